@@ -1,0 +1,83 @@
+"""Everything that can go wrong, as one tree; each class knows the code it has on the wire.
+
+VectorMemoryError
+├── ValidationError             a parameter is not acceptable
+│   ├── DuplicateMemoryError    the same content is already stored in the same place
+│   └── NotFoundError           no memory, chunk or session has this id
+├── MemoryStorageError          a memory could not be stored          ("MemoryError")
+├── SearchError                 a search could not be answered
+│   └── EmbeddingUnavailableError   there is no usable embedding model
+├── ChunkingError               a document could not be cut into chunks
+├── DatabaseError               SQLite failed, or the file is not ours
+│   └── DatabaseLockError       another process kept the file locked
+└── ConfigurationError          a setting is not acceptable; raised at start only
+
+Messages say what to do next. They never contain stored content, SQL, or a path that the caller did not give.
+"""
+
+
+class VectorMemoryError(Exception):
+    """Base of all errors of this package. `code` is the value of `error` in a failed result."""
+
+    code = "MemoryError"
+
+
+class ValidationError(VectorMemoryError):
+    """A parameter is not acceptable; nothing was changed."""
+
+    code = "ValidationError"
+
+
+class DuplicateMemoryError(ValidationError):
+    """The same content is already stored under the same kind, agent, session, iteration and task."""
+
+    def __init__(self, memory_id: int) -> None:
+        super().__init__(
+            f"Memory already exists with id {memory_id}: the same content in the same session, iteration, agent "
+            f"and task. Nothing was stored twice; use memory_id {memory_id}."
+        )
+        self.memory_id = memory_id
+
+
+class NotFoundError(ValidationError):
+    """Nothing is stored under the id that was asked for."""
+
+
+class MemoryStorageError(VectorMemoryError):
+    """A memory could not be stored; nothing was changed."""
+
+    code = "MemoryError"
+
+
+class SearchError(VectorMemoryError):
+    """A search could not be answered."""
+
+    code = "SearchError"
+
+
+class EmbeddingUnavailableError(SearchError):
+    """No embedding model can be loaded, so nothing can be compared by meaning."""
+
+
+class ChunkingError(VectorMemoryError):
+    """A document could not be cut into chunks; nothing was stored."""
+
+    code = "ChunkingError"
+
+
+class DatabaseError(VectorMemoryError):
+    """SQLite reported a failure, or the file cannot be used."""
+
+    code = "DatabaseError"
+
+
+class DatabaseLockError(DatabaseError):
+    """Another process kept the database locked for longer than the time-out; repeating is safe."""
+
+    code = "DatabaseLockError"
+
+
+class ConfigurationError(VectorMemoryError):
+    """A setting is not acceptable. Raised before the server answers anything."""
+
+    code = "ValidationError"

@@ -1,0 +1,207 @@
+"""Small immutable values that travel below the tool layer, and the limits every one of them keeps.
+
+A value that exists is valid: its constructor refuses what may not be stored or asked, with a ValidationError that
+says what to send instead.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from vector_memory.errors import ValidationError
+from vector_memory.kinds import TRAITS, MemoryKind
+
+MAX_CONTENT = 500_000
+MAX_IDENTIFIER = 200
+MAX_TITLE = 500
+MAX_DESCRIPTION = 5_000
+MAX_QUERY = 10_000
+MAX_TAGS = 20
+MAX_TAG = 100
+MAX_METADATA = 50_000
+MAX_LIMIT = 100
+MAX_ITERATION = 1_000_000_000
+
+ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
+IDENTIFIER = re.compile(r"[0-9]{1,18}")
+
+
+class Span(NamedTuple):
+    """A half-open range of character offsets."""
+
+    start: int
+    end: int
+
+
+def utc_now() -> str:
+    """Return the present moment as ISO 8601 in UTC with microseconds: sorts as text, never two formats in one column."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def check_text(name: str, value: object, maximum: int) -> str:
+    """Return `value` if it is text of 1 to `maximum` characters that UTF-8 can write, or raise a ValidationError."""
+    if not isinstance(value, str):
+        raise ValidationError(f"{name} must be text.")
+    if not value.strip():
+        raise ValidationError(f"{name} must not be empty: send 1 to {maximum:,} characters.")
+    if len(value) > maximum:
+        raise ValidationError(f"{name} is {len(value):,} characters long: send at most {maximum:,}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValidationError(
+            f"{name} holds a lone surrogate at character {error.start:,}: send text that UTF-8 can encode."
+        ) from None
+    return value
+
+
+def check_optional_text(name: str, value: object, maximum: int) -> str | None:
+    """Like `check_text`, but None stays None."""
+    return None if value is None else check_text(name, value, maximum)
+
+
+def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
+    """Return `value` if it is a whole number in the range, or raise a ValidationError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise ValidationError(f"{name} must be a whole number from {minimum:,} to {maximum:,}.")
+    return value
+
+
+def parse_iteration(value: str | int) -> int:
+    """Read a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
+    match = ITERATION.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    if match is None:
+        raise ValidationError('session_iter must be a number such as 2, "2" or "v2".')
+    return int(match[1])
+
+
+def parse_id(name: str, value: str | int) -> int:
+    """Read the id of a memory or chunk: a whole number, or the same as text."""
+    match = IDENTIFIER.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
+    if match is None:
+        raise ValidationError(f"{name} must be a whole number as returned by a store or search, for example 42.")
+    return int(match[0])
+
+
+def check_tags(value: object) -> tuple[str, ...]:
+    """Return the tags without repeats, in order, or raise a ValidationError."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise ValidationError('tags must be a list of texts, for example ["database", "api"].')
+    if len(value) > MAX_TAGS:
+        raise ValidationError(f"tags holds {len(value):,} entries: send at most {MAX_TAGS}.")
+    return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
+
+
+def check_metadata(value: object) -> dict[str, Any]:
+    """Return the metadata as a plain dict that JSON can write, or raise a ValidationError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValidationError('metadata must be an object, for example {"author": "me"}.')
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        raise ValidationError("metadata must hold only what JSON can write: texts, numbers, true, false, null, lists and objects.") from None
+    if len(text) > MAX_METADATA:
+        raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
+    return dict(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    """A memory that is about to be stored. Construction normalises and validates every field."""
+
+    kind: MemoryKind
+    agent_id: str
+    content: str
+    session_id: str | None = None
+    session_iter: int = 1
+    task_code: str | None = None
+    title: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "kind", MemoryKind(self.kind))
+        check_text("content", self.content, MAX_CONTENT)
+        check_text("agent_id", self.agent_id, MAX_IDENTIFIER)
+        if TRAITS[self.kind].session_scoped:
+            check_text("session_id", self.session_id, MAX_IDENTIFIER)
+        elif self.session_id is not None:
+            raise ValidationError(f"A {self.kind} belongs to no session: leave session_id out.")
+        put(self, "session_iter", 1 if self.session_iter is None else parse_iteration(self.session_iter))
+        check_optional_text("task_code", self.task_code, MAX_IDENTIFIER)
+        check_optional_text("title", self.title, MAX_TITLE)
+        check_optional_text("description", self.description, MAX_DESCRIPTION)
+        put(self, "tags", check_tags(self.tags))
+        put(self, "metadata", check_metadata(self.metadata))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which memories a request is about; None means any. Construction normalises and validates every field."""
+
+    kind: MemoryKind | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    session_iter: int | None = None
+    task_code: str | None = None
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        if self.kind is not None:
+            put(self, "kind", MemoryKind(self.kind))
+        for name in ("agent_id", "session_id", "task_code", "category"):
+            check_optional_text(name, getattr(self, name), MAX_IDENTIFIER)
+        if self.session_iter is not None:
+            put(self, "session_iter", parse_iteration(self.session_iter))
+        put(self, "tags", check_tags(self.tags))
+
+    def as_filters(self) -> dict[str, Any]:
+        """The fields that narrow the scope, by their wire names."""
+        named = {
+            "memory_type": self.kind and str(self.kind),
+            "agent_id": self.agent_id,
+            "session_id": self.session_id,
+            "session_iter": self.session_iter,
+            "task_code": self.task_code,
+            "category": self.category,
+            "tags": list(self.tags),
+        }
+        return {name: value for name, value in named.items() if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a document. `text` is `document[start:end]`, always.
+
+    `headings`: the enclosing headings with their marks, outermost first, as in `("# Title", "## Section")`.
+    `level`: depth 1-6 of the innermost heading, 0 without one. `kind`: `section`, `text` or `code_block`.
+    `oversized`: a code fence that alone exceeds the chunk size and is kept whole.
+    """
+
+    index: int
+    text: str
+    start: int
+    end: int
+    kind: str
+    token_count: int
+    headings: tuple[str, ...]
+    level: int
+    contains_code: bool
+    contains_table: bool
+    oversized: bool
+
+    @property
+    def header_path(self) -> str:
+        """The headings joined with ` > `, as in `# Title > ## Section`."""
+        return " > ".join(self.headings)
