@@ -106,7 +106,9 @@ def check_metadata(value: object) -> dict[str, Any]:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError, RecursionError):
-        raise ValidationError("metadata must hold only what JSON can write: texts, numbers, true, false, null, lists and objects.") from None
+        raise ValidationError(
+            "metadata must hold only what JSON can write: texts, numbers, true, false, null, lists and objects."
+        ) from None
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
     return dict(value)
@@ -177,7 +179,7 @@ class Scope:
             "category": self.category,
             "tags": list(self.tags),
         }
-        return {name: value for name, value in named.items() if value}
+        return {name: value for name, value in named.items() if value not in (None, [])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
