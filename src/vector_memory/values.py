@@ -6,6 +6,7 @@ says what to send instead.
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ MAX_TAGS = 20
 MAX_TAG = 100
 MAX_METADATA = 50_000
 MAX_LIMIT = 100
-MAX_ITERATION = 1_000_000_000
+DEFAULT_CATEGORY = "general"
 
 ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
 IDENTIFIER = re.compile(r"[0-9]{1,18}")
@@ -36,7 +37,7 @@ class Span(NamedTuple):
 
 
 def utc_now() -> str:
-    """Return the present moment as ISO 8601 in UTC with microseconds: sorts as text, never two formats in one column."""
+    """Return the present moment as ISO 8601 in UTC with microseconds: one format, so that it sorts as text."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -69,6 +70,14 @@ def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
     return value
 
 
+def parse_kind(value: MemoryKind | str) -> MemoryKind:
+    """Read a memory kind by its wire name."""
+    try:
+        return MemoryKind(value)
+    except ValueError:
+        raise ValidationError(f"memory_type must be one of {', '.join(MemoryKind)}.") from None
+
+
 def parse_iteration(value: str | int) -> int:
     """Read a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
     match = ITERATION.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
@@ -85,7 +94,7 @@ def parse_id(name: str, value: str | int) -> int:
     return int(match[0])
 
 
-def check_tags(value: object) -> tuple[str, ...]:
+def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
     """Return the tags without repeats, in order, or raise a ValidationError."""
     if value is None:
         return ()
@@ -96,7 +105,7 @@ def check_tags(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
 
 
-def check_metadata(value: object) -> dict[str, Any]:
+def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the metadata as a plain dict that JSON can write, or raise a ValidationError."""
     if value is None:
         return {}
@@ -116,7 +125,7 @@ def check_metadata(value: object) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """A memory that is about to be stored. Construction normalises and validates every field."""
+    """A memory that is about to be stored; `of` makes one of raw values."""
 
     kind: MemoryKind
     agent_id: str
@@ -129,26 +138,59 @@ class NewMemory:
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(  # noqa: PLR0913 - one parameter for each field of a memory
+        cls,
+        kind: MemoryKind | str,
+        *,
+        agent_id: str,
+        content: str,
+        session_id: str | None,
+        session_iter: str | int | None,
+        task_code: str | None,
+        title: str | None,
+        description: str | None,
+        tags: Sequence[str] | None,
+        metadata: Mapping[str, Any] | None,
+        category: str | None,
+        parent_report_id: str | int | None,
+    ) -> "NewMemory":
+        """Make a memory of what a caller sent; what some kinds have besides goes into the metadata."""
+        kind = parse_kind(kind)
+        extra: dict[str, Any] = {}
+        if kind is MemoryKind.KNOWLEDGE_BASE:
+            extra["title"] = check_text("title", title, MAX_TITLE)
+            extra["category"] = check_optional_text("category", category, MAX_IDENTIFIER) or DEFAULT_CATEGORY
+        if parent_report_id is not None:
+            extra["parent_report_id"] = parse_id("parent_report_id", parent_report_id)
+        return cls(
+            kind=kind,
+            agent_id=agent_id,
+            content=content,
+            session_id=session_id,
+            session_iter=1 if session_iter is None else parse_iteration(session_iter),
+            task_code=task_code,
+            title=title,
+            description=description,
+            tags=check_tags(tags),
+            metadata=check_metadata(metadata) | extra,
+        )
+
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "kind", MemoryKind(self.kind))
         check_text("content", self.content, MAX_CONTENT)
         check_text("agent_id", self.agent_id, MAX_IDENTIFIER)
         if TRAITS[self.kind].session_scoped:
             check_text("session_id", self.session_id, MAX_IDENTIFIER)
         elif self.session_id is not None:
             raise ValidationError(f"A {self.kind} belongs to no session: leave session_id out.")
-        put(self, "session_iter", 1 if self.session_iter is None else parse_iteration(self.session_iter))
         check_optional_text("task_code", self.task_code, MAX_IDENTIFIER)
         check_optional_text("title", self.title, MAX_TITLE)
         check_optional_text("description", self.description, MAX_DESCRIPTION)
-        put(self, "tags", check_tags(self.tags))
-        put(self, "metadata", check_metadata(self.metadata))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which memories a request is about; None means any. Construction normalises and validates every field."""
+    """Which memories a request is about; None means any, several tags mean any of them. `of` makes one of raw values."""
 
     kind: MemoryKind | None = None
     agent_id: str | None = None
@@ -158,18 +200,35 @@ class Scope:
     category: str | None = None
     tags: tuple[str, ...] = ()
 
+    @classmethod
+    def of(  # noqa: PLR0913 - one parameter for each filter
+        cls,
+        kind: MemoryKind | str | None = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        session_iter: str | int | None = None,
+        task_code: str | None = None,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> "Scope":
+        """Make a scope of what a caller sent."""
+        return cls(
+            kind=None if kind is None else parse_kind(kind),
+            agent_id=agent_id,
+            session_id=session_id,
+            session_iter=None if session_iter is None else parse_iteration(session_iter),
+            task_code=task_code,
+            category=category,
+            tags=check_tags(tags),
+        )
+
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        if self.kind is not None:
-            put(self, "kind", MemoryKind(self.kind))
         for name in ("agent_id", "session_id", "task_code", "category"):
             check_optional_text(name, getattr(self, name), MAX_IDENTIFIER)
-        if self.session_iter is not None:
-            put(self, "session_iter", parse_iteration(self.session_iter))
-        put(self, "tags", check_tags(self.tags))
 
     def as_filters(self) -> dict[str, Any]:
-        """The fields that narrow the scope, by their wire names."""
+        """Return the fields that narrow the scope, by their wire names."""
         named = {
             "memory_type": self.kind and str(self.kind),
             "agent_id": self.agent_id,

@@ -1,0 +1,292 @@
+"""What every tool answers: pydantic models whose fields are the contract's keys.
+
+A failed call has the same shape: `success` false, `error` a code, `message` what to do next, everything else as its
+default. Models hold finished answers; nothing here reads or computes.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCOPED_MATCH = 2.0
+"""The similarity of a result that was looked up by its scope and not compared with anything."""
+
+
+class Result(BaseModel):
+    """Base of all answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    success: bool = True
+    message: str | None = None
+    error: str | None = None
+
+
+class StoreMemoryResult(Result):
+    """Answer of every store tool: the receipt. `content_hash` is the first 16 hex digits of the SHA-256."""
+
+    memory_id: int | None = None
+    memory_type: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    content_hash: str | None = None
+    chunks_created: int | None = None
+    created_at: str | None = None
+
+
+class MemoryEntry(BaseModel):
+    """A whole memory. `content_end` is set only when the text goes on: read on from that offset."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None
+    session_iter: int
+    task_code: str | None
+    content: str
+    title: str | None
+    description: str | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    content_hash: str
+    created_at: str
+    updated_at: str
+    accessed_at: str
+    access_count: int
+    content_length: int = Field(description="Characters of the whole content")
+    content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")
+
+
+class FoundMemory(MemoryEntry):
+    """A whole memory in a search result; `similarity` 2.0 means found by scope, not by meaning."""
+
+    similarity: float = SCOPED_MATCH
+    source_type: Literal["scoped", "vector"] = "scoped"
+
+
+class Omitted(BaseModel):
+    """A result that did not fit into the answer: its id (of the chunk or memory) and its size in characters."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    characters: int
+
+
+class SearchMemoriesResult(Result):
+    """Answer of the searches for whole memories that are not chunked."""
+
+    results: list[FoundMemory] = []
+    total_results: int = 0
+    query: str | None = None
+    filters: dict[str, Any] = {}
+    limit: int | None = None
+    latest_first: bool | None = None
+    omitted: list[Omitted] = []
+
+
+class Provenance(BaseModel):
+    """Where a found piece of text comes from: whoever reads it can tell stored data from instructions."""
+
+    model_config = ConfigDict(frozen=True)
+
+    memory_type: str
+    agent_id: str
+    session_id: str | None
+    session_iter: int
+    task_code: str | None
+    title: str | None
+    created_at: str
+
+
+class FoundChunk(Provenance):
+    """A chunk that matched; `similarity` is the cosine of its best passage, cut to 0-1."""
+
+    chunk_id: int
+    memory_id: int
+    chunk_index: int
+    chunk_content: str
+    chunk_type: str
+    header_path: str
+    level: int
+    similarity: float
+    source: Literal["chunk"] = "chunk"
+    granularity: Literal["fine"] = "fine"
+
+
+class FoundSection(Provenance):
+    """A section with chunks that matched; `similarity` is the mean of those chunks."""
+
+    memory_id: int
+    section_header: str
+    section_content: str
+    header_path: str
+    chunks_in_section: int
+    matched_chunks: int
+    match_ratio: float
+    auto_merged: bool
+    similarity: float
+    source: Literal["expanded_section"] = "expanded_section"
+    granularity: Literal["medium"] = "medium"
+    content_start: int = Field(description="Offset of section_content in the document")
+    content_end: int | None = Field(
+        default=None, description="Set when the section is cut: read on with get_memory_by_id from this offset"
+    )
+
+
+class GranularSearchResult(Result):
+    """Base of the answers of the searches over chunked kinds."""
+
+    total_results: int = 0
+    omitted: list[Omitted] = []
+
+
+class FineSearchResult(GranularSearchResult):
+    """Chunks, best first."""
+
+    results: list[FoundChunk] = []
+    granularity: Literal["fine"] = "fine"
+
+
+class MediumSearchResult(GranularSearchResult):
+    """Sections, best first."""
+
+    results: list[FoundSection] = []
+    granularity: Literal["medium"] = "medium"
+
+
+class CoarseSearchResult(GranularSearchResult):
+    """Whole documents, newest or best first."""
+
+    results: list[FoundMemory] = []
+    granularity: Literal["coarse"] = "coarse"
+
+
+class TaskContextResult(Result):
+    """Everything a sub-agent needs to go on with a session."""
+
+    session_context: MemoryEntry | None = None
+    input_prompts: list[MemoryEntry] = []
+    recent_reports: list[MemoryEntry] = []
+    recent_working_memory: list[MemoryEntry] = []
+
+
+class ChunkEntry(BaseModel):
+    """A chunk as a part of its document."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chunk_id: int
+    chunk_index: int
+    content: str
+    chunk_type: str
+    header_path: str
+    level: int
+
+
+class ExpandedChunkResult(Result):
+    """A chunk with its neighbours; `expanded_content` is the stretch of the document they cover, nothing repeated."""
+
+    memory_id: int | None = None
+    target_chunk_index: int | None = None
+    context_window: int | None = None
+    chunks_returned: int = 0
+    expanded_content: str | None = None
+    chunks: list[ChunkEntry] = []
+
+
+class DocumentResult(Result):
+    """A document as it was stored, or the part of it that fits."""
+
+    memory_id: int | None = None
+    content: str | None = None
+    title: str | None = None
+    memory_type: str | None = None
+    chunk_count: int | None = None
+    content_length: int | None = Field(default=None, description="Characters of the whole content")
+    content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")
+
+
+class MemoryResult(Result):
+    """One memory."""
+
+    memory: MemoryEntry | None = None
+
+
+class SessionStatsResult(Result):
+    """What a session holds."""
+
+    session_id: str | None = None
+    memory_counts: dict[str, int] = {}
+    agent_counts: dict[str, int] = {}
+    total_memories: int = 0
+    total_chunks: int = 0
+    earliest_created: str | None = None
+    latest_created: str | None = None
+
+
+class SessionEntry(BaseModel):
+    """A session; `agent_id` is the agent that stored last, `agents` all of them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    session_id: str
+    agent_id: str
+    agents: list[str]
+    memory_count: int
+    latest_activity: str
+    memory_types: dict[str, int]
+
+
+class SessionsResult(Result):
+    """Sessions, latest activity first; `total_sessions` also counts those beyond the limit."""
+
+    sessions: list[SessionEntry] = []
+    total_sessions: int = 0
+
+
+class ExportResult(Result):
+    """A written file."""
+
+    file_path: str | None = None
+    memory_id: int | None = None
+    bytes_written: int | None = None
+
+
+class DeleteResult(Result):
+    """A deleted memory."""
+
+    memory_id: int | None = None
+
+
+class CleanupResult(Result):
+    """What was deleted, or in a dry run would be."""
+
+    memories_deleted: int = 0
+    chunks_deleted: int = 0
+    dry_run: bool | None = None
+
+
+class BackfillResult(Result):
+    """What `backfill_embeddings` did."""
+
+    memories_processed: int = 0
+    chunks_processed: int = 0
+    memories_remaining: int = 0
+
+
+class SearchStatistics(BaseModel):
+    """Latencies in seconds of this process's latest searches."""
+
+    model_config = ConfigDict(frozen=True)
+
+    total_queries: int
+    p50_time: float
+    p95_time: float
+    p99_time: float
+    slow_queries: int
+    slow_query_rate: float
+    slow_query_threshold: float
+    by_type: dict[str, int]

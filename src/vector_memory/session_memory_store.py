@@ -1,0 +1,198 @@
+"""The facade: everything the server, the command line and library users can do with one memory file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from vector_memory.documents import Documents
+from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
+from vector_memory.exporting import ExportFolders
+from vector_memory.indexing import Indexer
+from vector_memory.kinds import MAIN_AGENT, MemoryKind
+from vector_memory.maintenance import Maintenance
+from vector_memory.packing import Packer
+from vector_memory.results import (
+    BackfillResult,
+    CleanupResult,
+    CoarseSearchResult,
+    DeleteResult,
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    FineSearchResult,
+    MediumSearchResult,
+    MemoryResult,
+    SearchMemoriesResult,
+    SearchStatistics,
+    SessionsResult,
+    SessionStatsResult,
+    StoreMemoryResult,
+    TaskContextResult,
+)
+from vector_memory.saving import Saving
+from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, NearestNeighbours, SearchTimer
+from vector_memory.settings import Settings
+from vector_memory.storage.access import AccessRecorder
+from vector_memory.storage.database import Database
+from vector_memory.values import NewMemory, Scope
+
+
+class SessionMemoryStore:
+    """A memory file, open. Safe to use from several threads; several processes may have the same file open.
+
+    `path`: the database, created if need be. `export_folders`: where documents may be written; default: `exports`
+    beside the database. `embedder`: an engine to use instead of the configured one. Every method raises a subclass of
+    VectorMemoryError on failure, and has changed nothing then.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        settings: Settings | None = None,
+        *,
+        export_folders: Sequence[Path] = (),
+        embedder: Embedder | None = None,
+    ) -> None:
+        path = Path(path)
+        self.settings = settings = settings or Settings()
+        self._database = Database(path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
+        self._model = EmbeddingModel(lambda: embedder or load_embedder(settings))
+        self._access = AccessRecorder(self._database)
+        self._timer = SearchTimer(settings.log_slow_query_threshold)
+        packer = Packer(settings.max_response_tokens)
+        neighbours = NearestNeighbours(self._database, self._model, settings)
+        indexer = Indexer(self._model, settings)
+        self._saving = Saving(self._database, indexer)
+        self._fine = FineSearch(self._database, neighbours, self._timer, packer)
+        self._medium = MediumSearch(self._database, neighbours, self._timer, packer)
+        self._coarse = CoarseSearch(self._database, neighbours, self._timer, packer, self._access)
+        exports = ExportFolders(export_folders or [path.parent / "exports"])
+        self._documents = Documents(self._database, packer, self._access, exports)
+        self._maintenance = Maintenance(self._database, indexer, self._access)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start_background_work(self) -> None:
+        """Load the model and fill in missing vectors beside the caller, as far as the settings ask for it."""
+        if self.settings.warm_start_embedding_model:
+            self._model.start_loading()
+        self._maintenance.start_backfill(self.settings.auto_backfill_threshold)
+
+    def close(self) -> None:
+        """Close the file. A write that is under way is finished first; repeated calls do nothing."""
+        self._maintenance.stop_backfill()
+        self._access.close()
+        self._database.close()
+
+    def store_memory(  # noqa: PLR0913 - one parameter for each field of a memory
+        self,
+        memory_type: MemoryKind | str,
+        content: str,
+        *,
+        agent_id: str = MAIN_AGENT,
+        session_id: str | None = None,
+        session_iter: str | int | None = None,
+        task_code: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        category: str | None = None,
+        parent_report_id: str | int | None = None,
+    ) -> StoreMemoryResult:
+        """Store a memory of any kind; the answer is its receipt.
+
+        Knowledge belongs to no session, needs a title and has a `category` (default `general`). An observation may name
+        the report it is about. Raises DuplicateMemoryError, ValidationError.
+        """
+        return self._saving.store(
+            NewMemory.of(
+                memory_type,
+                content=content,
+                agent_id=agent_id,
+                session_id=session_id,
+                session_iter=session_iter,
+                task_code=task_code,
+                title=title,
+                description=description,
+                tags=tags,
+                metadata=metadata,
+                category=category,
+                parent_report_id=parent_report_id,
+            )
+        )
+
+    def search_scoped(self, scope: Scope, limit: int, *, latest_first: bool = True) -> SearchMemoriesResult:
+        """Look up whole memories by their scope, newest (or oldest) first; limit 1-100."""
+        return self._coarse.scoped(scope, limit, latest_first=latest_first)
+
+    def search_memories(self, query: str | None, scope: Scope, limit: int) -> SearchMemoriesResult:
+        """Find whole memories of a kind that is not chunked, by meaning; without a query look them up. Limit 1-100."""
+        return self._coarse.memories(query, scope, limit)
+
+    def search_chunks(self, query: str, scope: Scope, limit: int) -> FineSearchResult:
+        """Find the chunks closest in meaning to the query, best first; limit 1-100."""
+        return self._fine.search(query, scope, limit)
+
+    def search_sections(self, query: str, scope: Scope, limit: int) -> MediumSearchResult:
+        """Find the sections whose chunks are closest in meaning to the query, best first; limit 1-100."""
+        return self._medium.search(query, scope, limit)
+
+    def search_documents(
+        self, query: str | None, scope: Scope, limit: int, *, order: Literal["recent", "relevance"] = "recent"
+    ) -> CoarseSearchResult:
+        """Find whole documents: the newest of the scope, or with `relevance` those with the best passage. Limit 1-100."""
+        return self._coarse.documents(query, scope, limit, order=order)
+
+    def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
+        """Return what a sub-agent needs to go on with a session's iteration."""
+        return self._documents.task_context(session_id, session_iter)
+
+    def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
+        """Return a chunk with its neighbours, up to 50 on either side."""
+        return self._documents.expand(chunk_id, surrounding_chunks)
+
+    def reconstruct_document(self, memory_id: str | int, offset: int = 0) -> DocumentResult:
+        """Return a document exactly as it was stored, from character `offset` on, as far as it fits."""
+        return self._documents.reconstruct(memory_id, offset)
+
+    def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> MemoryResult:
+        """Return a memory, its content from character `offset` on, as far as it fits."""
+        return self._documents.get(memory_id, offset)
+
+    def write_document_to_file(
+        self, memory_id: str | int, output_path: str, *, overwrite: bool = False
+    ) -> ExportResult:
+        """Write a document as Markdown with YAML front matter, inside an export folder only."""
+        return self._documents.export(memory_id, output_path, overwrite=overwrite)
+
+    def get_session_stats(self, session_id: str) -> SessionStatsResult:
+        """Count what a session holds."""
+        return self._maintenance.session_stats(session_id)
+
+    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> SessionsResult:
+        """Return sessions, latest activity first; limit 1-100."""
+        return self._maintenance.list_sessions(limit, agent_id)
+
+    def delete_memory(self, memory_id: str | int) -> DeleteResult:
+        """Delete a memory with everything made from it."""
+        return self._maintenance.delete(memory_id)
+
+    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> CleanupResult:
+        """Delete the memories older than so many days, or say what would be deleted."""
+        return self._maintenance.clean_up(days_old, dry_run=dry_run)
+
+    def backfill_embeddings(self, limit: int | None = None) -> BackfillResult:
+        """Make the vectors of up to `limit` memories that have none. Can be stopped and repeated at any time."""
+        return self._maintenance.backfill(limit)
+
+    def get_search_statistics(self) -> SearchStatistics:
+        """Return the latencies of this process's latest searches."""
+        return self._timer.statistics()

@@ -1,0 +1,224 @@
+"""One SQLite file in WAL mode: one writing connection, a pool of reading ones, and one door for each."""
+
+import contextlib
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import apsw
+import sqlite_vec
+
+from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
+from vector_memory.storage import migrations
+
+LOCK_TIMEOUT_SECONDS = 30.0
+SAFE_SQLITE = (3, 51, 3)
+"""Older releases can corrupt a WAL file that several processes share."""
+
+MAX_IDLE_READERS = 8
+
+LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
+FAILURES: dict[type[apsw.Error], str] = {
+    apsw.FullError: "The disk or the database is full. Nothing was changed; free some space and repeat the call.",
+    apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
+    apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
+    apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
+    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
+    apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
+    apsw.CorruptError: "The database is damaged: restore it from a backup.",
+}
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn every error of SQLite into one of ours. SQLite's own words can hold SQL or text, so they stay inside."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise DatabaseLockError(LOCK_ADVICE) from error
+    except apsw.Error as error:
+        advice = "The database reported a failure. Nothing was changed; see the server's log."
+        raise DatabaseError(FAILURES.get(type(error), advice)) from error
+
+
+class Database:
+    """The open file. Safe to use from several threads; several processes may have the same file open.
+
+    `path` is created with its folder when it does not exist (0600 and 0700). `dimensions` is the length of the vectors
+    of a file that is created now. Raises DatabaseError when the file cannot be used, or was written by a newer release.
+    """
+
+    def __init__(self, path: Path, *, dimensions: int, synchronous: Literal["FULL", "NORMAL"] = "FULL") -> None:
+        require_safe_sqlite()
+        self.path = path
+        self._synchronous = synchronous
+        self._write_lock = threading.Lock()
+        self._idle_readers: list[apsw.Connection] = []
+        self._closed = False
+        create_private_file(path)
+        with translated_errors():
+            self._writer = self._connect()
+            with closed_on_error(self._writer):
+                use_write_ahead_log(self._writer)
+                migrations.migrate(self._writer, dimensions)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[apsw.Connection]:
+        """Give a connection that sees one unchanging state of the file until the block ends. Never waits for writers."""
+        with translated_errors(), self._reader() as connection, connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[apsw.Connection]:
+        """Give a connection inside one write transaction: committed at the end of the block, undone on any error.
+
+        `begin immediate` takes the lock at once, so that what the block reads cannot be out of date when it writes.
+        """
+        with translated_errors(), self._write_lock:
+            self._require_open()
+            self._writer.execute("begin immediate")
+            try:
+                yield self._writer
+                self._writer.execute("commit")
+            except BaseException:
+                # After a full disk SQLite may have rolled back by itself.
+                if self._writer.in_transaction:
+                    self._writer.execute("rollback")
+                raise
+
+    def forget_deleted(self) -> None:
+        """Move the log into the file and empty it, so that deleted bytes are gone from both.
+
+        Done as far as other processes' readers allow; whatever stays behind goes with the next checkpoint.
+        """
+        with self._write_lock, contextlib.suppress(apsw.BusyError, apsw.LockedError):
+            self._require_open()
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def close(self) -> None:
+        """Close every connection. Waits for a transaction that is under way; repeated calls do nothing."""
+        with self._write_lock:
+            if self._closed:
+                return
+            self._closed = True
+            while self._idle_readers:
+                self._idle_readers.pop().close()
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[apsw.Connection]:
+        self._require_open()
+        try:
+            connection = self._idle_readers.pop()
+        except IndexError:
+            connection = self._connect()
+            forbid_writes(connection)
+        try:
+            yield connection
+        finally:
+            if self._closed or len(self._idle_readers) >= MAX_IDLE_READERS:
+                connection.close()
+            else:
+                self._idle_readers.append(connection)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise DatabaseError("The memory store is closed: open it again.")
+
+    def _connect(self) -> apsw.Connection:
+        connection = apsw.Connection(str(self.path))
+        wait_for_locks(connection)
+        load_vector_search(connection)
+        enforce_foreign_keys(connection)
+        overwrite_deleted_bytes(connection)
+        set_durability(connection, self._synchronous)
+        return connection
+
+
+@contextlib.contextmanager
+def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
+    """Close `connection` when the block fails, so that a refused file is not kept open."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def require_safe_sqlite() -> None:
+    """Refuse an SQLite that can damage a file which several processes write."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < SAFE_SQLITE:
+        raise ConfigurationError(
+            f"The installed apsw brings SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
+            "processes share: install apsw 3.54 or newer."
+        )
+
+
+def create_private_file(path: Path) -> None:
+    """Create the file for its owner only. An existing file is not touched: closing it would drop SQLite's locks."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise DatabaseError("The database path is not a file: choose another --database-path.") from None
+    except OSError as error:
+        raise DatabaseError(f"The database cannot be created ({error.strerror}): choose another path.") from None
+
+
+def wait_for_locks(connection: apsw.Connection) -> None:
+    """Let SQLite wait for other processes instead of failing at once."""
+    connection.set_busy_timeout(int(LOCK_TIMEOUT_SECONDS * 1000))
+
+
+def load_vector_search(connection: apsw.Connection) -> None:
+    """Load sqlite-vec, then shut the door that lets SQL load extensions."""
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    connection.enable_load_extension(False)
+
+
+def use_write_ahead_log(connection: apsw.Connection) -> None:
+    """Let readers and a writer work side by side. SQLite does not wait for this lock by itself, so repeat."""
+    patiently(lambda: connection.pragma("journal_mode", "wal"))
+
+
+def enforce_foreign_keys(connection: apsw.Connection) -> None:
+    """Let chunks and passages go with their memory."""
+    connection.pragma("foreign_keys", True)
+
+
+def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
+    """Fill the place of deleted content with zeros: deleted means gone."""
+    connection.pragma("secure_delete", True)
+
+
+def set_durability(connection: apsw.Connection, synchronous: str) -> None:
+    """FULL: a commit is on the disk when it returns. NORMAL may lose the last commits in a power cut."""
+    connection.pragma("synchronous", synchronous)
+
+
+def forbid_writes(connection: apsw.Connection) -> None:
+    """Make a reading connection unable to write by mistake."""
+    connection.pragma("query_only", True)
+
+
+def patiently(action: Callable[[], object]) -> None:
+    """Repeat `action` while the file is locked, with growing pauses, up to the lock time-out."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    pause = 0.005
+    while True:
+        try:
+            action()
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes out, protects nothing
+            pause = min(pause * 2, 0.25)
+        else:
+            return

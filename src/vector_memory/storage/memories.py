@@ -1,0 +1,181 @@
+"""Whole memories: the rows of `session_memories`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from vector_memory.storage.filters import memory_filter
+from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
+from vector_memory.values import NewMemory, Scope
+
+COLUMNS = """
+    m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
+    m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count, m.auto_chunk,
+    m.chunk_count
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """A stored memory. Times are ISO 8601 in UTC; `content_hash` is the full SHA-256 in hex."""
+
+    id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None
+    session_iter: int
+    task_code: str | None
+    content: str
+    title: str | None
+    description: str | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    content_hash: str
+    created_at: str
+    updated_at: str
+    accessed_at: str
+    access_count: int
+    chunked: bool
+    chunk_count: int
+
+
+def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
+    """Make a Memory of a row of COLUMNS."""
+    return Memory(tags=json.loads(tags), metadata=json.loads(metadata), chunked=bool(auto_chunk), **columns)
+
+
+def insert_memory(
+    connection: apsw.Connection, memory: NewMemory, *, content_hash: str, chunked: bool, chunk_count: int, now: str
+) -> int:
+    """Add a memory and return its id."""
+    return int(
+        fetch_value(
+            connection,
+            """
+            insert into session_memories (
+                memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
+                metadata, content_hash, created_at, updated_at, accessed_at, auto_chunk, chunk_count
+            ) values (
+                :kind, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
+                :metadata, :content_hash, :now, :now, :now, :chunked, :chunk_count
+            ) returning id
+            """,
+            {
+                "kind": str(memory.kind),
+                "agent_id": memory.agent_id,
+                "session_id": memory.session_id,
+                "session_iter": memory.session_iter,
+                "task_code": memory.task_code,
+                "content": memory.content,
+                "title": memory.title,
+                "description": memory.description,
+                "tags": json.dumps(memory.tags, ensure_ascii=False),
+                "metadata": json.dumps(memory.metadata, ensure_ascii=False),
+                "content_hash": content_hash,
+                "now": now,
+                "chunked": chunked,
+                "chunk_count": chunk_count,
+            },
+        )
+    )
+
+
+def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
+    """Return the id of the memory with the same content in the same place, if there is one."""
+    found = fetch_value(
+        connection,
+        """
+        select id from session_memories
+        where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
+            and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
+        order by id limit 1
+        """,
+        {
+            "content_hash": content_hash,
+            "kind": str(memory.kind),
+            "agent_id": memory.agent_id,
+            "session_id": memory.session_id,
+            "session_iter": memory.session_iter,
+            "task_code": memory.task_code,
+        },
+    )
+    return None if found is None else int(found)
+
+
+def get_memory(connection: apsw.Connection, memory_id: int) -> Memory | None:
+    """Return a memory, or None."""
+    return fetch_one(
+        connection, memory_from_row, f"select {COLUMNS} from session_memories m where m.id = ?", (memory_id,)
+    )
+
+
+def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Memory]:
+    """Return those of the memories that exist, by id."""
+    rows = fetch(
+        connection,
+        memory_from_row,
+        f"select {COLUMNS} from json_each(?) wanted join session_memories m on m.id = wanted.value",
+        (json.dumps(memory_ids),),
+    )
+    return {memory.id: memory for memory in rows}
+
+
+def list_memories(connection: apsw.Connection, scope: Scope, limit: int, *, latest_first: bool = True) -> list[Memory]:
+    """Return the memories of a scope by iteration and time, the newest (or the oldest) first."""
+    condition = memory_filter(scope)
+    direction = "desc" if latest_first else "asc"
+    return fetch(
+        connection,
+        memory_from_row,
+        f"""
+        select {COLUMNS} from session_memories m where {condition.sql}
+        order by m.session_iter {direction}, m.created_at {direction}, m.id {direction} limit :limit
+        """,
+        condition.bindings | {"limit": limit},
+    )
+
+
+def delete_memory(connection: apsw.Connection, memory_id: int) -> bool:
+    """Remove a memory with its chunks, passages, vectors and full-text rows; False if there is none."""
+    connection.execute("delete from session_memories where id = ?", (memory_id,))
+    return bool(connection.changes())
+
+
+OLD = "from session_memories where created_at < ?"
+
+
+def count_older(connection: apsw.Connection, before: str) -> tuple[int, int]:
+    """Return how many memories were created before that time, and how many chunks they have."""
+    memories = fetch_value(connection, f"select count(*) {OLD}", (before,))
+    chunks = fetch_value(
+        connection, f"select count(*) from memory_chunks where parent_id in (select id {OLD})", (before,)
+    )
+    return int(memories), int(chunks)
+
+
+def delete_older(connection: apsw.Connection, before: str) -> None:
+    """Remove every memory that was created before that time."""
+    connection.execute(f"delete {OLD}", (before,))
+
+
+def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: str) -> None:
+    """Count one reading of each of the memories; an id that stands there twice was read twice."""
+    connection.executemany(
+        "update session_memories set access_count = access_count + 1, accessed_at = max(accessed_at, ?) where id = ?",
+        [(now, memory_id) for memory_id in memory_ids],
+    )
+
+
+def unindexed_ids(connection: apsw.Connection, limit: int) -> list[int]:
+    """Return the oldest memories that have no vectors."""
+    return fetch_column(
+        connection, "select id from session_memories where embedding_model_id is null order by id limit ?", (limit,)
+    )
+
+
+def count_unindexed(connection: apsw.Connection) -> int:
+    """Return how many memories have no vectors."""
+    return int(fetch_value(connection, "select count(*) from session_memories where embedding_model_id is null"))

@@ -1,0 +1,103 @@
+"""Brings a file to the present schema. A migration and its record commit together, so any process may run it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage import original, schema
+from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.values import utc_now
+
+RECORD_TABLE = (
+    "create table schema_migrations (version integer primary key, name text not null, applied_at text not null)"
+)
+
+
+class Migration(NamedTuple):
+    """One step. `apply(connection, dimensions)` runs inside the transaction that also records it."""
+
+    name: str
+    apply: Callable[[apsw.Connection, int], None]
+
+
+def create_tables(connection: apsw.Connection, dimensions: int) -> None:
+    """Make the tables; the rows of a file written by the original server move into them."""
+    is_original = original.is_original(connection)
+    if is_original:
+        original.set_aside(connection)
+    for script in (schema.TABLES, schema.INDEX_TABLES, schema.INDEXES, schema.TRIGGERS):
+        connection.execute(script)
+    for table in schema.VECTOR_TABLES:
+        connection.execute(schema.VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
+    if is_original:
+        original.move_rows(connection)
+
+
+MIGRATIONS = (Migration("create tables", create_tables),)
+"""In order; the version of a file is the number of migrations it has had. Only ever append."""
+
+
+def migrate(connection: apsw.Connection, dimensions: int) -> None:
+    """Apply what is missing. Asking what is missing never writes; a file that is not ours is refused untouched."""
+    if pending_from(connection) == len(MIGRATIONS):
+        return
+    connection.execute("begin immediate")
+    try:
+        # Another process may have been faster while this one waited for the lock.
+        done = pending_from(connection)
+        if original.is_original(connection):
+            back_up(Path(connection.filename), ".before-upgrade")
+        for version, migration in enumerate(MIGRATIONS[done:], start=done + 1):
+            migration.apply(connection, dimensions)
+            record(connection, version, migration.name)
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def pending_from(connection: apsw.Connection) -> int:
+    """Return how many migrations the file has had, or raise a DatabaseError if it is not one of ours."""
+    tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
+    if "schema_migrations" in tables:
+        version = int(fetch_value(connection, "select max(version) from schema_migrations"))
+        if version > len(MIGRATIONS):
+            raise DatabaseError(
+                "The database was written by a newer release of vector-memory and was left untouched: upgrade "
+                "vector-memory to open it."
+            )
+        return version
+    if tables and not original.is_original(connection):
+        raise DatabaseError(
+            "The file is an SQLite database of another program and was left untouched: choose another path."
+        )
+    return 0
+
+
+def record(connection: apsw.Connection, version: int, name: str) -> None:
+    """Note that a migration has been applied."""
+    if version == 1:
+        connection.execute(RECORD_TABLE)
+    connection.execute("insert into schema_migrations values (?, ?, ?)", (version, name, utc_now()))
+
+
+def back_up(path: Path, suffix: str) -> None:
+    """Copy the file as last committed to a new file beside it, readable by its owner only."""
+    copy = path.with_name(path.name + suffix)
+    number = 1
+    while copy.exists():
+        number += 1
+        copy = path.with_name(f"{path.name}{suffix}-{number}")
+    copy.touch(mode=0o600)
+    source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
+    try:
+        with target.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(1000)
+    finally:
+        target.close()
+        source.close()

@@ -1,0 +1,149 @@
+"""The tables, as the first migration makes them. docs/schema.md is generated from a file made by this."""
+
+VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
+"""Passages of chunks; passages of memories that are not chunked."""
+
+PARTITION_ROWS = 32
+"""Vectors per block of a vec0 table. A session has blocks of its own: small ones waste little on small sessions."""
+
+TABLES = """
+create table session_memories (
+    id integer primary key autoincrement,
+    memory_type text not null,
+    agent_id text not null,
+    session_id text,
+    session_iter integer not null default 1,
+    task_code text,
+    content text not null,
+    original_content text,
+    title text,
+    description text,
+    tags text not null default '[]',
+    metadata text not null default '{}',
+    content_hash text not null,
+    embedding blob,
+    created_at text not null,
+    updated_at text not null,
+    accessed_at text not null,
+    access_count integer not null default 0,
+    auto_chunk integer not null default 0,
+    chunk_count integer not null default 0,
+    embedding_model_id integer references embedding_models(id)
+);
+
+create table memory_chunks (
+    id integer primary key autoincrement,
+    parent_id integer not null references session_memories(id) on delete cascade,
+    parent_title text,
+    chunk_index integer not null,
+    content text not null,
+    chunk_type text not null default 'text',
+    start_char integer not null,
+    end_char integer not null,
+    token_count integer not null,
+    header_path text not null default '',
+    level integer not null default 0,
+    prev_chunk_id integer,
+    next_chunk_id integer,
+    content_hash text not null,
+    embedding blob,
+    created_at text not null,
+    section_hierarchy text not null default '[]',
+    granularity_level text not null default 'fine',
+    chunk_position_ratio real not null default 0,
+    sibling_count integer not null default 1,
+    depth_level integer not null default 0,
+    contains_code integer not null default 0,
+    contains_table integer not null default 0,
+    keywords text not null default '[]',
+    original_content text,
+    is_contextually_enriched integer not null default 0,
+    is_oversized integer not null default 0,
+    unique (parent_id, chunk_index)
+);
+"""
+
+# Everything that can be rebuilt from the text.
+INDEX_TABLES = """
+create table embedding_models (
+    id integer primary key,
+    model text not null,
+    dimensions integer not null,
+    precision text not null,
+    engine text not null,
+    unique (model, dimensions, precision, engine)
+);
+
+create table memory_passages (
+    id integer primary key autoincrement,
+    memory_id integer not null references session_memories(id) on delete cascade,
+    chunk_id integer references memory_chunks(id) on delete cascade,
+    start_char integer not null,
+    end_char integer not null
+);
+
+create table index_keys (
+    id integer primary key,
+    name text not null unique
+);
+
+create view unchunked_memories as
+    select id, content from session_memories where auto_chunk = 0;
+
+create virtual table fts_chunk_search using fts5(
+    content, content='memory_chunks', content_rowid='id', tokenize='porter unicode61'
+);
+create virtual table fts_session_search using fts5(
+    content, content='unchunked_memories', content_rowid='id', tokenize='porter unicode61'
+);
+insert into fts_chunk_search(fts_chunk_search, rank) values ('secure-delete', 1);
+insert into fts_session_search(fts_session_search, rank) values ('secure-delete', 1);
+"""
+
+VECTOR_TABLE = """
+create virtual table {table} using vec0(
+    passage_id integer primary key,
+    session_key integer partition key,
+    kind_key integer,
+    agent_key integer,
+    session_iter integer,
+    task_key integer,
+    embedding float[{dimensions}],
+    chunk_size={rows}
+)
+"""
+
+INDEXES = """
+create index idx_agent_session on session_memories(agent_id, session_id);
+create index idx_agent_session_iter on session_memories(agent_id, session_id, session_iter);
+create index idx_agent_session_task on session_memories(agent_id, session_id, task_code);
+create index idx_session on session_memories(session_id, memory_type, session_iter, created_at);
+create index idx_memory_type on session_memories(memory_type);
+create index idx_created_at on session_memories(created_at);
+create index idx_session_iter on session_memories(session_iter);
+create index idx_content_hash on session_memories(content_hash);
+create index idx_embedding_model on session_memories(embedding_model_id);
+create index idx_chunk_parent on memory_chunks(parent_id);
+create index idx_passage_memory on memory_passages(memory_id);
+create index idx_passage_chunk on memory_passages(chunk_id);
+"""
+
+# Virtual tables know no foreign keys: these keep them in step with the text, in the same transaction.
+TRIGGERS = """
+create trigger chunk_added after insert on memory_chunks begin
+    insert into fts_chunk_search(rowid, content) values (new.id, new.content);
+end;
+create trigger chunk_removed after delete on memory_chunks begin
+    insert into fts_chunk_search(fts_chunk_search, rowid, content) values ('delete', old.id, old.content);
+end;
+create trigger memory_added after insert on session_memories when new.auto_chunk = 0 begin
+    insert into fts_session_search(rowid, content) values (new.id, new.content);
+end;
+create trigger memory_removed after delete on session_memories when old.auto_chunk = 0 begin
+    insert into fts_session_search(fts_session_search, rowid, content) values ('delete', old.id, old.content);
+end;
+create trigger passage_removed after delete on memory_passages begin
+    delete from vec_chunk_search where passage_id = old.id and old.chunk_id is not null;
+    delete from vec_session_search where passage_id = old.id and old.chunk_id is null;
+end;
+"""

@@ -1,0 +1,99 @@
+"""Counts over sessions."""
+
+import json
+from dataclasses import dataclass
+
+import apsw
+
+from vector_memory.storage.rows import fetch, fetch_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """A session as it is listed; `agent_id` stored last."""
+
+    session_id: str
+    agent_id: str
+    agents: list[str]
+    memory_count: int
+    latest_activity: str
+    memory_types: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCounts:
+    """What one session holds. The times are None in an empty session."""
+
+    memory_counts: dict[str, int]
+    agent_counts: dict[str, int]
+    total_memories: int
+    total_chunks: int
+    earliest_created: str | None
+    latest_created: str | None
+
+
+def summary_from_row(*, agents: str, memory_types: str, **columns: object) -> SessionSummary:
+    """Make a SessionSummary of a row."""
+    return SessionSummary(agents=json.loads(agents), memory_types=json.loads(memory_types), **columns)  # type: ignore[arg-type]
+
+
+def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int) -> list[SessionSummary]:
+    """Return sessions, latest activity first; with an agent, only its memories count."""
+    return fetch(
+        connection,
+        summary_from_row,
+        """
+        with mine as (
+            select session_id, agent_id, memory_type, created_at, id from session_memories
+            where session_id is not null and (:agent_id is null or agent_id = :agent_id)
+        ), sessions as (
+            select session_id, count(*) as memory_count, max(created_at) as latest_activity, max(id) as latest_id
+            from mine group by session_id order by latest_activity desc, latest_id desc limit :limit
+        )
+        select s.session_id, s.memory_count, s.latest_activity,
+            (select agent_id from mine where session_id = s.session_id order by created_at desc, id desc limit 1)
+                as agent_id,
+            (select json_group_array(agent_id) from
+                (select distinct agent_id from mine where session_id = s.session_id order by agent_id)) as agents,
+            (select json_group_object(memory_type, number) from
+                (select memory_type, count(*) as number from mine where session_id = s.session_id
+                 group by memory_type order by memory_type)) as memory_types
+        from sessions s order by s.latest_activity desc, s.latest_id desc
+        """,
+        {"agent_id": agent_id, "limit": limit},
+    )
+
+
+def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
+    """Return how many sessions there are; with an agent, how many it has stored in."""
+    return int(
+        fetch_value(
+            connection,
+            """
+            select count(distinct session_id) from session_memories
+            where session_id is not null and (:agent_id is null or agent_id = :agent_id)
+            """,
+            {"agent_id": agent_id},
+        )
+    )
+
+
+def session_counts(connection: apsw.Connection, session_id: str) -> SessionCounts:
+    """Return what a session holds; a session that nobody stored in is empty."""
+    (counts,) = fetch(
+        connection,
+        dict,
+        """
+        select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+            min(created_at) as earliest_created, max(created_at) as latest_created
+        from session_memories where session_id = ?
+        """,
+        (session_id,),
+    )
+    by_kind = "select memory_type, count(*) from session_memories where session_id = ? group by memory_type order by 1"
+    by_agent = "select agent_id, count(*) from session_memories where session_id = ? group by agent_id order by 1"
+    return SessionCounts(
+        memory_counts=dict(connection.execute(by_kind, (session_id,)).fetchall()),
+        agent_counts=dict(connection.execute(by_agent, (session_id,)).fetchall()),
+        **counts,
+    )

@@ -1,0 +1,192 @@
+"""Passages and their vectors: `memory_passages` and the vec0 tables, and nearest-neighbour queries over them.
+
+A vec0 table keeps a session's vectors together (partition key) and filters by kind, agent, iteration and task inside
+the index. Names are interned as integers there: sqlite-vec compares those faster than text, and takes no NULL.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.storage.filters import UNINDEXED, memory_filter
+from vector_memory.storage.memories import Memory
+from vector_memory.storage.rows import fetch, fetch_value
+from vector_memory.values import Scope
+
+MAX_K = 4096
+"""sqlite-vec answers no query for more neighbours."""
+
+CHUNK_TABLE = "vec_chunk_search"
+MEMORY_TABLE = "vec_session_search"
+
+
+class EmbeddingModelRow(NamedTuple):
+    """The model that made a file's vectors."""
+
+    id: int
+    model: str
+    dimensions: int
+    precision: str
+    engine: str
+
+
+class Passage(NamedTuple):
+    """A stretch of a memory's content that has a vector of its own; `chunk_id` is None in memories without chunks."""
+
+    chunk_id: int | None
+    start: int
+    end: int
+
+
+class Candidate(NamedTuple):
+    """A passage near the query. `distance` is Euclidean; `wanted`: it also passes the filters that no index holds."""
+
+    memory_id: int
+    chunk_id: int | None
+    distance: float
+    wanted: bool
+
+
+def vector_dimensions(connection: apsw.Connection) -> int:
+    """Return the length of the vectors that the file is made for."""
+    sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
+    match = re.search(r"float\[(\d+)\]", sql)
+    assert match is not None, "the first migration writes this table"  # noqa: S101
+    return int(match[1])
+
+
+def embedding_model(connection: apsw.Connection) -> EmbeddingModelRow | None:
+    """Return the model that made the file's vectors, or None while it has none."""
+    rows = fetch(connection, EmbeddingModelRow, "select id, model, dimensions, precision, engine from embedding_models")
+    return rows[0] if rows else None
+
+
+def add_embedding_model(connection: apsw.Connection, model: str, dimensions: int, precision: str, engine: str) -> int:
+    """Note which model makes the file's vectors and return its id."""
+    return int(
+        fetch_value(
+            connection,
+            "insert into embedding_models (model, dimensions, precision, engine) values (?, ?, ?, ?) returning id",
+            (model, dimensions, precision, engine),
+        )
+    )
+
+
+def insert_passages(
+    connection: apsw.Connection,
+    memory: Memory,
+    passages: Sequence[Passage],
+    vectors: NDArray[np.float32],
+    embedding_model_id: int,
+) -> None:
+    """Add a memory's passages with their vectors, shape (passages, dimensions), and note the model that made them."""
+    table = CHUNK_TABLE if memory.chunked else MEMORY_TABLE
+    keys = [intern(connection, name) for name in index_names(memory)]
+    for passage, vector in zip(passages, vectors, strict=True):
+        passage_id = fetch_value(
+            connection,
+            "insert into memory_passages (memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?) returning id",
+            (memory.id, *passage),
+        )
+        connection.execute(
+            f"""
+            insert into {table} (passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding)
+            values (?, ?, ?, ?, ?, ?, ?)
+            """,
+            (passage_id, *keys, memory.session_iter, vector.tobytes()),
+        )
+    connection.execute(
+        "update session_memories set embedding_model_id = ? where id = ?", (embedding_model_id, memory.id)
+    )
+
+
+def delete_passages(connection: apsw.Connection, memory_id: int) -> None:
+    """Remove a memory's passages; their vectors go with them."""
+    connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
+
+
+def index_names(memory: Memory) -> tuple[str, str, str, str]:
+    """Return what the index knows a memory by: session, kind, agent and task; no session and no task are empty."""
+    return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
+
+
+def intern(connection: apsw.Connection, name: str) -> int:
+    """Return the integer that stands for a name in the index, a new one if need be."""
+    connection.execute("insert or ignore into index_keys (name) values (?)", (name,))
+    return int(fetch_value(connection, "select id from index_keys where name = ?", (name,)))
+
+
+INDEX_CONDITIONS = {
+    "session_id": "session_key = :session_key",
+    "kind": "kind_key = :kind_key",
+    "agent_id": "agent_key = :agent_key",
+    "task_code": "task_key = :task_key",
+    "session_iter": "session_iter = :session_iter",
+}
+
+
+def index_filter(connection: apsw.Connection, scope: Scope) -> tuple[str, dict[str, Any]] | None:
+    """Return the conditions and bindings that keep a vector query inside the scope; None: nothing can be in it."""
+    bindings: dict[str, Any] = {}
+    conditions = []
+    for field, condition in INDEX_CONDITIONS.items():
+        value = getattr(scope, field)
+        if value is None:
+            continue
+        if field != "session_iter":
+            value = fetch_value(connection, "select id from index_keys where name = ?", (str(value),))
+            if value is None:
+                return None
+        conditions.append(condition)
+        bindings[condition.rpartition(":")[2]] = value
+    return "".join(f" and {condition}" for condition in conditions), bindings
+
+
+def nearest(
+    connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32], k: int
+) -> list[Candidate]:
+    """Return the `k` (at most 4,096) passages nearest to the query, nearest first.
+
+    Filters that the index holds are applied inside it. The others decide `wanted`, so that the caller sees how far
+    the search has come.
+    """
+    indexed = index_filter(connection, scope)
+    if indexed is None:
+        return []
+    conditions, bindings = indexed
+    unindexed = memory_filter(scope, UNINDEXED)
+    return fetch(
+        connection,
+        Candidate,
+        f"""
+        with found as materialized (
+            select passage_id, distance from {table} where embedding match :query and k = :k{conditions}
+        )
+        select p.memory_id, p.chunk_id, found.distance, {unindexed.sql} as wanted
+        from found join memory_passages p on p.id = found.passage_id join session_memories m on m.id = p.memory_id
+        order by found.distance, found.passage_id
+        """,
+        {"query": query.tobytes(), "k": k} | bindings | unindexed.bindings,
+    )
+
+
+def scan(connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32]) -> list[Candidate]:
+    """Return every passage of the scope, nearest first: exact at any depth, at the price of reading each vector."""
+    condition = memory_filter(scope)
+    return fetch(
+        connection,
+        Candidate,
+        f"""
+        select p.memory_id, p.chunk_id, vec_distance_l2(v.embedding, :query) as distance, true as wanted
+        from session_memories m
+        cross join memory_passages p on p.memory_id = m.id
+        cross join {table} v on v.passage_id = p.id
+        where {condition.sql}
+        order by distance, p.id
+        """,
+        {"query": query.tobytes()} | condition.bindings,
+    )
