@@ -5,6 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from vector_memory.access import AccessRecorder
+from vector_memory.backfilling import Backfill, Progress
 from vector_memory.documents import Documents
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.exporting import ExportFolders
@@ -33,7 +35,6 @@ from vector_memory.results import (
 from vector_memory.saving import Saving
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, NearestNeighbours, SearchTimer
 from vector_memory.settings import Settings
-from vector_memory.storage.access import AccessRecorder
 from vector_memory.storage.database import Database
 from vector_memory.values import NewMemory, Scope
 
@@ -69,7 +70,8 @@ class SessionMemoryStore:
         self._coarse = CoarseSearch(self._database, neighbours, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"])
         self._documents = Documents(self._database, packer, self._access, exports)
-        self._maintenance = Maintenance(self._database, indexer, self._access)
+        self._maintenance = Maintenance(self._database)
+        self._backfill = Backfill(self._database, indexer)
 
     def __enter__(self) -> Self:
         return self
@@ -83,11 +85,11 @@ class SessionMemoryStore:
         """Load the model and fill in missing vectors beside the caller, as far as the settings ask for it."""
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        self._maintenance.start_backfill(self.settings.auto_backfill_threshold)
+        self._backfill.start(self.settings.auto_backfill_threshold)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
-        self._maintenance.stop_backfill()
+        self._backfill.stop()
         self._access.close()
         self._database.close()
 
@@ -148,7 +150,7 @@ class SessionMemoryStore:
     def search_documents(
         self, query: str | None, scope: Scope, limit: int, *, order: Literal["recent", "relevance"] = "recent"
     ) -> CoarseSearchResult:
-        """Find whole documents: the newest of the scope, or with `relevance` those with the best passage. Limit 1-100."""
+        """Find whole documents: the newest, or by `relevance` those with the best passage. Limit 1-100."""
         return self._coarse.documents(query, scope, limit, order=order)
 
     def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
@@ -189,9 +191,12 @@ class SessionMemoryStore:
         """Delete the memories older than so many days, or say what would be deleted."""
         return self._maintenance.clean_up(days_old, dry_run=dry_run)
 
-    def backfill_embeddings(self, limit: int | None = None) -> BackfillResult:
-        """Make the vectors of up to `limit` memories that have none. Can be stopped and repeated at any time."""
-        return self._maintenance.backfill(limit)
+    def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
+        """Make the vectors of all memories that have none. Can be stopped and repeated at any time.
+
+        `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
+        """
+        return self._backfill.run(on_progress)
 
     def get_search_statistics(self) -> SearchStatistics:
         """Return the latencies of this process's latest searches."""

@@ -1,105 +1,167 @@
 """Every setting, documented once: the command line, the environment and docs/configuration.md all come from here."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-from vector_memory.errors import ConfigurationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 
 
+def full_path(path: Path) -> Path:
+    """Return `path` from the root on. No shell reads a client's settings file, so filling in `~` is up to us."""
+    if "${" in str(path):
+        raise ValueError("it holds a ${variable} that the client did not fill in")
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("its ~ stands for no known home folder") from None
+
+
+def _upper_case(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+FullPath = Annotated[Path, AfterValidator(full_path)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper_case)]
+Synchronous = Annotated[Literal["FULL", "NORMAL"], BeforeValidator(_upper_case)]
+
+
 class Settings(BaseModel):
-    """What can be configured. A field `name` is the flag `--name` and the environment variable `NAME`; the flag wins."""
+    """What can be configured. A field `name` is the flag `--name` and the environment variable `NAME`; the flag wins.
+
+    The descriptions are printed by `--help` and in docs/configuration.md.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    embedding_model: Annotated[
-        str,
-        Field(
-            min_length=1,
-            description="Embedding model; any other than the default needs the sentence-transformers extra.",
-        ),
-    ] = DEFAULT_MODEL
-    embedding_model_path: Annotated[
-        Path | None,
-        Field(
-            description="Folder with the model's files; default: found in the Hugging Face cache or the installed weights package."
-        ),
-    ] = None
-    embedding_dim: Annotated[int, Field(ge=1, le=8192, description="Length of a vector; has to be the model's.")] = 384
-    warm_start_embedding_model: Annotated[
-        bool, Field(description="Load the model in the background at start instead of at first use.")
-    ] = True
-    default_chunk_size: Annotated[int, Field(ge=32, le=8192, description="Target size of a chunk, in tokens.")] = 450
-    default_chunk_overlap: Annotated[
-        int, Field(ge=0, le=4096, description="Tokens that neighbouring chunks of one section share.")
-    ] = 50
-    enable_enrichment: Annotated[
-        bool,
-        Field(
-            description="Embed title, heading path and position in front of each passage of a report or knowledge-base entry."
-        ),
-    ] = False
-    vector_search_batch_size: Annotated[
-        int,
-        Field(ge=1, le=4096, description="Candidates fetched first when results are filtered after the vector search."),
-    ] = 100
-    use_iterative_fetching: Annotated[
-        bool,
-        Field(
-            description="Fetch candidates in growing batches; off: one exact scan of the filtered set. Same results."
-        ),
-    ] = True
-    use_threshold_filtering: Annotated[
-        bool, Field(description="Drop results whose similarity is below SIMILARITY_THRESHOLD.")
-    ] = False
-    similarity_threshold: Annotated[
-        float, Field(ge=0, le=1, description="Smallest similarity that USE_THRESHOLD_FILTERING keeps.")
-    ] = 0.4
-    auto_backfill_threshold: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Embed memories that have no vectors at start, in the background, if fewer than this; 0: never.",
-        ),
-    ] = 1000
-    max_response_tokens: Annotated[
-        int,
-        Field(
-            ge=500,
-            le=1_000_000,
-            description="Longest answer of a tool, in tokens; what does not fit is cut, marked, and can be read on from an offset.",
-        ),
-    ] = 20_000
-    log_slow_query_threshold: Annotated[
-        float, Field(ge=0, description="Searches slower than this many seconds are logged and counted as slow.")
-    ] = 2.0
-    log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"], Field(description="How much is logged; never stored content.")
-    ] = "INFO"
-    log_file: Annotated[Path | None, Field(description="Log to this file as well as to standard error.")] = None
-    sqlite_synchronous: Annotated[
-        Literal["FULL", "NORMAL"],
-        Field(description="FULL survives a power cut; NORMAL is faster and may then lose the last seconds."),
-    ] = "FULL"
+    embedding_model: str = Field(
+        default=DEFAULT_MODEL,
+        min_length=1,
+        description="Embedding model; any other than the default needs the sentence-transformers extra.",
+    )
+    embedding_model_path: FullPath | None = Field(
+        default=None,
+        description="Folder with the model's files; default: found in the Hugging Face cache or the installed "
+        "weights package.",
+    )
+    embedding_dim: int = Field(default=384, ge=1, le=8192, description="Length of a vector; has to be the model's.")
+    warm_start_embedding_model: bool = Field(
+        default=True, description="Load the model in the background at start instead of at first use."
+    )
+    default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
+    default_chunk_overlap: int = Field(
+        default=50, ge=0, le=4096, description="Tokens that neighbouring chunks of one section share."
+    )
+    enable_enrichment: bool = Field(
+        default=False,
+        description="Embed title, heading path and position in front of each passage of a report or knowledge-base "
+        "entry.",
+    )
+    vector_search_batch_size: int = Field(
+        default=100,
+        ge=1,
+        le=4096,
+        description="Candidates fetched first when results are filtered after the vector search.",
+    )
+    use_iterative_fetching: bool = Field(
+        default=True,
+        description="Fetch candidates in growing batches; off: one exact scan of the filtered set. Same results.",
+    )
+    use_threshold_filtering: bool = Field(
+        default=False, description="Drop results whose similarity is below SIMILARITY_THRESHOLD."
+    )
+    similarity_threshold: float = Field(
+        default=0.4, ge=0, le=1, description="Smallest similarity that USE_THRESHOLD_FILTERING keeps."
+    )
+    auto_backfill_threshold: int = Field(
+        default=1000,
+        ge=0,
+        description="At start, embed the memories that have no vectors, in the background, if fewer than this; "
+        "0: never.",
+    )
+    max_response_tokens: int = Field(
+        default=20_000,
+        ge=500,
+        le=1_000_000,
+        description="Longest answer of a tool, in tokens; what does not fit is cut, marked, and can be read on from "
+        "an offset.",
+    )
+    log_slow_query_threshold: float = Field(
+        default=2.0, ge=0, description="Searches slower than this many seconds are logged and counted as slow."
+    )
+    log_level: LogLevel = Field(default="INFO", description="How much is logged; never stored content.")
+    log_file: FullPath | None = Field(default=None, description="Log to this file as well as to standard error.")
+    sqlite_synchronous: Synchronous = Field(
+        default="FULL",
+        description="FULL survives a power cut; NORMAL is faster and may then lose the last seconds.",
+    )
 
     @model_validator(mode="after")
     def _overlap_leaves_room(self) -> "Settings":
         if self.default_chunk_overlap * 2 > self.default_chunk_size:
-            raise ValueError("default_chunk_overlap must be at most half of default_chunk_size")
+            raise ValueError(
+                f"DEFAULT_CHUNK_OVERLAP ({self.default_chunk_overlap}) must be at most half of "
+                f"DEFAULT_CHUNK_SIZE ({self.default_chunk_size})"
+            )
         return self
 
 
-def database_path(database: Path | None, working_dir: Path | None, project_dir: str | None) -> Path:
-    """Return where the database is: `database` itself, or `memory/agent_session_memory.db` under the first folder given.
+class Place(BaseModel):
+    """Where the memory is kept. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
-    `project_dir` is what the client says its project is (`CLAUDE_PROJECT_DIR`); without any, the current directory.
-    """
-    if database is not None and working_dir is not None:
-        raise ConfigurationError("Give either --database-path or --working-dir, not both.")
-    if database is not None:
-        return database.expanduser().absolute()
-    folder = working_dir or (Path(project_dir) if project_dir else Path.cwd())
-    return folder.expanduser().absolute() / "memory" / "agent_session_memory.db"
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database_path: FullPath | None = Field(
+        default=None, description="File that holds the memory; made when it is missing."
+    )
+    working_dir: FullPath | None = Field(
+        default=None,
+        description="Folder under which the file is memory/agent_session_memory.db; default: CLAUDE_PROJECT_DIR, "
+        "without that the current folder.",
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Place":
+        if self.database_path is not None and self.working_dir is not None:
+            raise ValueError("Give either --database-path or --working-dir (or the variable of one of them), not both")
+        return self
+
+    def file(self) -> Path:
+        """Return the file to use."""
+        if self.database_path is not None:
+            return self.database_path
+        folder = self.working_dir or full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
+        return folder / "memory" / "agent_session_memory.db"
+
+
+class ServerPlace(Place):
+    """Where the server keeps the memory and may write documents."""
+
+    export_dir: list[FullPath] = Field(
+        default=[],
+        description="Folder that documents may be written to; may be repeated. Default: exports/ beside the file.",
+    )
+
+
+def accepted(name: str) -> str:
+    """Say in words which values the setting `name` takes."""
+    match Settings.model_json_schema()["properties"][name]:
+        case {"enum": [*others, last]}:
+            return f"{', '.join(others)} or {last}"
+        case {"type": "boolean"}:
+            return "true or false (1 or 0, yes or no)"
+        case {"type": "integer" | "number"} as schema:
+            return _accepted_numbers(schema)
+        case {"anyOf": _}:
+            return "a path"
+        case _:
+            return "a name"
+
+
+def _accepted_numbers(schema: dict[str, Any]) -> str:
+    noun = "a whole number" if schema["type"] == "integer" else "a number"
+    if "maximum" in schema:
+        return f"{noun} from {schema['minimum']} to {schema['maximum']}"
+    return f"{noun}, {schema['minimum']} or more"

@@ -21,7 +21,7 @@ MAX_DESCRIPTION = 5_000
 MAX_QUERY = 10_000
 MAX_TAGS = 20
 MAX_TAG = 100
-MAX_METADATA = 50_000
+MAX_METADATA = 20_000
 MAX_LIMIT = 100
 DEFAULT_CATEGORY = "general"
 
@@ -34,6 +34,20 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What has to be equal for two vectors to be comparable.
+
+    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
+    `engine`: the family of run-time that computes it, for example `onnxruntime`.
+    """
+
+    model: str
+    dimensions: int
+    precision: str
+    engine: str
 
 
 def utc_now() -> str:
@@ -137,6 +151,7 @@ class NewMemory:
     description: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    parent_report_id: int | None = None
 
     @classmethod
     def of(  # noqa: PLR0913 - one parameter for each field of a memory
@@ -157,12 +172,11 @@ class NewMemory:
     ) -> "NewMemory":
         """Make a memory of what a caller sent; what some kinds have besides goes into the metadata."""
         kind = parse_kind(kind)
-        extra: dict[str, Any] = {}
+        report_id = None if parent_report_id is None else parse_id("parent_report_id", parent_report_id)
+        extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
         if kind is MemoryKind.KNOWLEDGE_BASE:
             extra["title"] = check_text("title", title, MAX_TITLE)
             extra["category"] = check_optional_text("category", category, MAX_IDENTIFIER) or DEFAULT_CATEGORY
-        if parent_report_id is not None:
-            extra["parent_report_id"] = parse_id("parent_report_id", parent_report_id)
         return cls(
             kind=kind,
             agent_id=agent_id,
@@ -174,6 +188,7 @@ class NewMemory:
             description=description,
             tags=check_tags(tags),
             metadata=check_metadata(metadata) | extra,
+            parent_report_id=report_id,
         )
 
     def __post_init__(self) -> None:
@@ -190,7 +205,7 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which memories a request is about; None means any, several tags mean any of them. `of` makes one of raw values."""
+    """Which memories a request is about; None is any, several tags are any of them. `of` takes raw values."""
 
     kind: MemoryKind | None = None
     agent_id: str | None = None
@@ -201,7 +216,7 @@ class Scope:
     tags: tuple[str, ...] = ()
 
     @classmethod
-    def of(  # noqa: PLR0913 - one parameter for each filter
+    def of(
         cls,
         kind: MemoryKind | str | None = None,
         *,

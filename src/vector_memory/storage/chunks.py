@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import apsw
 
@@ -11,31 +12,37 @@ from vector_memory.storage.rows import fetch, fetch_column, fetch_one
 from vector_memory.values import Chunk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk of a stored document; `headings` are the enclosing ones, outermost first, with their marks."""
+    """A chunk of a stored document, with its ids."""
 
     id: int
     memory_id: int
-    chunk_index: int
-    content: str
-    chunk_type: str
-    start: int
-    end: int
-    header_path: str
-    headings: tuple[str, ...]
-    level: int
+    chunk: Chunk
 
 
 COLUMNS = """
-    c.id, c.parent_id as memory_id, c.chunk_index, c.content, c.chunk_type, c.start_char as start, c.end_char as end,
-    c.header_path, c.section_hierarchy as headings, c.level
+    c.id, c.parent_id, c.chunk_index, c.content, c.chunk_type, c.start_char, c.end_char, c.token_count,
+    c.section_hierarchy, c.level, c.contains_code, c.contains_table, c.is_oversized
 """
 
 
-def chunk_from_row(*, headings: str, **columns: object) -> StoredChunk:
+def chunk_from_row(**row: Any) -> StoredChunk:
     """Make a StoredChunk of a row of COLUMNS."""
-    return StoredChunk(headings=tuple(json.loads(headings)), **columns)  # type: ignore[arg-type]
+    chunk = Chunk(
+        index=row["chunk_index"],
+        text=row["content"],
+        start=row["start_char"],
+        end=row["end_char"],
+        kind=row["chunk_type"],
+        token_count=row["token_count"],
+        headings=tuple(json.loads(row["section_hierarchy"])),
+        level=row["level"],
+        contains_code=bool(row["contains_code"]),
+        contains_table=bool(row["contains_table"]),
+        oversized=bool(row["is_oversized"]),
+    )
+    return StoredChunk(row["id"], row["parent_id"], chunk)
 
 
 def insert_chunks(
@@ -48,6 +55,7 @@ def insert_chunks(
     now: str,
 ) -> list[int]:
     """Add a document's chunks, linked to their neighbours, and return their ids in order."""
+    connection.execute("update session_memories set chunk_count = ? where id = ?", (len(chunks), memory_id))
     connection.executemany(
         """
         insert into memory_chunks (
@@ -84,31 +92,18 @@ def insert_chunks(
     )
     connection.execute(
         """
-        update memory_chunks as c set
-            prev_chunk_id = (select id from memory_chunks where parent_id = c.parent_id and chunk_index = c.chunk_index - 1),
-            next_chunk_id = (select id from memory_chunks where parent_id = c.parent_id and chunk_index = c.chunk_index + 1)
-        where parent_id = ?
+        with linked as (
+            select id, lag(id) over by_index as previous, lead(id) over by_index as following
+            from memory_chunks where parent_id = ? window by_index as (order by chunk_index)
+        )
+        update memory_chunks set prev_chunk_id = linked.previous, next_chunk_id = linked.following
+        from linked where linked.id = memory_chunks.id
         """,
         (memory_id,),
     )
     return fetch_column(
         connection, "select id from memory_chunks where parent_id = ? order by chunk_index", (memory_id,)
     )
-
-
-def replace_chunks(
-    connection: apsw.Connection,
-    memory_id: int,
-    title: str | None,
-    chunks: Sequence[Chunk],
-    *,
-    enriched: bool,
-    now: str,
-) -> list[int]:
-    """Put new chunks in the place of a document's old ones and return their ids in order."""
-    connection.execute("delete from memory_chunks where parent_id = ?", (memory_id,))
-    connection.execute("update session_memories set chunk_count = ? where id = ?", (len(chunks), memory_id))
-    return insert_chunks(connection, memory_id, title, chunks, enriched=enriched, now=now)
 
 
 def get_chunk(connection: apsw.Connection, chunk_id: int) -> StoredChunk | None:
@@ -137,7 +132,38 @@ def chunks_of(connection: apsw.Connection, memory_id: int) -> list[StoredChunk]:
     )
 
 
-def chunks_around(connection: apsw.Connection, chunk: StoredChunk, distance: int) -> list[StoredChunk]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkOutline:
+    """A chunk without its text."""
+
+    id: int
+    memory_id: int
+    start: int
+    end: int
+    headings: tuple[str, ...]
+
+
+def outline_from_row(*, headings: str, **columns: Any) -> ChunkOutline:
+    """Make a ChunkOutline of a row."""
+    return ChunkOutline(headings=tuple(json.loads(headings)), **columns)
+
+
+def outlines(connection: apsw.Connection, memory_ids: Sequence[int]) -> list[ChunkOutline]:
+    """Return the outlines of all chunks of the documents, by document and position."""
+    return fetch(
+        connection,
+        outline_from_row,
+        """
+        select c.id, c.parent_id as memory_id, c.start_char as start, c.end_char as end,
+            c.section_hierarchy as headings
+        from json_each(?) wanted join memory_chunks c on c.parent_id = wanted.value
+        order by c.parent_id, c.chunk_index
+        """,
+        (json.dumps(memory_ids),),
+    )
+
+
+def chunks_around(connection: apsw.Connection, stored: StoredChunk, distance: int) -> list[StoredChunk]:
     """Return the chunk with its neighbours up to `distance` positions away, in order."""
     return fetch(
         connection,
@@ -146,5 +172,5 @@ def chunks_around(connection: apsw.Connection, chunk: StoredChunk, distance: int
         select {COLUMNS} from memory_chunks c
         where c.parent_id = ? and c.chunk_index between ? and ? order by c.chunk_index
         """,
-        (chunk.memory_id, chunk.chunk_index - distance, chunk.chunk_index + distance),
+        (stored.memory_id, stored.chunk.index - distance, stored.chunk.index + distance),
     )

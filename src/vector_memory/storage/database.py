@@ -68,7 +68,7 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
-        """Give a connection that sees one unchanging state of the file until the block ends. Never waits for writers."""
+        """Give a connection that sees one unchanging state of the file. Never waits for writers."""
         with translated_errors(), self._reader() as connection, connection:
             yield connection
 

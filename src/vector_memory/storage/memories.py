@@ -7,8 +7,9 @@ from typing import Any
 
 import apsw
 
+from vector_memory.errors import NotFoundError
 from vector_memory.storage.filters import memory_filter
-from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
+from vector_memory.storage.rows import fetch, fetch_one, fetch_value
 from vector_memory.values import NewMemory, Scope
 
 COLUMNS = """
@@ -47,9 +48,7 @@ def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any
     return Memory(tags=json.loads(tags), metadata=json.loads(metadata), chunked=bool(auto_chunk), **columns)
 
 
-def insert_memory(
-    connection: apsw.Connection, memory: NewMemory, *, content_hash: str, chunked: bool, chunk_count: int, now: str
-) -> int:
+def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_hash: str, chunked: bool, now: str) -> int:
     """Add a memory and return its id."""
     return int(
         fetch_value(
@@ -57,10 +56,10 @@ def insert_memory(
             """
             insert into session_memories (
                 memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
-                metadata, content_hash, created_at, updated_at, accessed_at, auto_chunk, chunk_count
+                metadata, content_hash, created_at, updated_at, accessed_at, auto_chunk
             ) values (
                 :kind, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
-                :metadata, :content_hash, :now, :now, :now, :chunked, :chunk_count
+                :metadata, :content_hash, :now, :now, :now, :chunked
             ) returning id
             """,
             {
@@ -77,7 +76,6 @@ def insert_memory(
                 "content_hash": content_hash,
                 "now": now,
                 "chunked": chunked,
-                "chunk_count": chunk_count,
             },
         )
     )
@@ -112,6 +110,20 @@ def get_memory(connection: apsw.Connection, memory_id: int) -> Memory | None:
     )
 
 
+def require_memory(connection: apsw.Connection, memory_id: int) -> Memory:
+    """Return a memory, or raise NotFoundError."""
+    memory = get_memory(connection, memory_id)
+    if memory is None:
+        raise NotFoundError(f"There is no memory {memory_id}: it was deleted, or never stored in this database.")
+    return memory
+
+
+def kind_of(connection: apsw.Connection, memory_id: int) -> str | None:
+    """Return a memory's kind, or None if there is no such memory."""
+    kind = fetch_value(connection, "select memory_type from session_memories where id = ?", (memory_id,))
+    return None if kind is None else str(kind)
+
+
 def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Memory]:
     """Return those of the memories that exist, by id."""
     rows = fetch(
@@ -121,6 +133,34 @@ def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict
         (json.dumps(memory_ids),),
     )
     return {memory.id: memory for memory in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a memory comes from: what a reader of a part of it has to know."""
+
+    id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None
+    session_iter: int
+    task_code: str | None
+    title: str | None
+    created_at: str
+
+
+def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Origin]:
+    """Return the origins of those of the memories that exist, by id."""
+    rows = fetch(
+        connection,
+        Origin,
+        """
+        select m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at
+        from json_each(?) wanted join session_memories m on m.id = wanted.value
+        """,
+        (json.dumps(memory_ids),),
+    )
+    return {origin.id: origin for origin in rows}
 
 
 def list_memories(connection: apsw.Connection, scope: Scope, limit: int, *, latest_first: bool = True) -> list[Memory]:
@@ -169,11 +209,23 @@ def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: s
     )
 
 
-def unindexed_ids(connection: apsw.Connection, limit: int) -> list[int]:
-    """Return the oldest memories that have no vectors."""
-    return fetch_column(
-        connection, "select id from session_memories where embedding_model_id is null order by id limit ?", (limit,)
+def next_unindexed(connection: apsw.Connection, after_id: int) -> Memory | None:
+    """Return the memory without vectors that has the smallest id above `after_id`."""
+    return fetch_one(
+        connection,
+        memory_from_row,
+        f"""
+        select {COLUMNS} from session_memories m
+        where m.embedding_model_id is null and m.id > ? order by m.id limit 1
+        """,
+        (after_id,),
     )
+
+
+def is_unindexed(connection: apsw.Connection, memory_id: int) -> bool:
+    """Tell whether a memory is there and has no vectors."""
+    sql = "select 1 from session_memories where id = ? and embedding_model_id is null"
+    return fetch_value(connection, sql, (memory_id,)) is not None
 
 
 def count_unindexed(connection: apsw.Connection) -> int:

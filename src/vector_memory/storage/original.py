@@ -15,7 +15,7 @@ import apsw
 
 from vector_memory.errors import ValidationError
 from vector_memory.kinds import TRAITS, MemoryKind
-from vector_memory.storage.rows import fetch, fetch_column
+from vector_memory.storage.rows import as_dict, fetch, fetch_column
 from vector_memory.values import Span, parse_iteration, utc_now
 
 KINDS = {
@@ -71,9 +71,12 @@ def set_aside(connection: apsw.Connection) -> None:
 
 def move_rows(connection: apsw.Connection) -> None:
     """Copy the renamed tables' rows into the present tables and drop them."""
-    for memory in fetch(connection, dict, "select * from original_memories order by id"):
+    for memory in fetch(connection, as_dict, "select * from original_memories order by id"):
         chunks = fetch(
-            connection, dict, "select * from original_chunks where parent_id = ? order by chunk_index", (memory["id"],)
+            connection,
+            as_dict,
+            "select * from original_chunks where parent_id = ? order by chunk_index",
+            (memory["id"],),
         )
         moved = moved_memory(memory)
         located = list(located_chunks(moved, chunks)) if moved["auto_chunk"] else []

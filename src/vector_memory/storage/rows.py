@@ -25,6 +25,11 @@ def fetch_one(connection: apsw.Connection, make: Callable[..., T], sql: str, bin
     return found[0] if found else None
 
 
+def as_dict(**columns: Any) -> dict[str, Any]:
+    """Keep a row as it is, for `fetch`."""
+    return columns
+
+
 def fetch_value(connection: apsw.Connection, sql: str, bindings: Any = ()) -> Any:
     """Run a query and return the first column of its first row, or None."""
     rows = connection.execute(sql, bindings).fetchall()

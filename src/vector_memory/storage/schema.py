@@ -142,8 +142,10 @@ end;
 create trigger memory_removed after delete on session_memories when old.auto_chunk = 0 begin
     insert into fts_session_search(fts_session_search, rowid, content) values ('delete', old.id, old.content);
 end;
-create trigger passage_removed after delete on memory_passages begin
-    delete from vec_chunk_search where passage_id = old.id and old.chunk_id is not null;
-    delete from vec_session_search where passage_id = old.id and old.chunk_id is null;
+create trigger chunk_passage_removed after delete on memory_passages when old.chunk_id is not null begin
+    delete from vec_chunk_search where passage_id = old.id;
+end;
+create trigger memory_passage_removed after delete on memory_passages when old.chunk_id is null begin
+    delete from vec_session_search where passage_id = old.id;
 end;
 """

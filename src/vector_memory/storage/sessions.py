@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import apsw
 
-from vector_memory.storage.rows import fetch, fetch_value
+from vector_memory.storage.rows import as_dict, fetch, fetch_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +33,9 @@ class SessionCounts:
     latest_created: str | None
 
 
-def summary_from_row(*, agents: str, memory_types: str, **columns: object) -> SessionSummary:
+def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
     """Make a SessionSummary of a row."""
-    return SessionSummary(agents=json.loads(agents), memory_types=json.loads(memory_types), **columns)  # type: ignore[arg-type]
+    return SessionSummary(agents=json.loads(agents), memory_types=json.loads(memory_types), **columns)
 
 
 def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int) -> list[SessionSummary]:
@@ -82,7 +83,7 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
     """Return what a session holds; a session that nobody stored in is empty."""
     (counts,) = fetch(
         connection,
-        dict,
+        as_dict,
         """
         select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
             min(created_at) as earliest_created, max(created_at) as latest_created
@@ -90,10 +91,17 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
         """,
         (session_id,),
     )
-    by_kind = "select memory_type, count(*) from session_memories where session_id = ? group by memory_type order by 1"
-    by_agent = "select agent_id, count(*) from session_memories where session_id = ? group by agent_id order by 1"
     return SessionCounts(
-        memory_counts=dict(connection.execute(by_kind, (session_id,)).fetchall()),
-        agent_counts=dict(connection.execute(by_agent, (session_id,)).fetchall()),
+        memory_counts=counts_by(connection, "memory_type", session_id),
+        agent_counts=counts_by(connection, "agent_id", session_id),
         **counts,
     )
+
+
+def counts_by(
+    connection: apsw.Connection, column: Literal["memory_type", "agent_id"], session_id: str
+) -> dict[str, int]:
+    """Return how many memories a session has for each value of a column."""
+    sql = f"select {column}, count(*) from session_memories where session_id = ? group by {column} order by {column}"
+    rows: list[tuple[Any, ...]] = connection.execute(sql, (session_id,)).fetchall()
+    return {name: count for name, count in rows}

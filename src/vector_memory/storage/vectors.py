@@ -12,26 +12,17 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.filters import UNINDEXED, memory_filter
 from vector_memory.storage.memories import Memory
-from vector_memory.storage.rows import fetch, fetch_value
-from vector_memory.values import Scope
+from vector_memory.storage.rows import fetch, fetch_one, fetch_value
+from vector_memory.values import Fingerprint, Scope
 
 MAX_K = 4096
 """sqlite-vec answers no query for more neighbours."""
 
 CHUNK_TABLE = "vec_chunk_search"
 MEMORY_TABLE = "vec_session_search"
-
-
-class EmbeddingModelRow(NamedTuple):
-    """The model that made a file's vectors."""
-
-    id: int
-    model: str
-    dimensions: int
-    precision: str
-    engine: str
 
 
 class Passage(NamedTuple):
@@ -51,6 +42,11 @@ class Candidate(NamedTuple):
     wanted: bool
 
 
+def table_for(*, chunked: bool) -> str:
+    """Return the vec0 table of the kinds that are, or are not, chunked."""
+    return CHUNK_TABLE if chunked else MEMORY_TABLE
+
+
 def vector_dimensions(connection: apsw.Connection) -> int:
     """Return the length of the vectors that the file is made for."""
     sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
@@ -59,21 +55,39 @@ def vector_dimensions(connection: apsw.Connection) -> int:
     return int(match[1])
 
 
-def embedding_model(connection: apsw.Connection) -> EmbeddingModelRow | None:
-    """Return the model that made the file's vectors, or None while it has none."""
-    rows = fetch(connection, EmbeddingModelRow, "select id, model, dimensions, precision, engine from embedding_models")
-    return rows[0] if rows else None
+def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
+    """Return what made the file's vectors, or None while it has none."""
+    return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from embedding_models")
 
 
-def add_embedding_model(connection: apsw.Connection, model: str, dimensions: int, precision: str, engine: str) -> int:
-    """Note which model makes the file's vectors and return its id."""
-    return int(
-        fetch_value(
-            connection,
-            "insert into embedding_models (model, dimensions, precision, engine) values (?, ?, ?, ?) returning id",
-            (model, dimensions, precision, engine),
+def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
+    """Raise EmbeddingUnavailableError if vectors of this fingerprint may not join those of the file."""
+    present = fingerprint_of(connection)
+    if present not in (None, fingerprint):
+        raise EmbeddingUnavailableError(
+            f"The vectors of this file were made by {describe(present)}, and this server runs {describe(fingerprint)}: "
+            "they cannot be compared. Set EMBEDDING_MODEL back, or use another database."
         )
+    if vector_dimensions(connection) != fingerprint.dimensions:
+        raise EmbeddingUnavailableError(
+            f"This file holds vectors of {vector_dimensions(connection)} numbers, and {fingerprint.model} makes "
+            f"{fingerprint.dimensions}: use another database."
+        )
+
+
+def describe(fingerprint: Fingerprint) -> str:
+    """Say in words what makes the vectors."""
+    return f"{fingerprint.model} ({fingerprint.dimensions} x {fingerprint.precision}, {fingerprint.engine})"
+
+
+def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:
+    """Return the id of the fingerprint, noted as the file's own if it has none yet. Raises as the check above."""
+    require_same_fingerprint(connection, fingerprint)
+    connection.execute(
+        "insert or ignore into embedding_models (model, dimensions, precision, engine) values (?, ?, ?, ?)",
+        (fingerprint.model, fingerprint.dimensions, fingerprint.precision, fingerprint.engine),
     )
+    return int(fetch_value(connection, "select id from embedding_models"))
 
 
 def insert_passages(
@@ -81,10 +95,10 @@ def insert_passages(
     memory: Memory,
     passages: Sequence[Passage],
     vectors: NDArray[np.float32],
-    embedding_model_id: int,
+    fingerprint: Fingerprint,
 ) -> None:
     """Add a memory's passages with their vectors, shape (passages, dimensions), and note the model that made them."""
-    table = CHUNK_TABLE if memory.chunked else MEMORY_TABLE
+    table = table_for(chunked=memory.chunked)
     keys = [intern(connection, name) for name in index_names(memory)]
     for passage, vector in zip(passages, vectors, strict=True):
         passage_id = fetch_value(
@@ -100,7 +114,8 @@ def insert_passages(
             (passage_id, *keys, memory.session_iter, vector.tobytes()),
         )
     connection.execute(
-        "update session_memories set embedding_model_id = ? where id = ?", (embedding_model_id, memory.id)
+        "update session_memories set embedding_model_id = ? where id = ?",
+        (adopt_fingerprint(connection, fingerprint), memory.id),
     )
 
 

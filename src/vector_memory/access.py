@@ -1,0 +1,53 @@
+"""Counts who was read, beside the reading: a read neither waits nor fails for it."""
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.database import Database
+from vector_memory.storage.memories import record_access
+from vector_memory.values import utc_now
+
+logger = logging.getLogger(__name__)
+
+
+class AccessRecorder:
+    """Writes access counts from a thread of its own, many readings in one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._pending: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="access-recorder", daemon=True)
+        self._thread.start()
+
+    def record(self, memory_ids: Sequence[int]) -> None:
+        """Note that these memories were handed out whole. Returns at once."""
+        if memory_ids:
+            self._pending.put(list(memory_ids))
+
+    def close(self) -> None:
+        """Write what is noted and stop."""
+        self._pending.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._pending.get()) is not None:
+            batch, more = self._rest(first)
+            try:
+                with self._database.write() as connection:
+                    record_access(connection, batch, utc_now())
+            except DatabaseError as error:
+                logger.warning("Access counts of %d memories were not written: %s", len(batch), error)
+            if not more:
+                return
+
+    def _rest(self, batch: list[int]) -> tuple[list[int], bool]:
+        """Take everything that waits; False when the last of it is the order to stop."""
+        with contextlib.suppress(queue.Empty):
+            while (following := self._pending.get_nowait()) is not None:
+                batch.extend(following)
+            return batch, False
+        return batch, True

@@ -1,0 +1,116 @@
+"""Reads the flags and the environment, and says in one sentence what is wrong with them."""
+
+import os
+from collections.abc import Sequence
+
+import pydantic
+from cyclopts import (
+    App,
+    Argument,
+    ArgumentCollection,
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    Token,
+    UnknownOptionError,
+    UnusedCliTokensError,
+    ValidationError,
+)
+
+from vector_memory.settings import Place, Settings, accepted
+
+VARIABLES = {name: name.upper() for name in Settings.model_fields}
+PLACE_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields}
+SWITCHES = {f"--{name.replace('_', '-')}" for name, field in Settings.model_fields.items() if field.annotation is bool}
+
+
+class UsageError(Exception):
+    """The command line or the environment was not understood; the message is for the user."""
+
+
+def run(app: App, words: Sequence[str]) -> None:
+    """Run the command of `app` that the words name. Raises UsageError for what cannot be understood."""
+    try:
+        app(_joined_switches(words), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise UsageError(_explained(error)) from error
+
+
+def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Give what has no flag the value of its variable. An empty variable counts as not set.
+
+    An empty flag is refused: a script whose variable was empty would otherwise get another database than it meant.
+    """
+    for argument in arguments:
+        if argument.hint is not bool and any(token.value == "" for token in argument.tokens):
+            raise UsageError(f"{argument.name} is empty: give it a value or leave it out.")
+    known = _by_name(arguments)
+    for name, variable in _variables_that_count(arguments).items():
+        if name in known and (value := os.environ.get(variable)):
+            known[name].append(Token(keyword=variable, value=value, source="env"))
+
+
+def _variables_that_count(arguments: ArgumentCollection) -> dict[str, str]:
+    """Return the variables that no flag overrules; a flag for the place overrules each variable for the place."""
+    flagged = {argument.field_info.name for argument in arguments if argument.tokens}
+    place = {} if flagged & PLACE_VARIABLES.keys() else PLACE_VARIABLES
+    return {name: variable for name, variable in (VARIABLES | place).items() if name not in flagged}
+
+
+def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
+    return {argument.field_info.name: argument for argument in arguments}
+
+
+def _joined_switches(words: Sequence[str]) -> list[str]:
+    """Let `--switch false` mean `--switch=false`, the only way in which cyclopts gives a switch a value."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in SWITCHES and not word.startswith("-"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _explained(error: CycloptsError) -> str:
+    """Say what is wrong and what would be accepted."""
+    cause = error.__cause__
+    match error:
+        case ValidationError(argument=Argument() as settings) if isinstance(cause, pydantic.ValidationError):
+            return _refused_settings(settings, cause)
+        case CoercionError(argument=Argument() as argument, token=Token() as token):
+            return _refused(argument, token)
+        case MissingArgumentError(argument=Argument() as argument):
+            return f"{argument.name} needs a value: {_accepted_by(argument)}."
+        case UnusedCliTokensError(unused_tokens=[word, *_]):
+            return f'"{word}" is not understood here: see vector-memory --help.'
+        case UnknownOptionError():
+            return f"{error} The flags are listed by: vector-memory {' '.join(error.command_chain or ['serve'])} --help"
+        case _:
+            return str(error)
+
+
+def _refused_settings(settings: Argument, cause: pydantic.ValidationError) -> str:
+    first = cause.errors()[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:  # two settings that do not go together: the message names both
+        return f"{reason}."
+    argument = _by_name(settings.children)[str(first["loc"][0])]
+    if first["type"] == "value_error":
+        return f"{_given(argument.tokens[0])}: {reason}."
+    return _refused(argument, argument.tokens[0])
+
+
+def _given(token: Token) -> str:
+    return f'{token.keyword} is "{token.value}"'
+
+
+def _refused(argument: Argument, token: Token) -> str:
+    return f"{_given(token)}; accepted: {_accepted_by(argument)}."
+
+
+def _accepted_by(argument: Argument) -> str:
+    name = argument.field_info.name
+    if name in Settings.model_fields:
+        return accepted(name)
+    return "a whole number" if argument.hint is int else "a path"

@@ -1,0 +1,91 @@
+"""Makes the vectors of memories that have none: stored without a model, or by the original server."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from vector_memory.errors import VectorMemoryError
+from vector_memory.indexing import Indexer
+from vector_memory.results import BackfillResult
+from vector_memory.storage import memories
+from vector_memory.storage.chunks import chunks_of
+from vector_memory.storage.database import Database
+from vector_memory.storage.memories import Memory
+from vector_memory.values import Chunk, utc_now
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Called with the number of memories done and the number there were to do."""
+
+
+class Backfill:
+    """Works through the memories without vectors, one transaction each, so that it can be stopped at any time."""
+
+    def __init__(self, database: Database, indexer: Indexer) -> None:
+        self._database = database
+        self._indexer = indexer
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, threshold: int) -> None:
+        """Run in the background if vectors are missing, but of fewer memories than `threshold`."""
+        with self._database.read() as connection:
+            missing = memories.count_unindexed(connection)
+        if 0 < missing < threshold:
+            self._thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop a run in the background after the memory it is at."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run(self, on_progress: Progress | None = None) -> BackfillResult:
+        """Make every missing vector. Raises EmbeddingUnavailableError; what was done until then stays done."""
+        with self._database.read() as connection:
+            total = memories.count_unindexed(connection)
+        done = chunks = 0
+        memory = self._next(0)
+        while memory is not None and not self._stopping.is_set():
+            chunks += self._index(memory)
+            done += 1
+            if on_progress is not None:
+                on_progress(done, total)
+            memory = self._next(memory.id)
+        with self._database.read() as connection:
+            remaining = memories.count_unindexed(connection)
+        return BackfillResult(
+            memories_processed=done,
+            chunks_processed=chunks,
+            memories_remaining=remaining,
+            message=f"Indexed {done} memories with {chunks} chunks; {remaining} remain.",
+        )
+
+    def _run_quietly(self) -> None:
+        try:
+            logger.info("Backfill: %s", self.run().message)
+        except VectorMemoryError as error:
+            logger.warning("Backfill stopped: %s", error)
+
+    def _next(self, after_id: int) -> Memory | None:
+        with self._database.read() as connection:
+            return memories.next_unindexed(connection, after_id)
+
+    def _index(self, memory: Memory) -> int:
+        """Make one memory's vectors, and its chunks if they are missing too; return how many chunks it has."""
+        with self._database.read() as connection:
+            self._indexer.require_usable_model(connection)
+            stored = chunks_of(connection, memory.id)
+        chunks: Sequence[Chunk] = [part.chunk for part in stored] or self._indexer.chunk(
+            memory.memory_type, memory.content
+        )
+        pieces = self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks)
+        embedded = self._indexer.embed(pieces)
+        with self._database.write() as connection:
+            # Another process may have indexed or deleted it meanwhile.
+            if memories.is_unindexed(connection, memory.id):
+                ids = [part.id for part in stored] or self._indexer.write_chunks(connection, memory, chunks, utc_now())
+                self._indexer.write_vectors(connection, memory, ids, embedded)
+        return len(chunks)

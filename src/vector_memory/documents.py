@@ -1,0 +1,194 @@
+"""Reading stored memories: whole, in part, around a chunk, or as a file."""
+
+from collections.abc import Sequence
+
+import yaml
+
+from vector_memory.access import AccessRecorder
+from vector_memory.entries import memory_entry
+from vector_memory.errors import NotFoundError
+from vector_memory.exporting import ExportFolders
+from vector_memory.kinds import MemoryKind
+from vector_memory.packing import Packer
+from vector_memory.results import (
+    ChunkEntry,
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    MemoryEntry,
+    MemoryResult,
+    TaskContextResult,
+)
+from vector_memory.storage.chunks import StoredChunk, chunks_around, get_chunk
+from vector_memory.storage.database import Database
+from vector_memory.storage.memories import Memory, list_memories, require_memory
+from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, Scope, check_range, check_text, parse_id, parse_iteration
+
+RECENT = 5
+"""Reports and working memories that a task's context holds (seed 000)."""
+
+MAX_SURROUNDING = 50
+
+
+class Documents:
+    """Hands out stored memories."""
+
+    def __init__(self, database: Database, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
+        self._database = database
+        self._packer = packer
+        self._access = access
+        self._exports = exports
+
+    def get(self, memory_id: str | int, offset: int) -> MemoryResult:
+        """Return a memory, its content from `offset` on."""
+        memory = self._read(memory_id)
+        text, end = self._packer.cut(memory.content, offset)
+        entry = memory_entry(memory).model_copy(update={"content": text, "content_end": end})
+        return MemoryResult(memory=entry, message=how_to_go_on("get_memory_by_id", offset, end, len(memory.content)))
+
+    def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
+        """Return a document from `offset` on: the text as it was stored, to the character."""
+        memory = self._read(memory_id)
+        text, end = self._packer.cut(memory.content, offset)
+        return DocumentResult(
+            memory_id=memory.id,
+            content=text,
+            title=memory.title,
+            memory_type=memory.memory_type,
+            chunk_count=memory.chunk_count,
+            content_length=len(memory.content),
+            content_end=end,
+            message=how_to_go_on("reconstruct_document", offset, end, len(memory.content)),
+        )
+
+    def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
+        """Write a document to a file and return where it is."""
+        memory = self._read(memory_id)
+        data = as_markdown(memory).encode()
+        path = self._exports.write(output_path, data, overwrite=overwrite)
+        return ExportResult(
+            file_path=str(path),
+            memory_id=memory.id,
+            bytes_written=len(data),
+            message=f"Wrote {memory.memory_type} {memory.id}, {len(data):,} bytes.",
+        )
+
+    def expand(self, chunk_id: str | int, surrounding_chunks: int) -> ExpandedChunkResult:
+        """Return a chunk with its neighbours, and the stretch of the document that they cover."""
+        number = parse_id("chunk_id", chunk_id)
+        check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
+        with self._database.read() as connection:
+            target = get_chunk(connection, number)
+            if target is None:
+                raise NotFoundError(f"There is no chunk {number}: send a chunk_id that a search returned.")
+            around = chunks_around(connection, target, surrounding_chunks)
+            memory = require_memory(connection, target.memory_id)
+        window, chunks = self._fitting_window(target, around, surrounding_chunks)
+        message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
+        if window < surrounding_chunks:
+            message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
+        return ExpandedChunkResult(
+            memory_id=memory.id,
+            target_chunk_index=target.chunk.index,
+            context_window=window,
+            chunks_returned=len(chunks),
+            expanded_content=memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)],
+            chunks=[chunk_entry(part) for part in chunks],
+            message=message,
+        )
+
+    def task_context(self, session_id: str, session_iter: str | int) -> TaskContextResult:
+        """Return the latest context of a session's iteration, its prompts, and its latest reports and findings."""
+        check_text("session_id", session_id, MAX_IDENTIFIER)
+        iteration = parse_iteration(session_iter)
+        limits = {
+            MemoryKind.SESSION_CONTEXT: 1,
+            MemoryKind.INPUT_PROMPT: MAX_LIMIT,
+            MemoryKind.REPORT: RECENT,
+            MemoryKind.WORKING_MEMORY: RECENT,
+        }
+        with self._database.read() as connection:
+            found = [
+                memory_entry(memory)
+                for kind, limit in limits.items()
+                for memory in list_memories(
+                    connection, Scope(kind=kind, session_id=session_id, session_iter=iteration), limit
+                )
+            ]
+        self._access.record([entry.id for entry in found])
+        return task_context_result(self._packer.share(found), iteration)
+
+    def _read(self, memory_id: str | int) -> Memory:
+        number = parse_id("memory_id", memory_id)
+        with self._database.read() as connection:
+            memory = require_memory(connection, number)
+        self._access.record([memory.id])
+        return memory
+
+    def _fitting_window(
+        self, target: StoredChunk, around: Sequence[StoredChunk], window: int
+    ) -> tuple[int, Sequence[StoredChunk]]:
+        """Return the widest window, up to `window`, whose chunks fit twice: one by one, and joined."""
+        chunks = around
+        while window and not self._packer.fits([chunk_entry(part) for part in chunks], times=2):
+            window -= 1
+            chunks = [part for part in around if abs(part.chunk.index - target.chunk.index) <= window]
+        return window, chunks
+
+
+def chunk_entry(stored: StoredChunk) -> ChunkEntry:
+    """Return a chunk as answers show it."""
+    chunk = stored.chunk
+    return ChunkEntry(
+        chunk_id=stored.id,
+        chunk_index=chunk.index,
+        content=chunk.text,
+        chunk_type=chunk.kind,
+        header_path=chunk.header_path,
+        level=chunk.level,
+    )
+
+
+def how_to_go_on(tool: str, offset: int, end: int | None, length: int) -> str:
+    """Say which part of a content this is, and how to get the next."""
+    if end is None:
+        return f"{length:,} characters, complete." if offset == 0 else f"Characters {offset:,} to {length:,}, the end."
+    return f"Characters {offset:,} to {end:,} of {length:,}. Read on with {tool} and offset={end}."
+
+
+def task_context_result(entries: Sequence[MemoryEntry], iteration: int) -> TaskContextResult:
+    """Sort entries of several kinds into one answer."""
+    by_kind = {kind: [entry for entry in entries if entry.memory_type == kind] for kind in MemoryKind}
+    contexts = by_kind[MemoryKind.SESSION_CONTEXT]
+    cut = sum(entry.content_end is not None for entry in entries)
+    message = f"{len(entries)} memories of iteration {iteration}."
+    if not contexts:
+        message += " No session context is stored for it."
+    if cut:
+        message += f" {cut} are shortened to fit: read on with get_memory_by_id and offset = content_end."
+    return TaskContextResult(
+        session_context=contexts[0] if contexts else None,
+        input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
+        recent_reports=by_kind[MemoryKind.REPORT],
+        recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
+        message=message,
+    )
+
+
+def as_markdown(memory: Memory) -> str:
+    """Return a document with its provenance as YAML front matter in front."""
+    facts = {
+        "memory_id": memory.id,
+        "title": memory.title,
+        "memory_type": memory.memory_type,
+        "chunk_count": memory.chunk_count,
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        "created_at": memory.created_at,
+        "tags": memory.tags,
+        "metadata": memory.metadata,
+    }
+    front = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
+    return f"---\n{front}---\n\n{memory.content}"

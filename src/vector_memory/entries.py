@@ -1,0 +1,57 @@
+"""From stored memories to how answers show them."""
+
+from typing import Any
+
+from vector_memory.results import SCOPED_MATCH, FoundMemory, MemoryEntry
+from vector_memory.storage.memories import Memory, Origin
+
+HASH_SHOWN = 16
+"""Hex digits of the content's SHA-256 that answers show."""
+
+
+def memory_entry(memory: Memory) -> MemoryEntry:
+    """Return a memory as answers show it."""
+    return MemoryEntry(**shown(memory))
+
+
+def found_memory(memory: Memory, similarity: float | None = None) -> FoundMemory:
+    """Return a memory as a search result: found at that similarity, or without one by its scope."""
+    if similarity is None:
+        return FoundMemory(**shown(memory), similarity=SCOPED_MATCH, source_type="scoped")
+    return FoundMemory(**shown(memory), similarity=similarity, source_type="vector")
+
+
+def shown(memory: Memory) -> dict[str, Any]:
+    """Return the fields of a memory that answers show."""
+    return {
+        "id": memory.id,
+        "memory_type": memory.memory_type,
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        "content": memory.content,
+        "title": memory.title,
+        "description": memory.description,
+        "tags": memory.tags,
+        "metadata": memory.metadata,
+        "content_hash": memory.content_hash[:HASH_SHOWN],
+        "created_at": memory.created_at,
+        "updated_at": memory.updated_at,
+        "accessed_at": memory.accessed_at,
+        "access_count": memory.access_count,
+        "content_length": len(memory.content),
+    }
+
+
+def provenance(source: Memory | Origin) -> dict[str, Any]:
+    """Return the fields that say where a found piece of text comes from."""
+    return {
+        "memory_type": source.memory_type,
+        "agent_id": source.agent_id,
+        "session_id": source.session_id,
+        "session_iter": source.session_iter,
+        "task_code": source.task_code,
+        "title": source.title,
+        "created_at": source.created_at,
+    }

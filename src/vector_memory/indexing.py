@@ -1,0 +1,127 @@
+"""From a text to what makes it findable: chunks, passages and vectors."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from vector_memory.chunking import TokenCounter, chunk_document, cut_passages, find_token_counter, header
+from vector_memory.embedding import EmbeddingModel, Vectors
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.settings import Settings
+from vector_memory.storage import chunks as chunk_rows
+from vector_memory.storage import vectors as vector_rows
+from vector_memory.storage.memories import Memory
+from vector_memory.values import Chunk, Fingerprint, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A text that is indexed by passages of its own: a chunk, or a memory that is not chunked.
+
+    `start`: its place in the memory's content. `header`: what the embedding reads in front of each passage, or nothing.
+    """
+
+    text: str
+    start: int
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPassage:
+    """A passage of the piece at position `piece`, as offsets in the memory's content."""
+
+    piece: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """The passages of a memory's pieces, in order, and one vector for each."""
+
+    passages: list[EmbeddedPassage]
+    vectors: Vectors
+    fingerprint: Fingerprint
+
+
+class Indexer:
+    """Makes what the index holds of a text. Nothing here runs inside a transaction but the two `write_` methods."""
+
+    def __init__(self, model: EmbeddingModel, settings: Settings) -> None:
+        self._model = model
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._counter: TokenCounter | None = None
+
+    def chunk(self, kind: str, content: str) -> list[Chunk]:
+        """Cut a document into chunks; a memory of a kind that is not chunked has none."""
+        if not is_chunked(kind):
+            return []
+        settings = self._settings
+        return chunk_document(
+            content, self._count_tokens(), settings.default_chunk_size, settings.default_chunk_overlap
+        )
+
+    def pieces(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> list[Piece]:
+        """Return the texts that passages are cut from: the chunks, or the whole content of a kind without chunks."""
+        if not is_chunked(kind):
+            return [Piece(content, 0)]
+        if not self.enriches(kind):
+            return [Piece(chunk.text, chunk.start) for chunk in chunks]
+        return [Piece(chunk.text, chunk.start, header(title, kind, chunk, len(chunks))) for chunk in chunks]
+
+    def enriches(self, kind: str) -> bool:
+        """Tell whether passages of this kind are embedded with a header in front."""
+        return self._settings.enable_enrichment and kind in TRAITS and TRAITS[MemoryKind(kind)].enriched
+
+    def embed(self, pieces: Sequence[Piece]) -> Embedded:
+        """Cut the pieces into passages and embed them all in one batch. Raises EmbeddingUnavailableError."""
+        passages: list[EmbeddedPassage] = []
+        texts: list[str] = []
+        for position, piece in enumerate(pieces):
+            for span in self._cut(piece.text):
+                passages.append(EmbeddedPassage(position, piece.start + span.start, piece.start + span.end))
+                texts.append(piece.header + piece.text[span.start : span.end])
+        return Embedded(passages, self._model.embed(texts), self._model.fingerprint)
+
+    def require_usable_model(self, connection: apsw.Connection) -> None:
+        """Raise EmbeddingUnavailableError unless the model is there and its vectors may join those of the file."""
+        vector_rows.require_same_fingerprint(connection, self._model.fingerprint)
+
+    def write_chunks(self, connection: apsw.Connection, memory: Memory, chunks: Sequence[Chunk], now: str) -> list[int]:
+        """Add a memory's chunks and return their ids in order."""
+        enriched = self.enriches(memory.memory_type)
+        return chunk_rows.insert_chunks(connection, memory.id, memory.title, chunks, enriched=enriched, now=now)
+
+    def write_vectors(
+        self, connection: apsw.Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
+    ) -> None:
+        """Put a memory's passages and vectors in the place of those it has."""
+        vector_rows.delete_passages(connection, memory.id)
+        passages = [
+            vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
+            for passage in embedded.passages
+        ]
+        vector_rows.insert_passages(connection, memory, passages, embedded.vectors, embedded.fingerprint)
+
+    def _cut(self, text: str) -> list[Span]:
+        return cut_passages(text, self._model.piece_spans, self._model.max_pieces)
+
+    def _count_tokens(self) -> TokenCounter:
+        """Return the counter: found once, unless all there is yet is the estimate."""
+        with self._lock:
+            if self._counter is None:
+                try:
+                    self._model.piece_spans("")
+                except EmbeddingUnavailableError:
+                    return find_token_counter(None)
+                self._counter = find_token_counter(lambda text: len(self._model.piece_spans(text)))
+            return self._counter
+
+
+def is_chunked(kind: str) -> bool:
+    """Tell whether memories of this kind are cut into chunks. Kinds that only an old file knows are not."""
+    return kind in TRAITS and TRAITS[MemoryKind(kind)].chunked

@@ -1,0 +1,88 @@
+"""Upkeep: counts, deleting, cleaning up."""
+
+from datetime import UTC, datetime, timedelta
+
+from vector_memory.results import (
+    CleanupResult,
+    DeleteResult,
+    SessionEntry,
+    SessionsResult,
+    SessionStatsResult,
+)
+from vector_memory.storage import memories, sessions
+from vector_memory.storage.database import Database
+from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text, parse_id
+
+MAX_DAYS = 36_500
+
+
+class Maintenance:
+    """Counts and cleans what is stored."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def session_stats(self, session_id: str) -> SessionStatsResult:
+        """Count what a session holds."""
+        check_text("session_id", session_id, MAX_IDENTIFIER)
+        with self._database.read() as connection:
+            counts = sessions.session_counts(connection, session_id)
+        return SessionStatsResult(
+            session_id=session_id,
+            memory_counts=counts.memory_counts,
+            agent_counts=counts.agent_counts,
+            total_memories=counts.total_memories,
+            total_chunks=counts.total_chunks,
+            earliest_created=counts.earliest_created,
+            latest_created=counts.latest_created,
+            message=None if counts.total_memories else "Nothing is stored in this session: see list_sessions.",
+        )
+
+    def list_sessions(self, limit: int, agent_id: str | None) -> SessionsResult:
+        """Return sessions, latest activity first."""
+        check_range("limit", limit, 1, MAX_LIMIT)
+        check_optional_text("agent_id", agent_id, MAX_IDENTIFIER)
+        with self._database.read() as connection:
+            found = sessions.list_sessions(connection, agent_id, limit)
+            total = sessions.count_sessions(connection, agent_id)
+        entries = [
+            SessionEntry(
+                session_id=session.session_id,
+                agent_id=session.agent_id,
+                agents=session.agents,
+                memory_count=session.memory_count,
+                latest_activity=session.latest_activity,
+                memory_types=session.memory_types,
+            )
+            for session in found
+        ]
+        return SessionsResult(sessions=entries, total_sessions=total, message=f"{len(entries)} of {total} sessions.")
+
+    def delete(self, memory_id: str | int) -> DeleteResult:
+        """Delete a memory with its chunks, vectors and full-text rows, and overwrite their bytes."""
+        number = parse_id("memory_id", memory_id)
+        with self._database.write() as connection:
+            memory = memories.require_memory(connection, number)
+            memories.delete_memory(connection, number)
+        self._database.forget_deleted()
+        return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
+
+    def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
+        """Delete what was created more than `days_old` days ago; a dry run only counts."""
+        check_range("days_old", days_old, 0, MAX_DAYS)
+        before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
+        if dry_run:
+            with self._database.read() as connection:
+                counts = memories.count_older(connection, before)
+        else:
+            with self._database.write() as connection:
+                counts = memories.count_older(connection, before)
+                memories.delete_older(connection, before)
+            self._database.forget_deleted()
+        done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
+        return CleanupResult(
+            memories_deleted=counts[0],
+            chunks_deleted=counts[1],
+            dry_run=dry_run,
+            message=f"{counts[0]} memories with {counts[1]} chunks older than {days_old} days {done}.",
+        )

@@ -1,0 +1,100 @@
+"""Coarse search: whole memories, looked up by scope or found by their best passage."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from vector_memory.access import AccessRecorder
+from vector_memory.entries import found_memory
+from vector_memory.errors import ValidationError
+from vector_memory.packing import Packer
+from vector_memory.results import CoarseSearchResult, FoundMemory, SearchMemoriesResult
+from vector_memory.search.neighbours import NearestNeighbours
+from vector_memory.search.timing import SearchTimer
+from vector_memory.search.wording import explain
+from vector_memory.storage.database import Database
+from vector_memory.storage.memories import get_memories, list_memories
+from vector_memory.values import MAX_LIMIT, Scope, check_range
+
+
+class CoarseSearch:
+    """Finds whole memories (seed 001, COARSE)."""
+
+    def __init__(
+        self,
+        database: Database,
+        neighbours: NearestNeighbours,
+        timer: SearchTimer,
+        packer: Packer,
+        access: AccessRecorder,
+    ) -> None:
+        self._database = database
+        self._neighbours = neighbours
+        self._timer = timer
+        self._packer = packer
+        self._access = access
+
+    def scoped(self, scope: Scope, limit: int, *, latest_first: bool = True) -> SearchMemoriesResult:
+        """Return the newest (or oldest) memories of the scope; nothing is compared."""
+        found = self._hand_out(self._look_up(scope, limit, latest_first=latest_first))
+        return memories_result(found, scope, limit, query=None, latest_first=latest_first)
+
+    def memories(self, query: str | None, scope: Scope, limit: int) -> SearchMemoriesResult:
+        """Return the memories nearest to the query, or without one the newest."""
+        found = self._look_up(scope, limit) if query is None else self._nearest(query, scope, limit)
+        return memories_result(self._hand_out(found), scope, limit, query=query, latest_first=True)
+
+    def documents(
+        self, query: str | None, scope: Scope, limit: int, *, order: Literal["recent", "relevance"]
+    ) -> CoarseSearchResult:
+        """Return the newest documents of the scope, or by `relevance` those nearest to the query."""
+        if order == "recent":
+            found = self._look_up(scope, limit)
+        elif query is None:
+            raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
+        else:
+            found = self._nearest(query, scope, limit)
+        results = self._hand_out(found)
+        return CoarseSearchResult(results=results, total_results=len(results), message=summary(results, scope))
+
+    def _look_up(self, scope: Scope, limit: int, *, latest_first: bool = True) -> list[FoundMemory]:
+        check_range("limit", limit, 1, MAX_LIMIT)
+        with self._timer.time(f"search_coarse_{scope.kind}"), self._database.read() as connection:
+            memories = list_memories(connection, scope, limit, latest_first=latest_first)
+        return [found_memory(memory) for memory in memories]
+
+    def _nearest(self, query: str, scope: Scope, limit: int) -> list[FoundMemory]:
+        check_range("limit", limit, 1, MAX_LIMIT)
+        with self._timer.time(f"search_coarse_{scope.kind}"):
+            vector = self._neighbours.embed(query)
+            with self._database.read() as connection:
+                matches = self._neighbours.memories(connection, vector, scope, limit)
+                memories = get_memories(connection, [match.id for match in matches])
+        return [found_memory(memories[match.id], match.similarity) for match in matches]
+
+    def _hand_out(self, found: Sequence[FoundMemory]) -> list[FoundMemory]:
+        self._access.record([memory.id for memory in found])
+        return self._packer.share(found)
+
+
+def memories_result(
+    results: list[FoundMemory], scope: Scope, limit: int, *, query: str | None, latest_first: bool
+) -> SearchMemoriesResult:
+    """Return the answer of a search for whole memories."""
+    return SearchMemoriesResult(
+        results=results,
+        total_results=len(results),
+        query=query,
+        filters=scope.as_filters(),
+        limit=limit,
+        latest_first=latest_first,
+        message=summary(results, scope),
+    )
+
+
+def summary(results: Sequence[FoundMemory], scope: Scope) -> str:
+    """Say how much was found, and whether some of it goes on."""
+    text = explain(scope.kind or "memory", len(results), scope, (), read_with="get_memory_by_id")
+    cut = sum(memory.content_end is not None for memory in results)
+    if cut:
+        text += f" {cut} are shortened to fit: read on with get_memory_by_id and offset = content_end."
+    return text

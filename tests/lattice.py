@@ -1,0 +1,45 @@
+"""An embedder whose arithmetic is exact, so that a test can demand the very order of a brute-force scan.
+
+A text's vector has four entries of +-0.5 among sixteen: unit length without rounding, distances that are square roots of
+whole numbers, and plenty of ties. A word is a word piece.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.values import Fingerprint, Span
+
+DIMENSIONS = 16
+
+
+class LatticeEmbedder:
+    """See the module."""
+
+    fingerprint = Fingerprint("lattice", DIMENSIONS, "exact", "test")
+    max_pieces = 4
+
+    def piece_spans(self, text: str) -> list[Span]:
+        """Return the words."""
+        return [Span(*match.span()) for match in re.finditer(r"\S+", text)]
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one vector per text."""
+        vectors = [self.vector(text) for text in texts]
+        return np.array(vectors, dtype=np.float32).reshape(len(texts), DIMENSIONS)
+
+    @staticmethod
+    def vector(text: str) -> list[float]:
+        """Return a text's vector."""
+        digest = hashlib.sha256(text.encode()).digest()
+        places: list[int] = []
+        for byte in digest:
+            if byte % DIMENSIONS not in places:
+                places.append(byte % DIMENSIONS)
+        vector = [0.0] * DIMENSIONS
+        for place, byte in zip(places[:4], digest[16:], strict=False):
+            vector[place] = 0.5 if byte % 2 else -0.5
+        return vector

@@ -1,0 +1,182 @@
+"""One file, several threads and processes."""
+
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
+from vector_memory.storage import database as module
+from vector_memory.storage.database import Database
+from vector_memory.storage.rows import fetch_column, fetch_value
+
+ADD = """
+insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
+values ('report', ?, 'text', 'hash', '2026', '2026', '2026')
+"""
+COUNT = "select count(*) from session_memories"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory" / "store.db"
+
+
+@pytest.fixture
+def database(path: Path):
+    with_closing = Database(path, dimensions=16)
+    yield with_closing
+    with_closing.close()
+
+
+def test_a_new_file_and_its_folder_are_readable_by_their_owner_only(database: Database, path: Path) -> None:
+    with database.write() as connection:
+        connection.execute(ADD, ("a",))
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in [path.parent, *path.parent.iterdir()]}
+    assert modes == {"memory": 0o700, "store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+
+
+def test_the_file_is_in_wal_mode_with_full_durability_foreign_keys_and_secure_delete(database: Database) -> None:
+    with database.write() as connection:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "busy_timeout")
+        assert [connection.pragma(name) for name in pragmas] == ["wal", 2, 1, 1, 30_000]
+
+
+def test_sql_cannot_load_extensions(database: Database) -> None:
+    with pytest.raises(DatabaseError), database.read() as connection:
+        connection.execute("select load_extension('anything')")
+
+
+def test_a_failed_block_undoes_all_it_wrote(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError), database.write() as connection:
+        connection.execute(ADD, ("a",))
+        raise ZeroDivisionError
+    with database.read() as connection:
+        assert fetch_value(connection, COUNT) == 0
+
+
+def test_a_reading_connection_cannot_write(database: Database) -> None:
+    with pytest.raises(DatabaseError), database.read() as connection:
+        connection.execute(ADD, ("a",))
+
+
+def test_a_read_sees_one_state_while_others_write(database: Database) -> None:
+    with database.read() as reader:
+        before = fetch_value(reader, COUNT)
+        with database.write() as writer:
+            writer.execute(ADD, ("a",))
+        assert fetch_value(reader, COUNT) == before
+    with database.read() as reader:
+        assert fetch_value(reader, COUNT) == before + 1
+
+
+def test_many_threads_write_and_read_without_losing_a_row(database: Database) -> None:
+    def work(agent: str) -> None:
+        for _ in range(10):
+            with database.write() as connection:
+                connection.execute(ADD, (agent,))
+            with database.read() as connection:
+                fetch_value(connection, COUNT)
+
+    threads = [threading.Thread(target=work, args=(str(number),)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.read() as connection:
+        assert fetch_value(connection, COUNT) == 120
+
+
+def test_a_lock_that_is_held_too_long_becomes_an_error_that_advises_to_repeat(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.05)
+    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+    with first.write(), pytest.raises(DatabaseLockError, match="repeating the call is safe"), second.write():
+        pass
+    first.close()
+    second.close()
+
+
+def test_errors_carry_no_sql(database: Database) -> None:
+    with pytest.raises(DatabaseError) as caught, database.write() as connection:
+        connection.execute("select secret from nowhere")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_closed_store_says_so(database: Database) -> None:
+    database.close()
+    with pytest.raises(DatabaseError, match="closed"), database.read():
+        pass
+    database.close()
+
+
+def test_the_path_of_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="not a file"):
+        Database(tmp_path, dimensions=16)
+
+
+def test_a_file_that_is_not_sqlite_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"not a database, and longer than a header would be " * 20)
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError, match="not an SQLite database"):
+        Database(path, dimensions=16)
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("create table songs (title text); insert into songs values ('Kashmir')")
+    connection.close()
+    with pytest.raises(DatabaseError, match="another program"):
+        Database(path, dimensions=16)
+    connection = apsw.Connection(str(path))
+    assert fetch_column(connection, "select name from sqlite_schema") == ["songs"]
+    connection.close()
+
+
+def test_a_file_of_a_newer_release_is_refused(path: Path) -> None:
+    Database(path, dimensions=16).close()
+    connection = apsw.Connection(str(path))
+    connection.execute("insert into schema_migrations values (999, 'from the future', '2099')")
+    connection.close()
+    with pytest.raises(DatabaseError, match="newer release"):
+        Database(path, dimensions=16)
+
+
+def test_opening_a_present_file_writes_nothing(path: Path) -> None:
+    Database(path, dimensions=16).close()
+    before = path.read_bytes()
+    Database(path, dimensions=16).close()
+    assert path.read_bytes() == before
+
+
+OPEN = """
+import sys, time
+from pathlib import Path
+from vector_memory.storage.database import Database
+time.sleep(max(0, float(sys.argv[2]) - time.time()))
+Database(Path(sys.argv[1]), dimensions=16).close()
+"""
+
+
+def test_several_processes_may_start_on_a_new_file_at_once(path: Path) -> None:
+    import time
+
+    start = str(time.time() + 1.0)
+    processes = [subprocess.Popen([sys.executable, "-c", OPEN, str(path), start]) for _ in range(6)]
+    assert [process.wait(30) for process in processes] == [0] * 6
+    connection = apsw.Connection(str(path))
+    assert fetch_value(connection, "select count(*) from schema_migrations") == 1
+    connection.close()
+
+
+def test_errors_of_the_caller_pass_through_unchanged(database: Database) -> None:
+    with pytest.raises(ValidationError), database.write():
+        raise ValidationError("say something else")

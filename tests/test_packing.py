@@ -1,0 +1,87 @@
+"""Answers fit, and say what is cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vector_memory.errors import ValidationError
+from vector_memory.packing import BYTES_PER_TOKEN, Packer, cut, fair_shares, size
+from vector_memory.results import MemoryEntry, Omitted
+
+TEXTS = st.text(alphabet=st.sampled_from("ab \n€漢😀"), max_size=300)
+
+
+def entry(content: str, number: int = 1) -> MemoryEntry:
+    return MemoryEntry(
+        id=number, memory_type="report", agent_id="a", session_id="s", session_iter=1, task_code=None, content=content,
+        title=None, description=None, tags=[], metadata={}, content_hash="0", created_at="", updated_at="",
+        accessed_at="", access_count=0, content_length=len(content),
+    )  # fmt: skip
+
+
+@given(TEXTS, st.integers(1, 200))
+def test_reading_on_from_each_end_gives_the_whole_text(text: str, allowance: int) -> None:
+    parts, offset = [], 0
+    while offset is not None:
+        part = cut(text, offset, allowance)
+        parts.append(part.text)
+        offset = part.end
+    assert "".join(parts) == text
+
+
+@given(TEXTS, st.integers(4, 200))
+def test_a_cut_never_takes_more_than_its_allowance(text: str, allowance: int) -> None:
+    assert len(cut(text, 0, allowance).text.encode()) <= allowance
+
+
+def test_a_cut_is_made_at_a_paragraph_a_line_or_a_word_if_one_is_near() -> None:
+    assert cut("a" * 90 + "\n\nbbb bbbb" + "c" * 50, 0, 100).text == "a" * 90 + "\n\n"
+    assert cut("a" * 90 + " bbb bbbb" + "c" * 50, 0, 100).text == "a" * 90 + " bbb "
+    assert cut("a" * 200, 0, 100).text == "a" * 100
+
+
+@given(st.lists(st.integers(0, 1000), max_size=20), st.integers(0, 5000))
+def test_room_is_shared_fairly_and_used_up(wanted: list[int], available: int) -> None:
+    shares = fair_shares(wanted, available)
+    assert all(share <= want for share, want in zip(shares, wanted, strict=True))
+    assert sum(shares) <= available
+    cut_short = [share for share, want in zip(shares, wanted, strict=True) if share < want]
+    if cut_short:
+        assert max(shares) - min(cut_short) <= 1
+        assert available - sum(shares) < len(wanted)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=8))
+def test_shared_memories_fit_and_say_where_they_go_on(contents: list[str]) -> None:
+    entries = [entry(content, number) for number, content in enumerate(contents)]
+    shared = Packer(max_tokens=800).share(entries)
+    assert [memory.id for memory in shared] == [memory.id for memory in entries]
+    for memory, content in zip(shared, contents, strict=True):
+        assert content.startswith(memory.content)
+        assert memory.content_end == (None if memory.content == content else len(memory.content))
+
+
+def test_one_memory_that_fits_is_never_cut() -> None:
+    whole = entry("x" * 1000)
+    assert Packer(max_tokens=size(whole) // BYTES_PER_TOKEN + 1).share([whole]) == [whole]
+
+
+def test_results_are_packed_best_first_and_the_rest_is_listed_with_its_size() -> None:
+    entries = [entry("x" * 600, number) for number in range(1, 6)]
+    kept, omitted = Packer(max_tokens=700).pack(
+        entries, lambda memory: Omitted(id=memory.id, characters=len(memory.content))
+    )
+    assert [memory.id for memory in kept] == [1, 2]
+    assert omitted == [Omitted(id=number, characters=600) for number in (3, 4, 5)]
+
+
+def test_the_best_result_is_never_omitted() -> None:
+    kept, omitted = Packer(max_tokens=10).pack([entry("x" * 600)], lambda _: Omitted(id=0, characters=0))
+    assert len(kept) == 1
+    assert omitted == []
+
+
+@pytest.mark.parametrize("offset", [-1, 6])
+def test_an_offset_outside_the_text_is_refused_with_the_length(offset: int) -> None:
+    with pytest.raises(ValidationError, match="from 0 to 5"):
+        Packer(1000).cut("12345", offset)

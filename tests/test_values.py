@@ -1,0 +1,96 @@
+"""A value that exists is valid."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vector_memory.errors import ValidationError
+from vector_memory.values import NewMemory, Scope, parse_id, parse_iteration
+
+
+def new(**changes: Any) -> NewMemory:
+    fields: dict[str, Any] = {
+        "agent_id": "a", "content": "text", "session_id": "s", "session_iter": None, "task_code": None, "title": None,
+        "description": None, "tags": None, "metadata": None, "category": None, "parent_report_id": None,
+    }  # fmt: skip
+    kind = changes.pop("kind", "report")
+    return NewMemory.of(kind, **fields | changes)
+
+
+@given(st.integers(0, 999_999_999))
+def test_an_iteration_is_the_same_as_number_as_text_and_with_a_v(number: int) -> None:
+    assert parse_iteration(number) == parse_iteration(str(number)) == parse_iteration(f"v{number}") == number
+
+
+@pytest.mark.parametrize("value", ["", "v", "v1.5", "one", "-1", -1, True, 10**10, "v 2", "٣", "1\n"])
+def test_anything_else_is_no_iteration(value: Any) -> None:
+    with pytest.raises(ValidationError, match="session_iter must be a number"):
+        parse_iteration(value)
+
+
+def test_an_iteration_that_is_missing_on_a_store_is_the_first() -> None:
+    assert new().session_iter == 1
+
+
+@pytest.mark.parametrize("value", ["", "abc", "-3", 1.5, True, "1" * 30, None])
+def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
+    with pytest.raises(ValidationError, match="memory_id must be a whole number"):
+        parse_id("memory_id", value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"content": ""}, "content must not be empty"),
+        ({"content": " \n"}, "content must not be empty"),
+        ({"content": "x" * 500_001}, "content is 500,001 characters long: send at most 500,000"),
+        ({"content": "a\ud800b"}, "lone surrogate at character 1"),
+        ({"session_id": ""}, "session_id must not be empty"),
+        ({"session_id": None}, "session_id must be text"),
+        ({"session_id": "s" * 201}, "at most 200"),
+        ({"agent_id": "a" * 201}, "at most 200"),
+        ({"task_code": "t" * 201}, "at most 200"),
+        ({"title": "t" * 501}, "at most 500"),
+        ({"description": "d" * 5001}, "at most 5,000"),
+        ({"tags": [str(number) for number in range(21)]}, "send at most 20"),
+        ({"tags": ["t" * 101]}, "at most 100"),
+        ({"tags": "one"}, "tags must be a list"),
+        ({"tags": [1]}, "each tag must be text"),
+        ({"metadata": {"a": float("nan")}}, "metadata must hold only what JSON can write"),
+        ({"metadata": {"a": "\ud800"}}, "metadata must hold only what JSON can write"),
+        ({"metadata": {"a": "x" * 20_001}}, "send at most 20,000"),
+        ({"metadata": ["a"]}, "metadata must be an object"),
+        ({"kind": "diary"}, "memory_type must be one of session_context, "),
+        ({"parent_report_id": "x"}, "parent_report_id must be a whole number"),
+        ({"kind": "knowledge_base", "session_id": "s", "title": "t"}, "belongs to no session"),
+        ({"kind": "knowledge_base", "session_id": None}, "title must be text"),
+    ],
+)
+def test_what_may_not_be_stored_is_refused_with_what_to_send_instead(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        new(**changes)
+
+
+def test_the_largest_content_and_the_longest_names_are_accepted() -> None:
+    assert len(new(content="x" * 500_000, agent_id="a" * 200, tags=["t" * 100] * 20).content) == 500_000
+
+
+def test_repeated_tags_are_kept_once_in_order() -> None:
+    assert new(tags=["b", "a", "b"]).tags == ("b", "a")
+
+
+def test_knowledge_notes_its_title_and_category_in_its_metadata() -> None:
+    memory = new(kind="knowledge_base", session_id=None, title="Go", metadata={"x": 1})
+    assert memory.metadata == {"x": 1, "title": "Go", "category": "general"}
+
+
+def test_a_scope_names_only_the_filters_it_has() -> None:
+    scope = Scope.of("report", session_id="s", session_iter="v0", tags=["a"])
+    assert scope.as_filters() == {"memory_type": "report", "session_id": "s", "session_iter": 0, "tags": ["a"]}
+
+
+def test_a_filter_may_not_be_empty() -> None:
+    with pytest.raises(ValidationError, match="agent_id must not be empty"):
+        Scope.of("report", agent_id="")
