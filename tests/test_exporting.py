@@ -105,4 +105,4 @@ def test_a_write_that_fails_leaves_no_part_of_a_file(
 
 
 def test_names_with_spaces_and_quotes_are_just_names(exports: ExportFolders) -> None:
-    assert exports.write("it's \"done\" .md ", b"x", overwrite=False).name == "it's \"done\" .md "
+    assert exports.write('it\'s "done" .md ', b"x", overwrite=False).name == 'it\'s "done" .md '

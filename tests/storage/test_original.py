@@ -60,7 +60,9 @@ def test_chunks_that_stand_in_their_document_keep_their_ids_and_get_offsets(data
         stored = chunks_of(connection, 1)
     assert memory is not None
     assert [part.id for part in stored] == [1, 2, 3]
-    assert [memory.content[part.chunk.start : part.chunk.end] for part in stored] == [part.chunk.text for part in stored]
+    assert [memory.content[part.chunk.start : part.chunk.end] for part in stored] == [
+        part.chunk.text for part in stored
+    ]
     assert stored[1].chunk.headings == ("# Outage of 12 May", "## Cause")
 
 

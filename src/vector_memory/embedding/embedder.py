@@ -1,29 +1,14 @@
 """The one interface every embedding engine has."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.values import Span
+from vector_memory.values import Fingerprint, Span
 
 Vectors = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What has to be equal for two vectors to be comparable.
-
-    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
-    `engine`: the family of run-time that computes it, for example `onnxruntime`.
-    """
-
-    model: str
-    dimensions: int
-    precision: str
-    engine: str
 
 
 class Embedder(Protocol):

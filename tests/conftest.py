@@ -1,0 +1,23 @@
+"""Stores that need no model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Small chunks, so that short texts have several."""
+    return Settings(embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+
+
+@pytest.fixture
+def store(tmp_path: Path, settings: Settings) -> Iterator[SessionMemoryStore]:
+    """An open store; a token is a word."""
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=LatticeEmbedder()) as opened:
+        yield opened

@@ -1,0 +1,225 @@
+"""Whatever path answers, results are those of a brute-force scan: ids, order and ties."""
+
+import random
+import string
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.errors import ValidationError
+from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.values import Scope
+
+WORDS = list(string.ascii_lowercase[:12])
+KINDS = [MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE, MemoryKind.SYSTEM_MEMORY]
+
+
+class Passage(NamedTuple):
+    """A passage as the database has it, and what a filter may ask of its memory."""
+
+    memory_id: int
+    chunk_id: int | None
+    text: str
+    memory: dict[str, Any]
+
+
+def open_store(path: Path, **changes: Any) -> SessionMemoryStore:
+    configured = Settings(embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes)
+    return SessionMemoryStore(path, configured, embedder=LatticeEmbedder())
+
+
+def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
+    """Store memories of four kinds, with few different agents, sessions, tags and words."""
+    for number in range(count):
+        kind = source.choice(KINDS)
+        scoped = TRAITS[kind].session_scoped
+        store.store_memory(
+            kind,
+            f"{number} " + " ".join(source.choice(WORDS) for _ in range(source.choice([3, 20, 90]))),
+            agent_id=source.choice(["a1", "a2"]),
+            session_id=source.choice(["s1", "s2", "s3"]) if scoped else None,
+            session_iter=source.choice(["v1", 2, "10"]) if scoped else None,
+            task_code=source.choice([None, "t1", "t2"]),
+            title="entry",
+            tags=source.sample(["x", "y", "z"], source.choice([0, 1, 2])),
+            category=source.choice([None, "go", "sql"]),
+        )
+
+
+def passages_of(store: SessionMemoryStore) -> list[Passage]:
+    """Read every passage's text and memory from the file."""
+    with store._database.read() as connection:
+        rows = connection.execute(
+            """
+            select p.memory_id, p.chunk_id, p.start_char, p.end_char, m.content, m.memory_type, m.agent_id,
+                m.session_id, m.session_iter, m.task_code, m.tags, json_extract(m.metadata, '$.category')
+            from memory_passages p join session_memories m on m.id = p.memory_id
+            """
+        ).fetchall()
+    names = ("kind", "agent_id", "session_id", "session_iter", "task_code", "tags", "category")
+    return [Passage(row[0], row[1], row[4][row[2] : row[3]], dict(zip(names, row[5:], strict=True))) for row in rows]
+
+
+def passes(memory: dict[str, Any], scope: Scope) -> bool:
+    """Say in plain Python whether a memory is in a scope."""
+    exact = ("agent_id", "session_id", "session_iter", "task_code", "category")
+    return (
+        memory["kind"] == scope.kind
+        and all(getattr(scope, name) in (None, memory[name]) for name in exact)
+        and (not scope.tags or any(f'"{tag}"' in memory["tags"] for tag in scope.tags))
+    )
+
+
+def brute_force(
+    passages: list[Passage], query: str, scope: Scope, owner: Callable[[Passage], int | None]
+) -> list[tuple[int, float]]:
+    """Return (id, distance) of all chunks or memories in the scope, nearest first, then by id."""
+    wanted = [passage for passage in passages if passes(passage.memory, scope)]
+    if not wanted:
+        return []
+    vectors = LatticeEmbedder().embed([passage.text for passage in wanted])
+    distances = np.linalg.norm(vectors - LatticeEmbedder().embed([query])[0], axis=1)
+    best: dict[int, float] = {}
+    for passage, distance in zip(wanted, distances, strict=True):
+        number = owner(passage)
+        assert number is not None
+        best[number] = min(best.get(number, 9.0), float(distance))
+    return sorted(best.items(), key=lambda item: (item[1], item[0]))
+
+
+def similarity(distance: float) -> float:
+    return max(0.0, 1 - distance**2 / 2)
+
+
+SCOPES = st.builds(
+    Scope,
+    kind=st.sampled_from(KINDS),
+    agent_id=st.sampled_from([None, None, "a1", "a2", "nobody"]),
+    session_id=st.sampled_from([None, None, "s1", "s2"]),
+    session_iter=st.sampled_from([None, None, 1, 2, 10]),
+    task_code=st.sampled_from([None, None, "t1"]),
+    category=st.sampled_from([None, None, "go", "general"]),
+    tags=st.sampled_from([(), (), ("x",), ("y", "z")]),
+)
+QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+
+
+@pytest.fixture(scope="module", params=[{}, {"vector_search_batch_size": 1}, {"use_iterative_fetching": False}])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    """The same random memories under each way of fetching."""
+    with open_store(tmp_path_factory.mktemp("exact") / "memory.db", **request.param) as opened:
+        fill(opened, random.Random(7), 150)
+        yield opened
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
+def test_chunks_and_memories_are_those_of_a_brute_force_scan(
+    store: SessionMemoryStore, query: str, scope: Scope, limit: int
+) -> None:
+    passages = passages_of(store)
+    if TRAITS[scope.kind].chunked:  # type: ignore[index]
+        expected = brute_force(passages, query, scope, lambda passage: passage.chunk_id)[:limit]
+        found = store.search_chunks(query, scope, limit).results
+        assert [(chunk.chunk_id, chunk.similarity) for chunk in found] == [
+            (number, similarity(distance)) for number, distance in expected
+        ]
+        documents = store.search_documents(query, scope, limit, order="relevance").results
+    else:
+        documents = store.search_memories(query, scope, limit).results  # type: ignore[assignment]
+    expected = brute_force(passages, query, scope, lambda passage: passage.memory_id)[:limit]
+    assert [(memory.id, memory.similarity) for memory in documents] == [
+        (number, similarity(distance)) for number, distance in expected
+    ]
+
+
+@pytest.fixture(scope="module")
+def deep_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    """More passages than sqlite-vec's 4,096 neighbours, most of them of documents that a tag leaves out."""
+    source = random.Random(11)
+    with open_store(tmp_path_factory.mktemp("deep") / "memory.db") as opened:
+        for number in range(40):
+            opened.store_memory(
+                "report",
+                f"{number} " + " ".join(source.choice(WORDS) for _ in range(600)),
+                session_id="s",
+                tags=["rare"] if number % 20 == 19 else ["common"],
+            )
+        yield opened
+
+
+@pytest.mark.parametrize("scope", [Scope(kind=MemoryKind.REPORT), Scope(kind=MemoryKind.REPORT, session_id="s")])
+@pytest.mark.parametrize("tags", [(), ("rare",)])
+def test_results_are_exact_beyond_the_limits_of_the_vector_index(
+    deep_store: SessionMemoryStore, scope: Scope, tags: tuple[str, ...]
+) -> None:
+    passages = passages_of(deep_store)
+    assert len(passages) > 4096
+    scope = Scope(kind=scope.kind, session_id=scope.session_id, tags=tags)
+    expected = brute_force(passages, "a b c d", scope, lambda passage: passage.chunk_id)
+    found = deep_store.search_chunks("a b c d", scope, 100).results
+    assert [chunk.chunk_id for chunk in found] == [number for number, _ in expected[:100]]
+
+
+def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(tmp_path: Path) -> None:
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(6):
+            store.store_memory("report", "same " * (4000 - 4 * number), session_id="s")
+        found = store.search_chunks("same same same same", Scope.of("report", session_id="s"), 100).results
+        ids = [chunk.chunk_id for chunk in found]
+        assert len(passages_of(store)) > 4096
+        assert ids == list(range(1, 101))
+
+
+def test_similarity_is_the_cosine_cut_to_0_and_1(tmp_path: Path) -> None:
+    query = LatticeEmbedder().embed(["a b c d"])[0]
+    texts = ["a b c d", *(f"text{number}" for number in range(40))]
+    cosines = {text: float(LatticeEmbedder().embed([text])[0] @ query) for text in texts}
+    assert min(cosines.values()) < 0
+    with open_store(tmp_path / "memory.db") as store:
+        for text in texts:
+            store.store_memory("report", text, session_id="s")
+        found = store.search_chunks("a b c d", Scope.of("report"), 100).results
+    assert {chunk.chunk_content: chunk.similarity for chunk in found} == pytest.approx(
+        {text: max(0.0, cosine) for text, cosine in cosines.items()}, abs=1e-6
+    )
+
+
+def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with open_store(path) as store:
+        fill(store, random.Random(3), 40)
+        everything = store.search_chunks("a b", Scope.of("report"), 100).results
+    with open_store(path, use_threshold_filtering=True, similarity_threshold=0.25) as store:
+        found = store.search_chunks("a b", Scope.of("report"), 100).results
+    assert found == [chunk for chunk in everything if chunk.similarity >= 0.25]
+    assert 0 < len(found) < len(everything)
+
+
+def test_what_another_process_has_just_stored_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with open_store(path) as one, open_store(path) as other:
+        assert one.search_chunks("a", Scope.of("report"), 5).results == []
+        other.store_memory("report", "a b c d", session_id="s")
+        assert len(one.search_chunks("a", Scope.of("report"), 5).results) == 1
+
+
+@pytest.mark.parametrize("limit", [0, 101, -1, 10**9])
+def test_a_limit_outside_1_to_100_is_refused(store: SessionMemoryStore, limit: int) -> None:
+    for search in (store.search_chunks, store.search_sections, store.search_documents, store.search_memories):
+        with pytest.raises(ValidationError, match="limit must be a whole number from 1 to 100"):
+            search("a", Scope.of("report"), limit)
+
+
+@pytest.mark.parametrize("query", ["", "  ", "x" * 10_001])
+def test_a_query_without_words_or_too_long_is_refused(store: SessionMemoryStore, query: str) -> None:
+    with pytest.raises(ValidationError, match="query"):
+        store.search_chunks(query, Scope.of("report"), 5)

@@ -1,0 +1,110 @@
+"""Sections: what belongs to one, how they are ranked, what their text is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vector_memory.search.medium import MatchedSection, Section, rank_sections, sections_of
+from vector_memory.search.ranking import Match
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.chunks import ChunkOutline
+from vector_memory.values import Scope
+
+DOCUMENT = """A preamble before any heading, long enough for a chunk of its own: {filler}
+
+# Performance
+
+About the whole: {filler}
+
+## Database
+
+### Queries
+
+{filler} slow queries
+
+### Indexes
+
+{filler} missing indexes
+
+## API
+
+{filler} response times
+""".replace("{filler}", " ".join(f"filler{number}" for number in range(20)))
+
+
+def outline(number: int, *headings: str, memory_id: int = 1) -> ChunkOutline:
+    return ChunkOutline(id=number, memory_id=memory_id, start=number * 10, end=number * 10 + 12, headings=headings)
+
+
+def test_a_section_is_everything_under_the_first_two_headings() -> None:
+    sections = sections_of(
+        [outline(1, "# A"), outline(2, "# A", "## B"), outline(3, "# A", "## B", "### C"), outline(4, "# A", "## D")]
+    )
+    assert [(section.headings, section.chunk_ids) for section in sections] == [
+        (("# A",), (1,)),
+        (("# A", "## B"), (2, 3)),
+        (("# A", "## D"), (4,)),
+    ]
+
+
+def test_a_preamble_a_document_without_headings_and_a_repeated_heading_are_sections_of_their_own() -> None:
+    sections = sections_of(
+        [outline(1), outline(2, "# A"), outline(3, "# B"), outline(4, "# A"), outline(5, memory_id=2)]
+    )
+    assert [section.chunk_ids for section in sections] == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_a_section_reaches_from_its_first_chunk_to_the_farthest_end() -> None:
+    assert [(section.start, section.end) for section in sections_of([outline(1), outline(2), outline(3)])] == [(10, 42)]
+
+
+@given(st.lists(st.integers(1, 12), unique=True), st.randoms(use_true_random=False))
+def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source: object) -> None:
+    sections = [Section(1, (str(first),), (first, first + 1, first + 2), first, first + 3) for first in (1, 4, 7, 10)]
+    matches = [Match(number, 1, source.random()) for number in ids]  # type: ignore[attr-defined]
+    ranked = rank_sections(sections, matches)
+    assert {chunk_id for found in ranked for chunk_id in found.section.chunk_ids} >= set(ids)
+    assert all(one.similarity >= other.similarity for one, other in zip(ranked, ranked[1:], strict=False))
+    assert sum(len(found.similarities) for found in ranked) == len(ids)
+
+
+def test_a_section_counts_as_merged_from_three_of_five_matching_chunks() -> None:
+    section = Section(1, (), (1, 2, 3, 4, 5), 0, 9)
+    ratios = [MatchedSection(section, (0.5,) * count).match_ratio for count in (2, 3)]
+    assert ratios == [0.4, 0.6]
+
+
+def test_the_text_of_a_section_is_the_stretch_of_the_document_that_holds_it(store: SessionMemoryStore) -> None:
+    store.store_memory("report", DOCUMENT, session_id="s")
+    found = store.search_sections("slow queries", Scope.of("report"), 10).results
+    by_header = {section.section_header: section for section in found}
+    assert set(by_header) == {"", "# Performance", "# Performance > ## Database", "# Performance > ## API"}
+    database = by_header["# Performance > ## Database"]
+    assert database.section_content == DOCUMENT[DOCUMENT.index("## Database") : DOCUMENT.index("## API")].rstrip()
+    assert DOCUMENT[database.content_start :].startswith(database.section_content)
+    assert database.chunks_in_section >= database.matched_chunks
+    assert database.auto_merged is (database.match_ratio >= 0.6)
+    assert "".join(by_header[""].section_content.split()) == "".join(DOCUMENT[: DOCUMENT.index("# Perf")].split())
+
+
+def test_the_similarity_of_a_section_is_the_mean_of_its_chunks_in_the_fine_search(store: SessionMemoryStore) -> None:
+    store.store_memory("report", DOCUMENT, session_id="s")
+    chunks = store.search_chunks("slow queries", Scope.of("report"), 50).results
+    for section in store.search_sections("slow queries", Scope.of("report"), 10).results:
+        parts = [
+            chunk.similarity
+            for chunk in chunks
+            if " > ".join(chunk.header_path.split(" > ")[:2]) == section.section_header
+        ]
+        assert section.matched_chunks == len(parts)
+        assert abs(section.similarity - sum(parts) / len(parts)) < 1e-12
+
+
+def test_a_section_too_long_for_an_answer_says_where_to_read_on(store: SessionMemoryStore) -> None:
+    content = "# Long\n\n" + "".join(f"word{number} " for number in range(12_000))
+    memory_id = store.store_memory("report", content, session_id="s").memory_id or 0
+    section = store.search_sections("word1 word2", Scope.of("report"), 1).results[0]
+    assert section.content_end is not None
+    assert content.startswith(section.section_content)
+    rest = store.get_memory_by_id(memory_id, offset=section.content_end).memory
+    assert rest is not None
+    assert content[section.content_end :].startswith(rest.content)

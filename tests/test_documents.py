@@ -1,0 +1,129 @@
+"""Stored memories come back: whole, in part, around a chunk, as a file, as a session's context."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vector_memory.errors import NotFoundError, ValidationError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"word{number} " * 20 for number in range(12))
+
+
+def store_report(store: SessionMemoryStore, content: str = DOCUMENT, **fields: object) -> int:
+    return store.store_memory("report", content, session_id="s", **fields).memory_id or 0  # type: ignore[arg-type]
+
+
+def settle(store: SessionMemoryStore) -> None:
+    """Wait until the access counts are written."""
+    store._access.close()
+
+
+def test_a_document_longer_than_an_answer_is_read_on_from_its_end_to_the_last_character(
+    store: SessionMemoryStore,
+) -> None:
+    content = "".join(f"line {number}\n" for number in range(30_000))
+    memory_id = store_report(store, content)
+    parts, offset = [], 0
+    while offset is not None:
+        part = store.reconstruct_document(memory_id, offset)
+        assert part.content_length == len(content)
+        if part.content_end is not None:
+            assert f"offset={part.content_end}" in (part.message or "")
+        parts.append(part.content or "")
+        offset = part.content_end
+    assert len(parts) > 2
+    assert "".join(parts) == content
+
+
+def test_an_id_that_nobody_has_is_an_error_that_says_so(store: SessionMemoryStore) -> None:
+    for read in (store.get_memory_by_id, store.reconstruct_document, store.delete_memory):
+        with pytest.raises(NotFoundError, match="There is no memory 7"):
+            read("7")
+    with pytest.raises(NotFoundError, match="There is no chunk 7"):
+        store.expand_chunk_context(7)
+
+
+def test_a_chunk_comes_with_its_neighbours_and_no_text_twice(store: SessionMemoryStore) -> None:
+    memory_id = store_report(store)
+    chunks = store.search_chunks("word3", Scope.of("report"), 100).results
+    target = next(chunk for chunk in chunks if chunk.chunk_index == 4)
+    result = store.expand_chunk_context(str(target.chunk_id), 2)
+    assert [chunk.chunk_index for chunk in result.chunks] == [2, 3, 4, 5, 6]
+    assert (result.memory_id, result.target_chunk_index, result.context_window) == (memory_id, 4, 2)
+    assert result.chunks_returned == 5
+    content = result.expanded_content or ""
+    assert content in DOCUMENT
+    assert content.startswith(result.chunks[0].content)
+    assert content.endswith(result.chunks[-1].content)
+    assert sum(len(chunk.content) for chunk in result.chunks) > len(content)
+
+
+def test_at_the_ends_of_a_document_there_are_fewer_neighbours(store: SessionMemoryStore) -> None:
+    store_report(store)
+    assert [chunk.chunk_index for chunk in store.expand_chunk_context(1, 1).chunks] == [0, 1]
+    assert store.expand_chunk_context(1, 0).chunks_returned == 1
+
+
+@pytest.mark.parametrize("count", [-1, 51])
+def test_a_number_of_neighbours_outside_0_to_50_is_refused(store: SessionMemoryStore, count: int) -> None:
+    with pytest.raises(ValidationError, match="from 0 to 50"):
+        store.expand_chunk_context(1, count)
+
+
+def test_the_context_of_a_task_holds_the_latest_of_each_kind_of_its_iteration(store: SessionMemoryStore) -> None:
+    for kind, count in (("session_context", 2), ("input_prompt", 7), ("report", 7), ("working_memory", 6)):
+        for number in range(count):
+            store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v2")
+            store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v1")
+    context = store.load_session_context_for_task("s", "2")
+    assert context.session_context is not None
+    assert context.session_context.content == "session_context 1"
+    assert [entry.content for entry in context.input_prompts] == [
+        f"input_prompt {number}" for number in range(6, -1, -1)
+    ]
+    assert [entry.content for entry in context.recent_reports] == [f"report {number}" for number in range(6, 1, -1)]
+    assert len(context.recent_working_memory) == 5
+    entries = [context.session_context, *context.input_prompts, *context.recent_reports, *context.recent_working_memory]
+    assert {entry.session_iter for entry in entries} == {2}
+
+
+def test_a_session_without_context_says_so(store: SessionMemoryStore) -> None:
+    context = store.load_session_context_for_task("nobody", 1)
+    assert context.session_context is None
+    assert "No session context" in (context.message or "")
+
+
+def test_an_exported_document_has_its_provenance_in_front_and_its_text_unchanged(
+    store: SessionMemoryStore, tmp_path: Path
+) -> None:
+    title = 'It\'s "x": #1 — ünï\u2028\x07'
+    memory_id = store_report(store, title=title, tags=["a"], metadata={"k": [1, None]})
+    result = store.write_document_to_file(memory_id, "out/report.md")
+    written = Path(result.file_path or "").read_bytes()
+    assert Path(result.file_path or "") == tmp_path / "exports" / "out" / "report.md"
+    assert result.bytes_written == len(written)
+    _, front, body = written.decode().split("---\n", 2)
+    facts = yaml.safe_load(front)
+    assert (facts["memory_id"], facts["title"], facts["memory_type"]) == (memory_id, title, "report")
+    assert facts["chunk_count"] == store.reconstruct_document(memory_id).chunk_count
+    assert facts["metadata"] == {"k": [1, None]}
+    assert body == "\n" + DOCUMENT
+
+
+def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
+    memory_id = store_report(store)
+    before = store.get_memory_by_id(memory_id).memory
+    store.reconstruct_document(memory_id)
+    store.search_documents(None, Scope.of("report"), 5)
+    store.write_document_to_file(memory_id, "a.md")
+    store.search_chunks("word1", Scope.of("report"), 5)
+    settle(store)
+    after = store.get_memory_by_id(memory_id).memory
+    assert before is not None
+    assert after is not None
+    assert (before.access_count, after.access_count) == (0, 4)
+    assert after.accessed_at > before.accessed_at
+    assert after.updated_at == before.updated_at

@@ -1,0 +1,174 @@
+"""Counting, deleting, cleaning up, filling in vectors."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lattice import LatticeEmbedder
+from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.results import BackfillResult
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage.rows import fetch_value
+from vector_memory.values import Scope
+
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))
+TABLES = (
+    "session_memories", "memory_chunks", "memory_passages", "vec_chunk_search", "vec_session_search",
+    "fts_chunk_search_docsize", "fts_session_search_docsize",
+)  # fmt: skip
+
+
+def counts(store: SessionMemoryStore) -> dict[str, int]:
+    with store._database.read() as connection:
+        return {table: fetch_value(connection, f"select count(*) from {table}") for table in TABLES}
+
+
+def age(store: SessionMemoryStore, memory_id: int, days: int) -> None:
+    with store._database.write() as connection:
+        connection.execute(
+            "update session_memories set created_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', ?) where id = ?",
+            (f"-{days} days", memory_id),
+        )
+
+
+def test_a_deleted_memory_takes_everything_made_from_it_along(store: SessionMemoryStore) -> None:
+    before = counts(store)
+    for kind in ("report", "system_memory"):
+        memory_id = store.store_memory(kind, DOCUMENT, session_id="s").memory_id or 0
+        assert counts(store) != before
+        assert store.delete_memory(str(memory_id)).memory_id == memory_id
+        assert counts(store) == before
+        with pytest.raises(NotFoundError):
+            store.get_memory_by_id(memory_id)
+
+
+def test_the_text_of_a_deleted_memory_is_in_no_byte_of_the_files(store: SessionMemoryStore, tmp_path: Path) -> None:
+    store.store_memory("report", "something that stays", session_id="s")
+    for kind in ("report", "input_prompt"):
+        memory_id = store.store_memory(kind, DOCUMENT, session_id="s", title="Madagascar").memory_id or 0
+        store.delete_memory(memory_id)
+    for file in tmp_path.glob("memory.db*"):
+        data = file.read_bytes()
+        assert b"zanzibar" not in data, file.name
+        assert b"Madagascar" not in data, file.name
+
+
+def test_the_id_of_a_deleted_memory_is_not_given_again(store: SessionMemoryStore) -> None:
+    first = store.store_memory("report", "one", session_id="s").memory_id or 0
+    store.delete_memory(first)
+    assert store.store_memory("report", "two", session_id="s").memory_id == first + 1
+
+
+def test_a_dry_run_tells_what_the_real_run_then_does(store: SessionMemoryStore) -> None:
+    for number, days in enumerate((100, 89, 91, 0)):
+        memory_id = store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0
+        age(store, memory_id, days)
+    dry = store.cleanup_old_memories()
+    assert (dry.dry_run, dry.memories_deleted) == (True, 2)
+    assert dry.chunks_deleted > 10
+    assert store.get_session_stats("s").total_memories == 4
+    real = store.cleanup_old_memories(90, dry_run=False)
+    assert (real.memories_deleted, real.chunks_deleted) == (dry.memories_deleted, dry.chunks_deleted)
+    assert store.get_session_stats("s").total_memories == 2
+    assert store.cleanup_old_memories().memories_deleted == 0
+
+
+@pytest.mark.parametrize("days", [-1, 36_501, True])
+def test_a_number_of_days_that_makes_no_sense_is_refused(store: SessionMemoryStore, days: int) -> None:
+    with pytest.raises(ValidationError, match="days_old must be a whole number"):
+        store.cleanup_old_memories(days, dry_run=False)
+
+
+def test_statistics_count_a_session_by_kind_and_agent(store: SessionMemoryStore) -> None:
+    store.store_memory("report", DOCUMENT, session_id="s", agent_id="explorer")
+    store.store_memory("input_prompt", "why", session_id="s")
+    store.store_memory("report", "elsewhere", session_id="t")
+    stats = store.get_session_stats("s")
+    assert stats.memory_counts == {"input_prompt": 1, "report": 1}
+    assert stats.agent_counts == {"explorer": 1, "main-orchestrator": 1}
+    assert (stats.total_memories, stats.session_id) == (2, "s")
+    assert stats.total_chunks == store.reconstruct_document(1).chunk_count
+    assert (stats.earliest_created or "") < (stats.latest_created or "")
+
+
+def test_a_session_that_nobody_stored_in_is_empty_and_says_so(store: SessionMemoryStore) -> None:
+    stats = store.get_session_stats("nobody")
+    assert (stats.success, stats.total_memories, stats.total_chunks) == (True, 0, 0)
+    assert "list_sessions" in (stats.message or "")
+
+
+def test_sessions_are_listed_once_each_with_the_latest_activity_first(store: SessionMemoryStore) -> None:
+    for agent, session in (("a", "s1"), ("b", "s2"), ("a", "s2"), ("a", "s3"), ("b", "s1")):
+        store.store_memory("report", f"{agent} {session}", session_id=session, agent_id=agent)
+    store.store_memory("knowledge_base", "belongs to no session", title="t")
+    listed = store.list_sessions()
+    assert [(entry.session_id, entry.agent_id, entry.agents, entry.memory_count) for entry in listed.sessions] == [
+        ("s1", "b", ["a", "b"], 2),
+        ("s3", "a", ["a"], 1),
+        ("s2", "a", ["a", "b"], 2),
+    ]
+    assert listed.sessions[0].memory_types == {"report": 2}
+    assert [entry.session_id for entry in store.list_sessions(agent_id="b").sessions] == ["s1", "s2"]
+    limited = store.list_sessions(limit=1)
+    assert (len(limited.sessions), limited.total_sessions) == (1, 3)
+
+
+class Unavailable(LatticeEmbedder):
+    """An engine whose model is missing until `ready` is set."""
+
+    ready = False
+
+    def embed(self, texts: list[str]) -> object:  # type: ignore[override]
+        if not self.ready:
+            raise EmbeddingUnavailableError("There is no model: run vector-memory fetch-model.")
+        return super().embed(texts)
+
+
+def test_memories_stored_without_a_model_are_found_after_a_backfill(tmp_path: Path, settings: Settings) -> None:
+    embedder = Unavailable()
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=embedder) as store:  # type: ignore[arg-type]
+        chunk_count = store.store_memory("report", DOCUMENT, session_id="s").chunks_created
+        store.store_memory("system_memory", "a b c", session_id="s")
+        with pytest.raises(EmbeddingUnavailableError):
+            store.backfill_embeddings()
+        embedder.ready = True
+        steps: list[tuple[int, int]] = []
+        result = store.backfill_embeddings(lambda done, total: steps.append((done, total)))
+        assert result == BackfillResult(
+            memories_processed=2, chunks_processed=chunk_count or 0, memories_remaining=0, message=result.message
+        )
+        assert steps == [(1, 2), (2, 2)]
+        assert store.search_memories("a b c", Scope.of("system_memory"), 1).results[0].similarity == 1.0
+        assert store.backfill_embeddings().memories_processed == 0
+        assert len(store.search_chunks("zanzibar3", Scope.of("report"), 100).results) == chunk_count
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Path:
+    return Path(shutil.copy(Path(__file__).parent / "data" / "original.db", tmp_path / "memory.db"))
+
+
+def run_in_background(path: Path, settings: Settings, wait: Callable[[SessionMemoryStore], None]) -> int:
+    with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
+        store.start_background_work()
+        wait(store)
+        return counts(store)["memory_passages"]
+
+
+def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: Path) -> None:
+    def wait(store: SessionMemoryStore) -> None:
+        assert store._backfill._thread is not None
+        store._backfill._thread.join(30)
+        found = store.search_documents("ledger table lock", Scope.of("report"), 5, order="relevance").results
+        assert [memory.id for memory in found] == [1]
+        assert store.reconstruct_document(3).chunk_count == 1
+
+    assert run_in_background(original, Settings(embedding_dim=16), wait) > 6
+
+
+def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
+    settings = Settings(embedding_dim=16, auto_backfill_threshold=6)
+    assert run_in_background(original, settings, lambda store: store._backfill.stop()) == 0

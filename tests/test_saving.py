@@ -1,0 +1,197 @@
+"""What is stored is there, once, with everything made from it."""
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from lattice import LatticeEmbedder
+from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage.rows import fetch_value
+from vector_memory.values import Scope
+
+DOCUMENT = "# Title\n\nintro words here\n\n" + "\n\n".join(
+    f"## Section {number}\n\n" + f"word{number} " * 60 for number in range(3)
+)
+TABLES = ("session_memories", "memory_chunks", "memory_passages", "vec_chunk_search", "vec_session_search")
+
+
+def counts(store: SessionMemoryStore) -> dict[str, int]:
+    with store._database.read() as connection:
+        return {table: fetch_value(connection, f"select count(*) from {table}") for table in TABLES}
+
+
+def test_the_receipt_says_what_was_stored(store: SessionMemoryStore) -> None:
+    receipt = store.store_memory("report", DOCUMENT, agent_id="explorer", session_id="s", session_iter="v3")
+    assert receipt.success
+    assert (receipt.memory_id, receipt.memory_type, receipt.agent_id, receipt.session_id) == (
+        1,
+        "report",
+        "explorer",
+        "s",
+    )
+    assert receipt.content_hash == hashlib.sha256(DOCUMENT.encode()).hexdigest()[:16]
+    assert receipt.chunks_created == counts(store)["memory_chunks"] > 3
+    memory = store.get_memory_by_id(1).memory
+    assert memory is not None
+    assert memory.created_at == receipt.created_at
+
+
+def test_every_passage_has_one_vector_in_the_table_of_its_kind(store: SessionMemoryStore) -> None:
+    store.store_memory("report", DOCUMENT, session_id="s")
+    found = counts(store)
+    assert found["memory_passages"] == found["vec_chunk_search"] > found["memory_chunks"]
+    store.store_memory("input_prompt", DOCUMENT, session_id="s")
+    found = counts(store)
+    assert found["vec_session_search"] == found["memory_passages"] - found["vec_chunk_search"] > 0
+
+
+@pytest.mark.parametrize("kind", ["session_context", "input_prompt", "system_memory", "report_observation"])
+def test_kinds_that_are_not_chunked_have_no_chunks_however_long(store: SessionMemoryStore, kind: str) -> None:
+    assert store.store_memory(kind, DOCUMENT, session_id="s").chunks_created == 0
+
+
+@pytest.mark.parametrize("kind", ["report", "working_memory", "knowledge_base"])
+def test_a_short_document_is_one_chunk(store: SessionMemoryStore, kind: str) -> None:
+    session = None if kind == "knowledge_base" else "s"
+    assert store.store_memory(kind, "short", session_id=session, title="t").chunks_created == 1
+
+
+def test_the_same_content_in_the_same_place_is_refused_with_the_id_it_has(store: SessionMemoryStore) -> None:
+    first = store.store_memory("report", DOCUMENT, session_id="s", task_code="t")
+    before = counts(store)
+    with pytest.raises(DuplicateMemoryError, match="already exists with id 1") as caught:
+        store.store_memory("report", DOCUMENT, session_id="s", session_iter="v1", task_code="t", title="other")
+    assert caught.value.memory_id == first.memory_id
+    assert counts(store) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"memory_type": "working_memory"},
+        {"agent_id": "other"},
+        {"session_id": "other"},
+        {"session_iter": 2},
+        {"task_code": "other"},
+        {"content": "same text "},
+    ],
+)
+def test_the_same_content_in_another_place_is_another_memory(
+    store: SessionMemoryStore, change: dict[str, object]
+) -> None:
+    fields = {"memory_type": "report", "content": "same text", "agent_id": "a", "session_id": "s", "task_code": "t"}
+    store.store_memory(**fields)  # type: ignore[arg-type]
+    assert store.store_memory(**fields | change).memory_id == 2  # type: ignore[arg-type]
+
+
+def test_an_observation_may_name_a_stored_report_only(store: SessionMemoryStore) -> None:
+    report = store.store_memory("report", "a report", session_id="s").memory_id
+    prompt = store.store_memory("input_prompt", "a prompt", session_id="s").memory_id
+    noted = store.store_memory("report_observation", "also this", session_id="s", parent_report_id=report)
+    memory = store.get_memory_by_id(noted.memory_id or 0).memory
+    assert memory is not None
+    assert memory.metadata == {"parent_report_id": report}
+    for missing in (prompt, 99):
+        with pytest.raises(NotFoundError, match="There is no report"):
+            store.store_memory("report_observation", "more", session_id="s", parent_report_id=missing)
+
+
+def test_a_document_without_a_title_gets_that_of_its_first_heading(store: SessionMemoryStore) -> None:
+    for content, title in ((DOCUMENT, "Title"), ("plain text", None)):
+        receipt = store.store_memory("report", content, session_id="s")
+        assert store.reconstruct_document(receipt.memory_id or 0).title == title
+
+
+@hypothesis_settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(
+        st.one_of(st.sampled_from("#`\n -|>~*\r\t\0"), st.characters(exclude_categories=["Cs"])), min_size=1
+    ).filter(str.strip)
+)
+def test_whatever_is_stored_comes_back_to_the_character(store: SessionMemoryStore, content: str) -> None:
+    try:
+        memory_id = store.store_memory("report", content, session_id="s").memory_id
+    except DuplicateMemoryError as error:
+        memory_id = error.memory_id
+    assert store.reconstruct_document(memory_id or 0).content == content
+
+
+def test_the_title_and_heading_in_front_of_a_passage_reach_the_vector_only_if_enrichment_is_on(tmp_path: Path) -> None:
+    found = {}
+    for enriched in (False, True):
+        settings = Settings(embedding_dim=16, enable_enrichment=enriched)
+        with SessionMemoryStore(tmp_path / f"{enriched}.db", settings, embedder=LatticeEmbedder()) as store:
+            store.store_memory("report", "some words", session_id="s", title="Title")
+            found[enriched] = store.search_chunks("some words", Scope.of("report"), 1).results[0]
+    assert found[False].similarity == 1.0
+    assert found[True].similarity < 1.0
+    assert found[True].chunk_content == "some words"
+
+
+class NoModel:
+    """Stands for an engine that cannot be loaded."""
+
+    def __getattr__(self, name: str) -> object:
+        raise EmbeddingUnavailableError("There is no model: run vector-memory fetch-model.")
+
+
+def test_without_a_model_everything_is_stored_and_the_receipt_says_what_is_missing(
+    tmp_path: Path, settings: Settings
+) -> None:
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=NoModel()) as store:  # type: ignore[arg-type]
+        receipt = store.store_memory("report", DOCUMENT, session_id="s")
+        assert receipt.success
+        assert "Not yet findable by meaning. There is no model" in (receipt.message or "")
+        assert store.reconstruct_document(receipt.memory_id or 0).content == DOCUMENT
+        with pytest.raises(EmbeddingUnavailableError, match="fetch-model"):
+            store.search_chunks("word1", Scope.of("report"), 3)
+
+
+def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Path, settings: Settings) -> None:
+    class OtherEmbedder(LatticeEmbedder):
+        from vector_memory.values import Fingerprint
+
+        fingerprint = Fingerprint("other", 16, "exact", "test")
+
+    path = tmp_path / "memory.db"
+    with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
+        store.store_memory("report", "first", session_id="s")
+    with SessionMemoryStore(path, settings, embedder=OtherEmbedder()) as store:
+        receipt = store.store_memory("report", "second", session_id="s")
+        assert "were made by lattice" in (receipt.message or "")
+        assert counts(store)["vec_chunk_search"] == 1
+        with pytest.raises(EmbeddingUnavailableError, match="lattice"):
+            store.search_chunks("first", Scope.of("report"), 3)
+
+
+def test_nothing_is_kept_of_a_memory_whose_write_fails(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValidationError("no")
+
+    before = counts(store)
+    monkeypatch.setattr("vector_memory.storage.vectors.insert_passages", fail)
+    with pytest.raises(ValidationError):
+        store.store_memory("report", DOCUMENT, session_id="s")
+    assert counts(store) == before
+
+
+def test_two_threads_that_store_the_same_at_once_store_it_once(store: SessionMemoryStore) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def attempt(_: int) -> str:
+        try:
+            return f"stored {store.store_memory('report', DOCUMENT, session_id='s').memory_id}"
+        except DuplicateMemoryError as error:
+            return f"exists {error.memory_id}"
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = Counter(pool.map(attempt, range(8)))
+    assert outcomes == {"stored 1": 1, "exists 1": 7}
