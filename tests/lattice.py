@@ -1,7 +1,7 @@
 """An embedder whose arithmetic is exact, so that a test can demand the very order of a brute-force scan.
 
-A text's vector has four entries of +-0.5 among sixteen: unit length without rounding, distances that are square roots of
-whole numbers, and plenty of ties. A word is a word piece.
+A text's vector has four entries of +-0.5 among sixteen: unit length without rounding, distances that are square roots
+of whole numbers, and plenty of ties. A word is a word piece.
 """
 
 import hashlib

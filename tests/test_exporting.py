@@ -95,7 +95,7 @@ def test_a_pipe_or_folder_in_the_place_of_the_file_is_refused(folder: Path, expo
 def test_a_write_that_fails_leaves_no_part_of_a_file(
     folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(descriptor: int) -> None:
+    def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("vector_memory.exporting.os.fsync", fail)

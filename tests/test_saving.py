@@ -2,10 +2,12 @@
 
 import hashlib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings as hypothesis_settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
@@ -13,7 +15,7 @@ from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
 from vector_memory.storage.rows import fetch_value
-from vector_memory.values import Scope
+from vector_memory.values import Fingerprint, Scope
 
 DOCUMENT = "# Title\n\nintro words here\n\n" + "\n\n".join(
     f"## Section {number}\n\n" + f"word{number} " * 60 for number in range(3)
@@ -155,8 +157,6 @@ def test_without_a_model_everything_is_stored_and_the_receipt_says_what_is_missi
 
 def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Path, settings: Settings) -> None:
     class OtherEmbedder(LatticeEmbedder):
-        from vector_memory.values import Fingerprint
-
         fingerprint = Fingerprint("other", 16, "exact", "test")
 
     path = tmp_path / "memory.db"
@@ -184,8 +184,6 @@ def test_nothing_is_kept_of_a_memory_whose_write_fails(
 
 
 def test_two_threads_that_store_the_same_at_once_store_it_once(store: SessionMemoryStore) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     def attempt(_: int) -> str:
         try:
             return f"stored {store.store_memory('report', DOCUMENT, session_id='s').memory_id}"

@@ -1,5 +1,7 @@
 """Sections: what belongs to one, how they are ranked, what their text is."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +65,7 @@ def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source
     matches = [Match(number, 1, source.random()) for number in ids]  # type: ignore[attr-defined]
     ranked = rank_sections(sections, matches)
     assert {chunk_id for found in ranked for chunk_id in found.section.chunk_ids} >= set(ids)
-    assert all(one.similarity >= other.similarity for one, other in zip(ranked, ranked[1:], strict=False))
+    assert all(one.similarity >= other.similarity for one, other in pairwise(ranked))
     assert sum(len(found.similarities) for found in ranked) == len(ids)
 
 

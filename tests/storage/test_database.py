@@ -4,6 +4,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import apsw
@@ -52,9 +53,12 @@ def test_sql_cannot_load_extensions(database: Database) -> None:
 
 
 def test_a_failed_block_undoes_all_it_wrote(database: Database) -> None:
-    with pytest.raises(ZeroDivisionError), database.write() as connection:
+    def fail(connection: apsw.Connection) -> None:
         connection.execute(ADD, ("a",))
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), database.write() as connection:
+        fail(connection)
     with database.read() as connection:
         assert fetch_value(connection, COUNT) == 0
 
@@ -167,8 +171,6 @@ Database(Path(sys.argv[1]), dimensions=16).close()
 
 
 def test_several_processes_may_start_on_a_new_file_at_once(path: Path) -> None:
-    import time
-
     start = str(time.time() + 1.0)
     processes = [subprocess.Popen([sys.executable, "-c", OPEN, str(path), start]) for _ in range(6)]
     assert [process.wait(30) for process in processes] == [0] * 6

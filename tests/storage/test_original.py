@@ -108,7 +108,7 @@ def test_taking_over_twice_is_the_same_as_once(path: Path) -> None:
 
 
 def test_an_upgrade_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(connection: apsw.Connection) -> None:
+    def fail(_: apsw.Connection) -> None:
         raise apsw.FullError
 
     monkeypatch.setattr("vector_memory.storage.original.keep_ids_unused", fail)

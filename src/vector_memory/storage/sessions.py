@@ -104,4 +104,4 @@ def counts_by(
     """Return how many memories a session has for each value of a column."""
     sql = f"select {column}, count(*) from session_memories where session_id = ? group by {column} order by {column}"
     rows: list[tuple[Any, ...]] = connection.execute(sql, (session_id,)).fetchall()
-    return {name: count for name, count in rows}
+    return dict(rows)

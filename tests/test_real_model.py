@@ -1,0 +1,71 @@
+"""The whole way with the real model: store, find by meaning, rebuild."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+TOPICS = {
+    "Network": "The proxy forwards each request to the region that answered fastest during the last minute.",
+    "Storage": "Snapshots are written every hour and kept for a fortnight on a second volume.",
+    "Billing": "Invoices are grouped by customer before the nightly export creates one file per currency.",
+    "Search": "The index is rebuilt from the event log whenever a shard reports a missing segment.",
+    "Login": "A session ends when its token is older than a day or was used from two countries.",
+}
+LAST = "The outage ended when an engineer replaced the broken cooling fan in the second rack."
+
+
+def long_report() -> str:
+    """Return a report of about 6,750 tokens whose last paragraph says something no other does."""
+    parts = ["# Review of the platform\n"]
+    for round_number in range(1, 9):
+        for topic, sentence in TOPICS.items():
+            parts.append(f"## {topic}, part {round_number}\n")
+            parts.append(f"{sentence} This was observed on day {round_number}. " * 7 + "\n")
+    parts.append(LAST)
+    return "\n".join(parts)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    with SessionMemoryStore(tmp_path_factory.mktemp("real") / "memory.db") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def memory_id(store: SessionMemoryStore) -> int:
+    receipt = store.store_memory("report", long_report(), session_id="review", agent_id="explorer")
+    assert (receipt.chunks_created or 0) >= 15
+    return receipt.memory_id or 0
+
+
+def test_the_last_sentence_of_a_long_report_is_found_by_its_meaning(store: SessionMemoryStore, memory_id: int) -> None:
+    scope = Scope.of("report", session_id="review")
+    best = store.search_chunks("hardware failure: overheating because a ventilator broke", scope, 3).results[0]
+    assert best.memory_id == memory_id
+    assert LAST in best.chunk_content
+
+
+def test_a_section_is_found_by_its_meaning(store: SessionMemoryStore, memory_id: int) -> None:
+    scope = Scope.of("report", session_id="review")
+    best = store.search_sections("how long are backups retained", scope, 1).results[0]
+    assert best.memory_id == memory_id
+    assert "## Storage" in best.section_header
+
+
+def test_the_report_is_rebuilt_to_the_character(store: SessionMemoryStore, memory_id: int) -> None:
+    assert store.reconstruct_document(memory_id).content == long_report()
+
+
+def test_every_word_of_the_report_is_in_a_passage(store: SessionMemoryStore, memory_id: int) -> None:
+    report = long_report()
+    with store._database.read() as connection:
+        spans = connection.execute(
+            "select start_char, end_char from memory_passages where memory_id = ?", (memory_id,)
+        ).fetchall()
+    covered = bytearray(len(report))
+    for start, end in spans:
+        covered[start:end] = b"\1" * (end - start)
+    assert all(covered[index] or report[index].isspace() for index in range(len(report)))
