@@ -74,7 +74,7 @@ def test_a_number_of_neighbours_outside_0_to_50_is_refused(store: SessionMemoryS
 
 
 def test_the_context_of_a_task_holds_the_latest_of_each_kind_of_its_iteration(store: SessionMemoryStore) -> None:
-    for kind, count in (("session_context", 2), ("input_prompt", 7), ("report", 7), ("working_memory", 6)):
+    for kind, count in (("session_context", 2), ("input_prompt", 7), ("report", 7), ("working_memory", 6), ("report_observation", 6)):
         for number in range(count):
             store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v2")
             store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v1")
@@ -85,7 +85,7 @@ def test_the_context_of_a_task_holds_the_latest_of_each_kind_of_its_iteration(st
         f"input_prompt {number}" for number in range(6, -1, -1)
     ]
     assert [entry.content for entry in context.recent_reports] == [f"report {number}" for number in range(6, 1, -1)]
-    assert len(context.recent_working_memory) == 5
+    assert len(context.recent_working_memory) == len(context.recent_observations) == 5
     entries = [context.session_context, *context.input_prompts, *context.recent_reports, *context.recent_working_memory]
     assert {entry.session_iter for entry in entries} == {2}
 

@@ -25,7 +25,7 @@ from vector_memory.storage.memories import Memory, list_memories, require_memory
 from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, Scope, check_range, check_text, parse_id, parse_iteration
 
 RECENT = 5
-"""Reports and working memories that a task's context holds (seed 000)."""
+"""Reports, working memories and observations, each, that a task's context holds (seed 000)."""
 
 MAX_SURROUNDING = 50
 
@@ -106,6 +106,7 @@ class Documents:
             MemoryKind.INPUT_PROMPT: MAX_LIMIT,
             MemoryKind.REPORT: RECENT,
             MemoryKind.WORKING_MEMORY: RECENT,
+            MemoryKind.REPORT_OBSERVATION: RECENT,
         }
         with self._database.read() as connection:
             found = [
@@ -171,6 +172,7 @@ def task_context_result(entries: Sequence[MemoryEntry], iteration: int) -> TaskC
         input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
         recent_reports=by_kind[MemoryKind.REPORT],
         recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
+        recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
         message=message,
     )
 

@@ -171,6 +171,7 @@ class TaskContextResult(Result):
     input_prompts: list[MemoryEntry] = []
     recent_reports: list[MemoryEntry] = []
     recent_working_memory: list[MemoryEntry] = []
+    recent_observations: list[MemoryEntry] = []
 
 
 class ChunkEntry(BaseModel):

@@ -139,8 +139,8 @@ class Place(BaseModel):
 class ServerPlace(Place):
     """Where the server keeps the memory and may write documents."""
 
-    export_dir: list[FullPath] = Field(
-        default=[],
+    export_dir: list[FullPath] | None = Field(
+        default=None,
         description="Folder that documents may be written to; may be repeated. Default: exports/ beside the file.",
     )
 
