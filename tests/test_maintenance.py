@@ -101,19 +101,19 @@ def test_a_session_that_nobody_stored_in_is_empty_and_says_so(store: SessionMemo
 
 
 def test_sessions_are_listed_once_each_with_the_latest_activity_first(store: SessionMemoryStore) -> None:
-    for agent, session in (("a", "s1"), ("b", "s2"), ("a", "s2"), ("a", "s3"), ("b", "s1")):
+    for agent, session in (("a", "z1"), ("b", "s2"), ("a", "s2"), ("a", "s3"), ("b", "z1")):
         store.store_memory("report", f"{agent} {session}", session_id=session, agent_id=agent)
     store.store_memory("knowledge_base", "belongs to no session", title="t")
     listed = store.list_sessions()
     assert [(entry.session_id, entry.agent_id, entry.agents, entry.memory_count) for entry in listed.sessions] == [
-        ("s1", "b", ["a", "b"], 2),
+        ("z1", "b", ["a", "b"], 2),
         ("s3", "a", ["a"], 1),
         ("s2", "a", ["a", "b"], 2),
     ]
     assert listed.sessions[0].memory_types == {"report": 2}
-    assert [entry.session_id for entry in store.list_sessions(agent_id="b").sessions] == ["s1", "s2"]
+    assert [entry.session_id for entry in store.list_sessions(agent_id="b").sessions] == ["z1", "s2"]
     limited = store.list_sessions(limit=1)
-    assert (len(limited.sessions), limited.total_sessions) == (1, 3)
+    assert ([entry.session_id for entry in limited.sessions], limited.total_sessions) == (["z1"], 3)
 
 
 class Unavailable(LatticeEmbedder):
@@ -144,6 +144,23 @@ def test_memories_stored_without_a_model_are_found_after_a_backfill(tmp_path: Pa
         assert store.search_memories("a b c", Scope.of("system_memory"), 1).results[0].similarity == 1.0
         assert store.backfill_embeddings().memories_processed == 0
         assert len(store.search_chunks("zanzibar3", Scope.of("report"), 100).results) == chunk_count
+
+
+def test_a_memory_that_another_process_indexes_meanwhile_is_indexed_once(tmp_path: Path, settings: Settings) -> None:
+    class Overtaken(Unavailable):
+        def embed(self, texts: list[str]) -> object:  # type: ignore[override]
+            vectors = super().embed(texts)
+            with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as other:
+                other.backfill_embeddings()
+            return vectors
+
+    path = tmp_path / "memory.db"
+    embedder = Overtaken()
+    with SessionMemoryStore(path, settings, embedder=embedder) as store:  # type: ignore[arg-type]
+        store.store_memory("system_memory", "a b c", session_id="s")
+        embedder.ready = True
+        store.backfill_embeddings()
+        assert counts(store)["memory_passages"] == counts(store)["vec_session_search"] == 1
 
 
 @pytest.fixture

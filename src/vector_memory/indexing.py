@@ -99,8 +99,7 @@ class Indexer:
     def write_vectors(
         self, connection: apsw.Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
     ) -> None:
-        """Put a memory's passages and vectors in the place of those it has."""
-        vector_rows.delete_passages(connection, memory.id)
+        """Add the passages and vectors of a memory that has none."""
         passages = [
             vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
             for passage in embedded.passages

@@ -56,7 +56,9 @@ def test_a_preamble_a_document_without_headings_and_a_repeated_heading_are_secti
 
 
 def test_a_section_reaches_from_its_first_chunk_to_the_farthest_end() -> None:
-    assert [(section.start, section.end) for section in sections_of([outline(1), outline(2), outline(3)])] == [(10, 42)]
+    inner = ChunkOutline(id=4, memory_id=1, start=35, end=38, headings=())
+    sections = sections_of([outline(1), outline(2), outline(3), inner])
+    assert [(section.start, section.end) for section in sections] == [(10, 42)]
 
 
 @given(st.lists(st.integers(1, 12), unique=True), st.randoms(use_true_random=False))

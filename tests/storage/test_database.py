@@ -48,8 +48,9 @@ def test_the_file_is_in_wal_mode_with_full_durability_foreign_keys_and_secure_de
 
 
 def test_sql_cannot_load_extensions(database: Database) -> None:
-    with pytest.raises(DatabaseError), database.read() as connection:
+    with pytest.raises(DatabaseError) as caught, database.read() as connection:
         connection.execute("select load_extension('anything')")
+    assert "not authorized" in str(caught.value.__cause__)
 
 
 def test_a_failed_block_undoes_all_it_wrote(database: Database) -> None:

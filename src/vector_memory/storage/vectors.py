@@ -119,11 +119,6 @@ def insert_passages(
     )
 
 
-def delete_passages(connection: apsw.Connection, memory_id: int) -> None:
-    """Remove a memory's passages; their vectors go with them."""
-    connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
-
-
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
     """Return what the index knows a memory by: session, kind, agent and task; no session and no task are empty."""
     return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
