@@ -119,12 +119,21 @@ class Documents:
         self._access.record([entry.id for entry in found])
         return task_context_result(self._packer.share(found), iteration)
 
+    def describe(self, memory_id: str | int) -> str:
+        """Name a memory in one line."""
+        memory = self._find(memory_id)
+        title = f" '{memory.title}'" if memory.title else ""
+        return f"{memory.memory_type} {memory.id}{title} ({len(memory.content):,} characters)"
+
     def _read(self, memory_id: str | int) -> Memory:
-        number = parse_id("memory_id", memory_id)
-        with self._database.read() as connection:
-            memory = require_memory(connection, number)
+        memory = self._find(memory_id)
         self._access.record([memory.id])
         return memory
+
+    def _find(self, memory_id: str | int) -> Memory:
+        number = parse_id("memory_id", memory_id)
+        with self._database.read() as connection:
+            return require_memory(connection, number)
 
     def _fitting_window(
         self, target: StoredChunk, around: Sequence[StoredChunk], window: int

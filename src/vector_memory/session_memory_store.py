@@ -169,6 +169,10 @@ class SessionMemoryStore:
         """Return a memory, its content from character `offset` on, as far as it fits."""
         return self._documents.get(memory_id, offset)
 
+    def describe_memory(self, memory_id: str | int) -> str:
+        """Name a memory in one line, for a question to the user; this does not count as reading it."""
+        return self._documents.describe(memory_id)
+
     def write_document_to_file(
         self, memory_id: str | int, output_path: str, *, overwrite: bool = False
     ) -> ExportResult:

@@ -1,0 +1,14 @@
+"""Keeps FastMCP from being configured by what lies around; imported before it, for its effect.
+
+When FastMCP is imported it reads every FASTMCP_* variable, and a `.env` file in the current folder: the folder of the
+project that the client works on, which somebody else may have written. This server has settings of its own, and logs
+through the standard library only.
+"""
+
+import os
+
+for _name in [name for name in os.environ if name.upper().startswith("FASTMCP_")]:
+    del os.environ[_name]
+os.environ["FASTMCP_ENV_FILE"] = os.devnull
+os.environ["FASTMCP_LOG_ENABLED"] = "false"
+os.environ["FASTMCP_TELEMETRY_MODE"] = "off"

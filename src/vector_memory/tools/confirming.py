@@ -1,0 +1,69 @@
+"""Asks the user before something is deleted, where the client can do that, in either protocol era."""
+
+from fastmcp import Context
+from fastmcp.exceptions import ToolError
+from fastmcp.server.elicitation import AcceptedElicitation, parse_elicit_response_type
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, Field
+
+from vector_memory.errors import ValidationError
+
+KEY = "confirmation"
+ASKED = "asked"
+"""The state that travels with the question. The SDK seals it and binds it to this tool with these arguments."""
+
+
+class Confirmation(BaseModel):
+    """The user's consent to deleting something."""
+
+    confirm: bool = Field(title="Delete for good", description="This cannot be undone.")
+
+
+def can_ask(context: Context) -> bool:
+    """Say whether the client declared that it can show the user a form."""
+    capabilities = context.session.client_capabilities
+    asking = capabilities.elicitation if capabilities else None
+    # A client of before the two modes declares neither and means forms.
+    return asking is not None and (asking.form is not None or asking.url is None)
+
+
+async def confirm(context: Context, question: str) -> InputRequiredResult | None:
+    """Return None if the user agreed; raise a ValidationError if not.
+
+    In the era of 2026-07-28 a server cannot ask while it answers: the question is then returned, to be the tool's
+    answer, and the client calls the tool again with what the user said.
+    """
+    request = context.request_context
+    if request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        agreed = _reply(context)
+        if agreed is None:
+            return _as_result(question)
+    else:
+        agreed = await _ask(context, question)
+    if not agreed:
+        raise ValidationError("The user declined: nothing was deleted. Do not repeat this unless the user asks for it.")
+    return None
+
+
+async def _ask(context: Context, question: str) -> bool:
+    try:
+        answer = await context.elicit(question, Confirmation)
+    except (MCPError, ToolError):
+        raise ValidationError("The user could not be asked: nothing was deleted. Try again.") from None
+    return isinstance(answer, AcceptedElicitation) and answer.data.confirm
+
+
+def _reply(context: Context) -> bool | None:
+    """Return what the user said to the question of the round before; None if nothing was asked yet."""
+    answer = (context.input_responses or {}).get(KEY)
+    if context.request_state != ASKED or not isinstance(answer, ElicitResult):
+        return None
+    return answer.action == "accept" and (answer.content or {}).get("confirm") is True
+
+
+def _as_result(question: str) -> InputRequiredResult:
+    schema = parse_elicit_response_type(Confirmation).schema
+    form = ElicitRequestFormParams(message=question, requested_schema=schema)
+    return InputRequiredResult(input_requests={KEY: ElicitRequest(params=form)}, request_state=ASKED)

@@ -1,0 +1,47 @@
+"""JSON schemas as agents read them: everything that says nothing is left out."""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+SCHEMA_MAPS = ("properties", "$defs")
+"""Keywords that hold schemas by name; their keys are names and not keywords."""
+
+SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+
+
+def compact(schema: Schema) -> Schema:
+    """Return an equivalent schema that is shorter: types as a list instead of `anyOf`, and no empty statements."""
+    kept = {key: _compact_keyword(key, value) for key, value in schema.items() if not _says_nothing(key, value)}
+    return _with_type_list(kept)
+
+
+def _says_nothing(key: str, value: object) -> bool:
+    return (key == "default" and value is None) or (key == "additionalProperties" and isinstance(value, bool))
+
+
+def _compact_keyword(key: str, value: Any) -> Any:
+    if key in SCHEMA_MAPS:
+        return {name: compact(schema) for name, schema in value.items()}
+    if key in SCHEMA_LISTS:
+        return [compact(schema) for schema in value]
+    if key in ("items", "additionalProperties"):
+        return compact(value)
+    return value
+
+
+def _with_type_list(schema: Schema) -> Schema:
+    """Write alternatives of which at most one says more than its type as one schema with a list of types."""
+    arms = schema.get("anyOf", [])
+    spoken = [arm for arm in arms if set(arm) != {"type"}]
+    if not arms or len(spoken) > 1 or any("type" not in arm or "enum" in arm or "const" in arm for arm in arms):
+        return schema
+    types = [arm["type"] for arm in arms]
+    merged = spoken[0] if spoken else {}
+    rest = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**merged, **rest, "type": types}
+
+
+def require_only(schema: Schema, *names: str) -> Schema:
+    """Return an answer's schema in which only these fields must be there, so that a failure's short body fits it."""
+    return {**schema, "required": list(names)}

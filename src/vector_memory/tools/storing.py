@@ -1,0 +1,224 @@
+# ruff: noqa: PLR0913 - a tool's parameters are the contract's
+"""The tools that store a memory, one for each kind."""
+
+from typing import Annotated
+
+from fastmcp.tools import tool
+from pydantic import Field
+
+from vector_memory.kinds import MemoryKind
+from vector_memory.results import StoreMemoryResult
+from vector_memory.tools.params import (
+    STORES,
+    AgentId,
+    Content,
+    Description,
+    Document,
+    Iteration,
+    Metadata,
+    OptionalIteration,
+    ReportId,
+    SessionId,
+    Store,
+    Tags,
+    TaskCode,
+    Title,
+)
+from vector_memory.values import DEFAULT_CATEGORY
+
+
+@tool(title="Store session context", annotations=STORES)
+def store_session_context(
+    *,
+    store: Store,
+    session_id: SessionId,
+    session_iter: Iteration,
+    content: Content,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save a session's state (goal, decisions, next steps) to continue from later. For the main agent."""
+    return store.store_memory(
+        MemoryKind.SESSION_CONTEXT,
+        content,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+    )
+
+
+@tool(title="Store input prompt", annotations=STORES)
+def store_input_prompt(
+    *,
+    store: Store,
+    session_id: SessionId,
+    session_iter: Iteration,
+    content: Content,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save a user's prompt word for word. For the main agent."""
+    return store.store_memory(
+        MemoryKind.INPUT_PROMPT,
+        content,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+    )
+
+
+@tool(title="Store system memory", annotations=STORES)
+def store_system_memory(
+    *,
+    store: Store,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Content,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save commands, configuration, endpoints or scripts to use again."""
+    return store.store_memory(
+        MemoryKind.SYSTEM_MEMORY,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+    )
+
+
+@tool(title="Store report", annotations=STORES)
+def store_report(
+    *,
+    store: Store,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Document,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save finished findings. Long texts are chunked, so that every part can be found."""
+    return store.store_memory(
+        MemoryKind.REPORT,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+    )
+
+
+@tool(title="Store report observation", annotations=STORES)
+def store_report_observation(
+    *,
+    store: Store,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Content,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+    parent_report_id: ReportId = None,
+) -> StoreMemoryResult:
+    """Save a correction of or an addition to a report."""
+    return store.store_memory(
+        MemoryKind.REPORT_OBSERVATION,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        parent_report_id=parent_report_id,
+    )
+
+
+@tool(title="Store working memory", annotations=STORES)
+def store_working_memory(
+    *,
+    store: Store,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Document,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save interim findings during a task; finished ones are a report."""
+    return store.store_memory(
+        MemoryKind.WORKING_MEMORY,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+    )
+
+
+@tool(title="Store knowledge base entry", annotations=STORES)
+def store_knowledge_base(
+    *,
+    store: Store,
+    agent_id: AgentId,
+    title: Annotated[str, Field(description="Title")],
+    content: Document,
+    category: Annotated[str | None, Field(description=f"Default {DEFAULT_CATEGORY}")] = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save knowledge for all sessions and agents."""
+    return store.store_memory(
+        MemoryKind.KNOWLEDGE_BASE,
+        content,
+        agent_id=agent_id,
+        title=title,
+        category=category,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+    )

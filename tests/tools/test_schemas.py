@@ -1,0 +1,65 @@
+"""Making schemas short."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from vector_memory.tools.schemas import compact, require_only
+
+SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "optional text": (
+        {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "description": "D"},
+        {"type": ["string", "null"], "description": "D"},
+    ),
+    "optional list": (
+        {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        {"type": ["array", "null"], "items": {"type": "string"}},
+    ),
+    "text or number": (
+        {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        {"type": ["string", "integer"]},
+    ),
+    "object that may be missing": (
+        {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]},
+        {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]},
+    ),
+    "choice that may be missing": (
+        {"anyOf": [{"enum": ["a"], "type": "string"}, {"type": "null"}]},
+        {"anyOf": [{"enum": ["a"], "type": "string"}, {"type": "null"}]},
+    ),
+    "two that say more": (
+        {"anyOf": [{"type": "string", "maxLength": 1}, {"type": "integer", "minimum": 1}]},
+        {"anyOf": [{"type": "string", "maxLength": 1}, {"type": "integer", "minimum": 1}]},
+    ),
+    "anything": ({"type": "object", "additionalProperties": True}, {"type": "object"}),
+    "map": (
+        {"type": "object", "additionalProperties": {"type": "integer", "default": None}},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+    ),
+    "defaults that say something": ({"type": "integer", "default": 0}, {"type": "integer", "default": 0}),
+    "properties named like keywords": (
+        {"properties": {"default": {"default": None}, "anyOf": {"type": "string"}}, "additionalProperties": False},
+        {"properties": {"default": {}, "anyOf": {"type": "string"}}},
+    ),
+    "inside": (
+        {"$defs": {"A": {"items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}},
+        {"$defs": {"A": {"items": {"type": ["string", "null"]}}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "expected"), SCHEMAS.values(), ids=SCHEMAS)
+def test_compact_keeps_the_meaning(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    """A compact schema says the same in fewer words, and the one it was made of is untouched."""
+    before = copy.deepcopy(schema)
+    assert compact(schema) == expected
+    assert schema == before
+    assert compact(expected) == expected
+
+
+def test_require_only_changes_nothing_else() -> None:
+    """Only the list of required fields is replaced."""
+    schema = {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
+    assert require_only(schema, "a") == {"properties": {"a": {}, "b": {}}, "required": ["a"]}
+    assert schema["required"] == ["a", "b"]

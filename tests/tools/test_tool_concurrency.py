@@ -1,0 +1,86 @@
+"""Many calls at once."""
+
+import functools
+import threading
+from typing import Any
+
+import anyio
+import pytest
+from fastmcp.client.client import CallToolResult
+
+from eras import Call, Rows
+from vector_memory.session_memory_store import SessionMemoryStore
+
+pytestmark = pytest.mark.anyio
+
+CALLS = 40
+
+
+async def test_forty_calls_at_once_answer_their_own_question(call: Call, rows: Rows) -> None:
+    """Mixed calls that run at the same time each get the right answer, and every acknowledged memory is there once."""
+    for number in range(CALLS):
+        await call("store_report", agent_id="a", session_id=f"s{number}", content=f"Before: topic{number}.")
+    answers: dict[int, CallToolResult] = {}
+
+    async def one(number: int) -> None:
+        session = {"session_id": f"s{number}"}
+        kinds = (
+            ("store_report", {"agent_id": "a", "content": f"After: topic{number}."} | session),
+            ("search_reports_specific_chunks", {"query": f"topic{number}"} | session),
+            ("search_reports_full_documents", session),
+            ("get_memory_by_id", {"memory_id": number + 1}),
+            ("get_session_stats", session),
+        )
+        tool, arguments = kinds[number % len(kinds)]
+        answers[number] = await call(tool, **arguments)
+
+    async with anyio.create_task_group() as group:
+        for number in range(CALLS):
+            group.start_soon(one, number)
+
+    assert len(answers) == CALLS
+    for number, answer in answers.items():
+        body = answer.structured_content
+        assert body["success"] is True, body
+        if "results" in body:
+            text = body["results"][0].get("chunk_content") or body["results"][0]["content"]
+            assert f"topic{number}." in text
+        elif "memory" in body:
+            assert f"topic{number}." in body["memory"]["content"]
+        else:
+            assert body["session_id"] == f"s{number}"
+    assert rows()["session_memories"] == CALLS + CALLS // 5
+
+
+async def test_same_store_twenty_times_is_one_memory(call: Call, rows: Rows) -> None:
+    """The same memory stored by many calls at once is stored once, and everyone gets its id."""
+    answers: list[CallToolResult] = []
+
+    async def one() -> None:
+        answers.append(await call("store_report", agent_id="a", session_id="s", content="The same."))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(one)
+
+    assert [answer.is_error for answer in answers].count(False) == 1
+    assert {answer.structured_content["memory_id"] for answer in answers} == {1}
+    assert rows()["session_memories"] == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("get_session_stats", {"session_id": "s"}), ("delete_memory", {"memory_id": 1})]
+)
+async def test_slow_store_stops_nobody_else(
+    call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
+) -> None:
+    """While one call waits for the disk another is answered: no tool runs the store on the event loop."""
+    released = threading.Event()
+    monkeypatch.setattr(store, tool, lambda *_: released.wait(5))
+    async with anyio.create_task_group() as group:
+        group.start_soon(functools.partial(call, tool, **arguments))
+        await anyio.sleep(0.05)
+        answer = await call("list_sessions")
+        assert not released.is_set()
+        released.set()
+    assert answer.structured_content["success"] is True

@@ -1,0 +1,206 @@
+"""The contract (tests/contract/session_tools.json): parameters, defaults and result keys of all 28 tools."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+from eras import Call
+
+pytestmark = pytest.mark.anyio
+
+CONTRACT: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parent.parent / "contract" / "session_tools.json").read_text()
+)["tools"]
+
+ADDED_PARAMETERS = {
+    "search_reports_full_documents": {"order"},
+    "search_working_memory_full_documents": {"order"},
+    "search_knowledge_base_full_documents": {"order"},
+    "reconstruct_document": {"offset"},
+    "get_memory_by_id": {"offset"},
+    "write_document_to_file": {"overwrite"},
+}
+"""What decisions 20, 22 and 28 added to the contract."""
+
+CUT = {"content_length", "content_end"}
+"""Where a text was cut to fit (decision 22)."""
+
+PROVENANCE = {"memory_type", "agent_id", "session_id", "session_iter", "task_code", "title", "created_at"}
+"""Where a piece of text comes from (requirement S7)."""
+
+REPORT = """# Storage
+
+Introductory words.
+
+## Database
+
+The database keeps every report in one file.
+
+## Network
+
+Nothing is sent anywhere.
+"""
+
+
+def added_keys(tool: str) -> set[str]:
+    """Return the keys that answers have beyond the contract."""
+    if tool.startswith("search_"):
+        return {"omitted"}
+    return {"reconstruct_document": CUT, "load_session_context_for_task": {"recent_observations"}}.get(tool, set())
+
+
+def added_item_keys(tool: str) -> set[str]:
+    """Return the keys of single results beyond the contract."""
+    if tool.endswith("_specific_chunks"):
+        return PROVENANCE
+    if tool.endswith("_section_context"):
+        return PROVENANCE | {"content_start", "content_end"}
+    if tool.startswith("search_") or tool == "get_memory_by_id":
+        return CUT
+    return {"agents"} if tool == "list_sessions" else set()
+
+
+def first_item(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the one result, session, chunk or memory that a body holds."""
+    listed = body.get("results") or body.get("sessions") or body.get("chunks") or [body.get("memory")]
+    item: dict[str, Any] = listed[0]
+    return item
+
+
+def examples() -> dict[str, dict[str, Any]]:
+    """Return arguments for every tool, in an order in which all of them succeed on an empty memory."""
+    here = {"session_id": "s", "session_iter": "v1"}
+    agent = {"agent_id": "a", "session_id": "s"}
+    stores = {
+        "store_session_context": here | {"content": "The state.", "task_code": "t"},
+        "store_input_prompt": here | {"content": "The prompt.", "title": "T", "description": "D"},
+        "store_system_memory": agent | {"content": "make database", "tags": ["command"]},
+        "store_report": agent | {"content": REPORT, "metadata": {"source": "test"}},
+        "store_report_observation": agent | {"content": "It is true.", "parent_report_id": "4"},
+        "store_working_memory": agent | {"content": "Working on the database.", "session_iter": 2},
+        "store_knowledge_base": {"agent_id": "a", "title": "T", "content": "A database.", "category": "c"},
+    }
+    searches = {
+        name: {"query": "database"}
+        if "query" in {**contract["optional"], **dict.fromkeys(contract["required"])}
+        else here
+        for name, contract in CONTRACT.items()
+        if name.startswith("search_")
+    }
+    others: dict[str, dict[str, Any]] = {
+        "load_session_context_for_task": here,
+        "expand_chunk_context": {"chunk_id": "1"},
+        "reconstruct_document": {"memory_id": 4},
+        "get_memory_by_id": {"memory_id": "4"},
+        "get_session_stats": {"session_id": "s"},
+        "list_sessions": {},
+        "write_document_to_file": {"memory_id": 4, "output_path": "report.md"},
+        "delete_memory": {"memory_id": 5},
+        "cleanup_old_memories": {},
+    }
+    return stores | searches | others
+
+
+async def test_parameters_are_the_contracts(client: Client) -> None:
+    """Every tool takes exactly the contract's parameters, with its defaults, and what the decisions added."""
+    tools = {tool.name: tool.input_schema for tool in await client.list_tools()}
+    assert set(tools) == set(CONTRACT)
+    for name, contract in CONTRACT.items():
+        properties = tools[name]["properties"]
+        optional = {*contract["optional"], *contract["extra_optional"], *ADDED_PARAMETERS.get(name, ())}
+        assert set(tools[name].get("required", [])) == set(contract["required"]), name
+        assert set(properties) == {*contract["required"], *optional}, name
+        for parameter, default in contract["optional"].items():
+            assert properties[parameter].get("default") == default, f"{name}.{parameter}"
+
+
+async def test_ids_may_be_text_or_number(client: Client) -> None:
+    """Ids and session_iter accept text and whole numbers in every tool that has them."""
+    for tool in await client.list_tools():
+        for name in {"memory_id", "chunk_id", "parent_report_id", "session_iter"} & set(
+            tool.input_schema["properties"]
+        ):
+            assert {"string", "integer"} <= set(tool.input_schema["properties"][name]["type"])
+
+
+async def test_every_tool_answers_with_the_contracts_keys(call: Call, client: Client) -> None:
+    """Every tool succeeds, and its answer has the contract's keys and the documented additions, no others."""
+    schemas = {tool.name: tool.output_schema for tool in await client.list_tools()}
+    assert set(examples()) == set(CONTRACT)
+    for name, arguments in examples().items():
+        answer = await call(name, **arguments)
+        body = answer.structured_content
+        assert not answer.is_error, f"{name}: {body}"
+        assert body is not None
+        assert body["success"] is True
+        assert body["error"] is None
+        assert set(body) == {*CONTRACT[name]["result_keys"], *added_keys(name)}, name
+        assert set(body) == set((schemas[name] or {})["properties"]), name
+        if "result_item_keys" in CONTRACT[name]:
+            assert set(first_item(body)) == {*CONTRACT[name]["result_item_keys"], *added_item_keys(name)}, name
+
+
+async def test_text_content_repeats_the_body(call: Call) -> None:
+    """A client that reads only text gets the same answer as one that reads structured content."""
+    for name, arguments in (("list_sessions", {}), ("list_sessions", {"limit": 0})):
+        answer = await call(name, **arguments)
+        assert [json.loads(block.text) for block in answer.content] == [answer.structured_content]
+
+
+async def test_arguments_reach_the_store(call: Call) -> None:
+    """Everything that can be stored comes back as it was sent."""
+    sent = {
+        "agent_id": "a",
+        "session_id": "s",
+        "session_iter": "v3",
+        "task_code": "t",
+        "title": "T",
+        "description": "D",
+        "tags": ["x", "y"],
+        "metadata": {"deep": {"er": [1, None]}},
+        "content": "Words.",
+    }
+    await call("store_report", agent_id="a", session_id="s", content="A report.")
+    stored = await call("store_report_observation", **sent, parent_report_id="1")
+    found = await call("get_memory_by_id", memory_id=stored.structured_content["memory_id"])
+    memory = found.structured_content["memory"]
+    expected = sent | {"session_iter": 3, "metadata": {"deep": {"er": [1, None]}, "parent_report_id": 1}}
+    assert {key: memory[key] for key in expected} == expected
+
+
+async def test_lists_and_objects_may_come_as_json_text(call: Call) -> None:
+    """Tags and metadata that a clumsy client sent as JSON text are read as what they mean."""
+    stored = await call(
+        "store_report", agent_id="a", session_id="s", content="x", tags='["p", "q"]', metadata='{"k": [1]}'
+    )
+    found = await call("get_memory_by_id", memory_id=stored.structured_content["memory_id"])
+    memory = found.structured_content["memory"]
+    assert (memory["tags"], memory["metadata"]) == (["p", "q"], {"k": [1]})
+
+
+async def test_null_means_left_out(call: Call) -> None:
+    """A parameter that is null counts as left out, also where it has a default."""
+    answer = await call("list_sessions", limit=None, agent_id=None)
+    assert answer.structured_content["success"] is True
+
+
+async def test_order_by_relevance(call: Call) -> None:
+    """Whole documents come newest first unless asked for by relevance."""
+    for content in ("All about gardens and roses.", "All about engines and pistons."):
+        await call("store_report", agent_id="a", session_id="s", content=content)
+    recent = await call("search_reports_full_documents", query="roses in gardens")
+    best = await call("search_reports_full_documents", query="roses in gardens", order="relevance")
+    assert [found["id"] for found in recent.structured_content["results"]] == [2, 1]
+    assert best.structured_content["results"][0]["id"] == 1
+    assert [found["source_type"] for found in recent.structured_content["results"]] == ["scoped", "scoped"]
+
+
+async def test_export_replaces_only_when_asked(call: Call) -> None:
+    """A file that is there is kept, unless overwrite is sent."""
+    await call("store_report", agent_id="a", session_id="s", content="x")
+    export = {"memory_id": 1, "output_path": "a.md"}
+    answers = [await call("write_document_to_file", **export, **more) for more in ({}, {}, {"overwrite": True})]
+    assert [answer.structured_content["success"] for answer in answers] == [True, False, True]

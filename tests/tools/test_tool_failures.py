@@ -1,0 +1,206 @@
+"""Failures (requirement P3): an error for the client, the seed's body for the caller, and nothing has changed."""
+
+import logging
+from typing import Any
+
+import jsonschema
+import pytest
+from fastmcp import Client, FastMCP
+
+from eras import Call, Rows
+from vector_memory.errors import (
+    ChunkingError,
+    DatabaseError,
+    DatabaseLockError,
+    MemoryStorageError,
+    SearchError,
+    VectorMemoryError,
+)
+from vector_memory.session_memory_store import SessionMemoryStore
+
+pytestmark = pytest.mark.anyio
+
+REPORT = {"agent_id": "a", "session_id": "s", "content": "A report on databases."}
+SECRET = "hunter2-stored-content"  # noqa: S105 - it stands for stored content
+
+BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
+    "missing": ("store_report", {"agent_id": "a", "content": "x"}, "session_id is required."),
+    "missing several": ("store_report", {}, "agent_id is required. session_id is required. content is required."),
+    "null where required": ("get_memory_by_id", {"memory_id": None}, "memory_id is required."),
+    "wrong type, text": ("store_report", REPORT | {"content": 5}, "content must be text."),
+    "wrong type, object as text": ("store_report", REPORT | {"content": {"a": 1}}, "content must be text."),
+    "wrong type, number": (
+        "list_sessions",
+        {"limit": "many"},
+        "limit must be a whole number from 1 to 100.",
+    ),
+    "wrong type, fraction": ("list_sessions", {"limit": 2.5}, "limit must be a whole number from 1 to 100."),
+    "wrong type, yes or no": (
+        "cleanup_old_memories",
+        {"dry_run": "perhaps"},
+        "dry_run must be true or false.",
+    ),
+    "wrong type, list": ("store_report", REPORT | {"tags": "not json"}, "tags must be a list of texts."),
+    "wrong type in a list": ("store_report", REPORT | {"tags": ["a", 1]}, "tags must be a list of texts."),
+    "wrong type, object": ("store_report", REPORT | {"metadata": "[1]"}, "metadata must be an object."),
+    "wrong choice": (
+        "search_reports_full_documents",
+        {"order": "newest"},
+        'order must be "recent" or "relevance".',
+    ),
+    "two at once": (
+        "list_sessions",
+        {"limit": [], "agent_id": 1},
+        "limit must be a whole number from 1 to 100. agent_id must be text.",
+    ),
+    "too long": ("store_report", REPORT | {"content": "x" * 500_001}, "content is 500,001 characters long"),
+    "too long a name": ("store_report", REPORT | {"agent_id": "x" * 201}, "agent_id is 201 characters long"),
+    "limit 0": ("list_sessions", {"limit": 0}, "limit must be a whole number from 1 to 100."),
+    "limit 101": ("search_reports_specific_chunks", {"query": "x", "limit": 101}, "from 1 to 100."),
+    "limit a billion": ("search_reports_section_context", {"query": "x", "limit": 10**9}, "from 1 to 100."),
+    "limit beyond 64 bits": ("search_reports_full_documents", {"limit": 10**40}, "from 1 to 100."),
+    "negative offset": ("get_memory_by_id", {"memory_id": 1, "offset": -1}, "offset must be"),
+    "bad iteration": ("store_report", REPORT | {"session_iter": "second"}, "session_iter must be a number"),
+    "bad iteration, true": ("store_report", REPORT | {"session_iter": True}, "session_iter must be"),
+    "bad id": ("get_memory_by_id", {"memory_id": "first"}, "memory_id must be a whole number"),
+    "bad id, true": ("delete_memory", {"memory_id": True}, "memory_id must be text or a whole number."),
+    "unknown id": ("delete_memory", {"memory_id": 999}, "999"),
+    "unknown chunk": ("expand_chunk_context", {"chunk_id": "999"}, "There is no chunk 999"),
+    "blank": ("store_report", REPORT | {"content": " \n\t"}, "content must not be empty"),
+    "blank query": ("search_working_memory_specific_chunks", {"query": ""}, "query must not be empty"),
+    "lone surrogate": ("store_report", REPORT | {"content": "a\ud800"}, "content holds a lone surrogate"),
+    "lone surrogate in a tag": ("store_report", REPORT | {"tags": '["\\ud800"]'}, "holds a lone surrogate"),
+    "too many tags": ("store_report", REPORT | {"tags": ["x"] * 21}, "tags holds 21 entries: send at most 20."),
+    "a million bad tags": ("store_report", REPORT | {"tags": [1] * 1_000_000}, "tags must be a list of texts."),
+    "metadata too deep": ("store_report", REPORT | {"metadata": '{"a":' * 100_000}, "metadata must be an object."),
+    "unknown parameter": (
+        "delete_memory",
+        {"memory_id": 1, "id": 2},
+        "delete_memory has no parameter 'id'; it takes memory_id.",
+    ),
+    "path outside": (
+        "write_document_to_file",
+        {"memory_id": 1, "output_path": "../x.md"},
+        "output_path must name a file",
+    ),
+    "days out of range": ("cleanup_old_memories", {"days_old": -1, "dry_run": False}, "days_old must be"),
+    "unknown tool": ("store_reports", REPORT, "There is no such tool"),
+}
+
+
+class BrokenStore:
+    """Fails at everything, and says what it should not."""
+
+    def __getattr__(self, _name: str) -> Any:
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError(SECRET) from KeyError(SECRET)
+
+        return fail
+
+
+@pytest.mark.parametrize(("tool", "arguments", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
+async def test_bad_input_is_refused(call: Call, rows: Rows, tool: str, arguments: dict[str, Any], message: str) -> None:
+    """Whatever is wrong with the input, the caller reads what to send instead and nothing has changed."""
+    await call("store_report", **REPORT)
+    before = rows()
+    answer = await call(tool, **arguments)
+    body = answer.structured_content
+    assert answer.is_error
+    assert body is not None
+    assert (body["success"], body["error"]) == (False, "ValidationError")
+    assert message in body["message"]
+    assert len(body["message"]) < 300
+    assert rows() == before
+
+
+async def test_failed_body_has_the_tools_shape(client: Client, call: Call) -> None:
+    """A failure has all fields of the tool's own answer, as their defaults, so that readers need no second form."""
+    for tool in await client.list_tools():
+        answer = await call(tool.name, nonsense=1)
+        assert answer.is_error
+        assert set(answer.structured_content) == set(tool.output_schema["properties"]), tool.name
+        # The TypeScript SDK checks failed bodies too.
+        jsonschema.validate(answer.structured_content, tool.output_schema)
+        assert not any(answer.structured_content.get(name) for name in ("results", "memory", "sessions", "memory_id"))
+
+
+async def test_messages_repeat_no_values(call: Call) -> None:
+    """What was sent is not sent back: it may be secret, or a megabyte."""
+    bad: dict[str, dict[str, Any]] = {
+        "store_report": {"agent_id": SECRET, "session_id": [SECRET], "content": {SECRET: 1}, "tags": SECRET},
+        "list_sessions": {"limit": SECRET, "agent_id": [SECRET]},
+        "get_memory_by_id": {"memory_id": SECRET},
+        "search_reports_full_documents": {"order": SECRET, "session_iter": SECRET},
+    }
+    for tool, arguments in bad.items():
+        answer = await call(tool, **arguments)
+        assert answer.is_error
+        assert SECRET not in str(answer.content)
+
+
+async def test_unknown_parameters_are_shown_in_part(call: Call) -> None:
+    """A thousand unknown parameters with endless names make a short message."""
+    answer = await call("delete_memory", memory_id=1, **{f"{'x' * 10_000}{i}": 1 for i in range(1000)})
+    assert len(answer.structured_content["message"]) < 500
+
+
+async def test_duplicate_names_what_is_there(call: Call, rows: Rows) -> None:
+    """A repeated store changes nothing and gives the id of the first, so that a retry is harmless."""
+    first = await call("store_report", **REPORT)
+    before = rows()
+    second = await call("store_report", **REPORT)
+    assert second.is_error
+    assert second.structured_content["error"] == "ValidationError"
+    assert "already exists" in second.structured_content["message"]
+    assert second.structured_content["memory_id"] == first.structured_content["memory_id"]
+    assert rows() == before
+
+
+@pytest.mark.parametrize("error", [MemoryStorageError, SearchError, ChunkingError, DatabaseError, DatabaseLockError])
+async def test_every_error_has_its_code(
+    call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, error: type[VectorMemoryError]
+) -> None:
+    """What the store raises arrives under its code of seed 000, with its message."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error("Do this next.")
+
+    monkeypatch.setattr(store, "store_memory", fail)
+    answer = await call("store_report", **REPORT)
+    assert answer.is_error
+    assert (answer.structured_content["error"], answer.structured_content["message"]) == (error.code, "Do this next.")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("store_report", REPORT, "MemoryError"),
+        ("search_reports_specific_chunks", {"query": "x"}, "SearchError"),
+        ("get_memory_by_id", {"memory_id": 1}, "DatabaseError"),
+        ("delete_memory", {"memory_id": 1}, "DatabaseError"),
+    ],
+)
+async def test_unforeseen_errors_tell_no_secrets(
+    server: FastMCP, era: str, caplog: pytest.LogCaptureFixture, tool: str, arguments: dict[str, Any], code: str
+) -> None:
+    """An error that nobody foresaw gets its family's code; neither the answer nor the log repeats its words."""
+    async with Client(server, mode=era) as client:
+        server._lifespan_result["store"] = BrokenStore()
+        with caplog.at_level(logging.INFO):
+            answer = await client.call_tool(tool, arguments, raise_on_error=False)
+    assert answer.is_error
+    assert (answer.structured_content["success"], answer.structured_content["error"]) == (False, code)
+    assert SECRET not in str(answer.content)
+    assert SECRET not in caplog.text
+    assert f"{tool} failed: RuntimeError at test_tool_failures.py" in caplog.text
+    assert "from KeyError" in caplog.text
+
+
+async def test_arguments_are_never_logged(call: Call, caplog: pytest.LogCaptureFixture) -> None:
+    """At the level that the server runs at, neither good nor bad arguments reach the log."""
+    with caplog.at_level(logging.INFO):
+        await call("store_report", **REPORT | {"content": SECRET})
+        await call("store_report", **REPORT | {"content": SECRET})
+        await call("store_report", content=SECRET, agent_id=[SECRET])
+        await call("search_reports_specific_chunks", query=SECRET)
+    assert SECRET not in caplog.text
