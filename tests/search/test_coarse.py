@@ -59,6 +59,7 @@ def test_documents_come_newest_first_unless_relevance_is_asked_for(store: Sessio
     recent = store.search_documents("alpha beta", Scope.of("report"), 2)
     assert ids(recent) == [3, 2]
     assert {memory.similarity for memory in recent.results} == {2.0}
+    assert "not compared with the query" in (recent.message or "")
     relevant = store.search_documents("alpha beta", Scope.of("report"), 2, order="relevance")
     assert (relevant.results[0].id, relevant.results[0].similarity) == (1, 1.0)
 

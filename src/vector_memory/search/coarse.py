@@ -54,7 +54,10 @@ class CoarseSearch:
         else:
             found = self._nearest(query, scope, limit)
         results = self._hand_out(found)
-        return CoarseSearchResult(results=results, total_results=len(results), message=summary(results, scope))
+        message = summary(results, scope)
+        if query is not None and order == "recent":
+            message += ' The newest first, not compared with the query: send order="relevance" for the best match.'
+        return CoarseSearchResult(results=results, total_results=len(results), message=message)
 
     def _look_up(self, scope: Scope, limit: int, *, latest_first: bool = True) -> list[FoundMemory]:
         check_range("limit", limit, 1, MAX_LIMIT)
