@@ -63,9 +63,11 @@ class NoisyEmbedder:
         self._random = np.random.default_rng(5)
 
     def piece_spans(self, text: str) -> list[Span]:
+        """Return the real engine's word pieces."""
         return self._real.piece_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return a noisy vector for each text."""
         chosen = self._pool[self._random.integers(len(self._pool), size=len(texts))]
         noisy = chosen + self._random.normal(0, NOISE, chosen.shape).astype(np.float32)
         return noisy / np.linalg.norm(noisy, axis=1, keepdims=True)

@@ -1,8 +1,8 @@
 """Write tests/data/original.db: a small file as the original server wrote it, vec0 tables included.
 
 Run with `uv run scripts/make_original_database.py`. What the original's files look like is known from its schema; the
-content is ours. Differences that an upgrade meets are all in here: kinds in the plural, `v1` iterations, knowledge under
-the session `global`, chunks without offsets (one document whose chunks lost characters), orphaned vectors.
+content is ours. Differences that an upgrade meets are all in here: kinds in the plural, `v1` iterations, knowledge
+under the session `global`, chunks without offsets (one document whose chunks lost characters), orphaned vectors.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ create table session_memories (
     id integer primary key autoincrement, memory_type text not null, agent_id text not null, session_id text not null,
     session_iter integer default 1, task_code text, content text not null, original_content text, title text,
     description text, tags text default '[]', metadata text default '{}', content_hash text unique not null,
-    embedding blob, created_at text not null, updated_at text not null, accessed_at text, access_count integer default 0,
-    auto_chunk boolean default 0, chunk_count integer default 0
+    embedding blob, created_at text not null, updated_at text not null, accessed_at text,
+    access_count integer default 0, auto_chunk boolean default 0, chunk_count integer default 0
 );
 create table memory_chunks (
     id integer primary key autoincrement, parent_id integer not null, parent_title text, chunk_index integer not null,
@@ -29,8 +29,8 @@ create table memory_chunks (
     header_path text, level integer default 0, prev_chunk_id integer, next_chunk_id integer, content_hash text not null,
     embedding blob, created_at text not null, section_hierarchy text, granularity_level text default 'medium',
     chunk_position_ratio real default 0.5, sibling_count integer default 1, depth_level integer default 0,
-    contains_code boolean default 0, contains_table boolean default 0, keywords text default '[]', original_content text,
-    is_contextually_enriched boolean default 0,
+    contains_code boolean default 0, contains_table boolean default 0, keywords text default '[]',
+    original_content text, is_contextually_enriched boolean default 0,
     foreign key (parent_id) references session_memories(id) on delete cascade, unique (parent_id, chunk_index)
 );
 -- chunk_size keeps this file small; the original left it at 1,024.

@@ -74,7 +74,8 @@ def test_a_number_of_neighbours_outside_0_to_50_is_refused(store: SessionMemoryS
 
 
 def test_the_context_of_a_task_holds_the_latest_of_each_kind_of_its_iteration(store: SessionMemoryStore) -> None:
-    for kind, count in (("session_context", 2), ("input_prompt", 7), ("report", 7), ("working_memory", 6), ("report_observation", 6)):
+    stored = {"session_context": 2, "input_prompt": 7, "report": 7, "working_memory": 6, "report_observation": 6}
+    for kind, count in stored.items():
         for number in range(count):
             store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v2")
             store.store_memory(kind, f"{kind} {number}", session_id="s", session_iter="v1")

@@ -4,8 +4,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import apsw
-
 from vector_memory.chunking import TokenCounter, chunk_document, cut_passages, find_token_counter, header
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
@@ -13,6 +11,7 @@ from vector_memory.kinds import TRAITS, MemoryKind
 from vector_memory.settings import Settings
 from vector_memory.storage import chunks as chunk_rows
 from vector_memory.storage import vectors as vector_rows
+from vector_memory.storage.database import Connection
 from vector_memory.storage.memories import Memory
 from vector_memory.values import Chunk, Fingerprint, Span
 
@@ -87,17 +86,17 @@ class Indexer:
                 texts.append(piece.header + piece.text[span.start : span.end])
         return Embedded(passages, self._model.embed(texts), self._model.fingerprint)
 
-    def require_usable_model(self, connection: apsw.Connection) -> None:
+    def require_usable_model(self, connection: Connection) -> None:
         """Raise EmbeddingUnavailableError unless the model is there and its vectors may join those of the file."""
         vector_rows.require_same_fingerprint(connection, self._model.fingerprint)
 
-    def write_chunks(self, connection: apsw.Connection, memory: Memory, chunks: Sequence[Chunk], now: str) -> list[int]:
+    def write_chunks(self, connection: Connection, memory: Memory, chunks: Sequence[Chunk], now: str) -> list[int]:
         """Add a memory's chunks and return their ids in order."""
         enriched = self.enriches(memory.memory_type)
         return chunk_rows.insert_chunks(connection, memory.id, memory.title, chunks, enriched=enriched, now=now)
 
     def write_vectors(
-        self, connection: apsw.Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
+        self, connection: Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
     ) -> None:
         """Add the passages and vectors of a memory that has none."""
         passages = [

@@ -3,15 +3,13 @@
 import hashlib
 from dataclasses import replace
 
-import apsw
-
 from vector_memory.entries import HASH_SHOWN
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing import Embedded, Indexer, is_chunked
 from vector_memory.kinds import TRAITS, MemoryKind
 from vector_memory.results import StoreMemoryResult
 from vector_memory.storage import memories
-from vector_memory.storage.database import Database
+from vector_memory.storage.database import Connection, Database
 from vector_memory.values import MAX_TITLE, Chunk, NewMemory, utc_now
 
 
@@ -52,7 +50,7 @@ class Saving:
 
     def _write(
         self,
-        connection: apsw.Connection,
+        connection: Connection,
         new: NewMemory,
         content_hash: str,
         chunks: list[Chunk],
@@ -68,7 +66,7 @@ class Saving:
         return memory_id
 
 
-def require_storable(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> None:
+def require_storable(connection: Connection, memory: NewMemory, content_hash: str) -> None:
     """Raise an error if the memory is stored already, or is about a report that is not there."""
     existing = memories.find_duplicate(connection, memory, content_hash)
     if existing is not None:

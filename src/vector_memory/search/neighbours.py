@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 
-import apsw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +9,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.indexing import is_chunked
 from vector_memory.search.ranking import Match, best_chunks, best_memories, settled
 from vector_memory.settings import Settings
-from vector_memory.storage.database import Database
+from vector_memory.storage.database import Connection, Database
 from vector_memory.storage.vectors import MAX_K, Candidate, nearest, require_same_fingerprint, scan, table_for
 from vector_memory.values import MAX_QUERY, Scope, check_text
 
@@ -43,18 +42,16 @@ class NearestNeighbours:
             require_same_fingerprint(connection, self._model.fingerprint)
         return vector
 
-    def chunks(self, connection: apsw.Connection, query: NDArray[np.float32], scope: Scope, limit: int) -> list[Match]:
+    def chunks(self, connection: Connection, query: NDArray[np.float32], scope: Scope, limit: int) -> list[Match]:
         """Return the `limit` nearest chunks."""
         return self._find(connection, query, scope, limit, best_chunks)
 
-    def memories(
-        self, connection: apsw.Connection, query: NDArray[np.float32], scope: Scope, limit: int
-    ) -> list[Match]:
+    def memories(self, connection: Connection, query: NDArray[np.float32], scope: Scope, limit: int) -> list[Match]:
         """Return the `limit` nearest memories."""
         return self._find(connection, query, scope, limit, best_memories)
 
     def _find(
-        self, connection: apsw.Connection, query: NDArray[np.float32], scope: Scope, limit: int, rank: Ranking
+        self, connection: Connection, query: NDArray[np.float32], scope: Scope, limit: int, rank: Ranking
     ) -> list[Match]:
         table = table_for(chunked=scope.kind is not None and is_chunked(scope.kind))
         matches = (
@@ -66,7 +63,7 @@ class NearestNeighbours:
 
     def _fetch_iteratively(
         self,
-        connection: apsw.Connection,
+        connection: Connection,
         table: str,
         query: NDArray[np.float32],
         scope: Scope,

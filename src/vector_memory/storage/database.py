@@ -15,6 +15,9 @@ import sqlite_vec
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
 
+Connection = apsw.Connection
+"""What a block of `read` or `write` is given, to be handed to the functions of this package."""
+
 LOCK_TIMEOUT_SECONDS = 30.0
 SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
