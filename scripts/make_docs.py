@@ -1,0 +1,223 @@
+"""Write the generated docs: `uv run python scripts/make_docs.py`; with --check only say whether they are fresh.
+
+docs/configuration.md comes from the settings, docs/tools.md from the tools, docs/schema.md from an empty memory.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vector_memory.results import Result
+from vector_memory.settings import Place, ServerPlace, Settings, accepted
+from vector_memory.storage.database import Database
+from vector_memory.tools import TOOLSETS
+from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.tools.schemas import compact
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+TOOLSET_TITLES = {
+    "storing": "Storing",
+    "searching": "Searching",
+    "documents": "Documents",
+    "upkeep": "Upkeep",
+}
+
+TABLES = {
+    "schema_migrations": "Which changes of the schema the file has had.",
+    "session_memories": "One row for each memory of any kind, its text as it was stored.",
+    "memory_chunks": "The pieces of memories that are chunked, with their place in the text.",
+    "embedding_models": "What vectors were made with. Vectors of another model are never mixed in.",
+    "memory_passages": "The windows that are embedded: each chunk, and each memory without chunks, has some.",
+    "index_keys": "Numbers for sessions, agents and the like: the vector index filters by numbers.",
+    "unchunked_memories": "What the full-text index of whole memories reads.",
+    "fts_chunk_search": "The words of chunks. Holds no text of its own.",
+    "fts_session_search": "The words of memories that are not chunked. Holds no text of its own.",
+    "vec_chunk_search": "The vectors of the passages of chunks, one partition for each session.",
+    "vec_session_search": "The vectors of the passages of memories that are not chunked.",
+}
+
+Row = Sequence[object]
+
+
+def main() -> None:
+    """Write the pages, or with --check end with 1 if one of them is not what would be written."""
+    pages: dict[str, Callable[[], Iterator[str]]] = {
+        "configuration.md": configuration,
+        "tools.md": tools,
+        "schema.md": schema,
+    }
+    stale = []
+    for name, lines in pages.items():
+        page, text = DOCS / name, "\n".join(lines()) + "\n"
+        if page.is_file() and page.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv:
+            page.write_text(text, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        sys.exit(f"Not fresh: {', '.join(stale)}. Run: uv run python scripts/make_docs.py")
+    print(f"Written: {', '.join(stale)}" if stale else "The generated docs are fresh.")
+
+
+def head(title: str, source: str) -> Iterator[str]:
+    """Yield a page's title and where its text comes from."""
+    yield from (f"# {title}", "", f"<!-- Written by scripts/make_docs.py from {source}: change that, not this. -->", "")
+
+
+def table(header: Row, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a Markdown table and an empty line."""
+    for row in (header, ["---"] * len(header), *rows):
+        yield f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |"
+    yield ""
+
+
+def configuration() -> Iterator[str]:
+    """Yield docs/configuration.md."""
+    yield from head("Configuration", "src/vector_memory/settings.py")
+    yield (
+        "Flags are those of `vector-memory serve`. A flag wins over its environment variable, and that over the "
+        "default. An empty variable counts as not set. What is not accepted is refused at start, with a message."
+    )
+    yield from ("", "## Where the memory is", "")
+    yield from table(
+        ["Flag", "Variable", "Meaning"],
+        [
+            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}") if name in Place.model_fields else "", field.description]
+            for name, field in ServerPlace.model_fields.items()
+        ],
+    )
+    yield "Give one of the first two at most. `~` is filled in. The file and its folder are for their owner only."
+    yield from ("", "## Settings", "")
+    yield from table(
+        ["Flag", "Variable", "Default", "Accepted", "Meaning"],
+        [
+            [flag(name), code(name.upper()), value(field.default), accepted(name), field.description]
+            for name, field in Settings.model_fields.items()
+        ],
+    )
+    yield (
+        "A switch is `--name`, `--no-name` or `--name=false`. The model is looked for in the Hugging Face cache "
+        "(`HF_HOME`, `HF_HUB_CACHE`), the table of cl100k_base tokens where tiktoken keeps it "
+        "(`TIKTOKEN_CACHE_DIR`). A `.env` file and `FASTMCP_*` variables are ignored."
+    )
+
+
+def flag(name: str) -> str:
+    """Return the flag of a setting."""
+    return code(f"--{name.replace('_', '-')}")
+
+
+def code(text: object) -> str:
+    """Return a text as Markdown code."""
+    return f"`{text}`"
+
+
+def value(default: object) -> str:
+    """Return a default as one would write it."""
+    return "" if default is None else code(str(default).lower() if isinstance(default, bool) else default)
+
+
+def tools() -> Iterator[str]:
+    """Yield docs/tools.md."""
+    yield from head("Tools", "src/vector_memory/tools")
+    yield (
+        "Optional parameters may be left out or null. Every answer has `success` (boolean), `message` and `error` "
+        "(strings); a failed one also has the protocol's error mark, and `message` says what to do."
+    )
+    yield ""
+    for group, members in TOOLSETS.items():
+        yield from (f"## {TOOLSET_TITLES[group]}", "")
+        for tool in members:
+            yield from one_tool(tool)
+    yield from ("## Answers", "")
+    for name, answer in sorted(answers().items()):
+        yield from (f"### {name}", "", answer["description"], "")
+        yield from table(
+            ["Key", "Type", "Meaning"],
+            [
+                [code(key), type_name(schema), schema.get("description", "")]
+                for key, schema in answer["properties"].items()
+                if key not in Result.model_fields
+            ],
+        )
+
+
+def answers() -> dict[str, dict[str, Any]]:
+    """Return the JSON schemas of all answers and their parts by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for tool in (tool for members in TOOLSETS.values() for tool in members):
+        schema = compact(tool.result_model.model_json_schema())
+        found |= schema.pop("$defs", {}) | {tool.result_model.__name__: schema}
+    return found
+
+
+def one_tool(tool: MemoryTool) -> Iterator[str]:
+    """Yield the section of a tool."""
+    model = tool.result_model.__name__
+    yield from (f"### {tool.name}", "", f"**{tool.title}.** {tool.description}", "")
+    required = tool.parameters.get("required", [])
+    yield from table(
+        ["Parameter", "Type", "", "Meaning"],
+        [
+            [code(name), type_name(schema), "required" if name in required else preset(schema), schema["description"]]
+            for name, schema in tool.parameters["properties"].items()
+        ],
+    )
+    yield from (f"Answer: [{model}](#{model.lower()})", "")
+
+
+def preset(schema: dict[str, Any]) -> str:
+    """Say what a parameter is when it is left out."""
+    return f"default {value(schema['default'])}" if "default" in schema else ""
+
+
+def type_name(schema: dict[str, Any]) -> str:
+    """Return a JSON schema's type in words; that null is allowed goes without saying."""
+    match schema:
+        case {"$ref": str(reference)}:
+            name = reference.rsplit("/", 1)[-1]
+            return f"[{name}](#{name.lower()})"
+        case {"anyOf": list(arms)}:
+            return " or ".join(name for arm in arms if (name := type_name(arm)) != "null")
+        case {"enum": list(values)}:
+            return " or ".join(f'"{value}"' for value in values)
+        case {"items": dict(items)}:
+            return f"list of {type_name(items)}"
+        case {"type": list(types)}:
+            return " or ".join(name for name in types if name != "null")
+        case _:
+            return f'"{schema["const"]}"' if "const" in schema else str(schema["type"])
+
+
+def schema() -> Iterator[str]:
+    """Yield docs/schema.md."""
+    yield from head("Database", "src/vector_memory/storage/schema.py")
+    yield (
+        "One SQLite file in WAL mode. What was stored is in `session_memories` and `memory_chunks`; passages, vectors "
+        "and full text can be made again from it. The tables in which FTS5 and vec0 keep their own data are left out."
+    )
+    yield ""
+    entries = master_entries()
+    for kind, name, sql in entries:
+        if kind in ("table", "view"):
+            yield from (f"## {name}", "", TABLES[name], "", "```sql", sql, "```", "")
+    for kind, title in (("index", "Indexes"), ("trigger", "Triggers")):
+        yield from (f"## {title}", "", "```sql", *(f"{sql};" for other, _, sql in entries if other == kind), "```", "")
+
+
+def master_entries() -> list[tuple[str, str, str]]:
+    """Return kind, name and SQL of everything in an empty memory that we made ourselves, in that order."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database(Path(folder, "memory.db"), dimensions=Settings().embedding_dim)
+        with database.read() as connection:
+            rows = list(connection.execute("select type, name, sql from sqlite_master where sql is not null"))
+        database.close()
+    virtual = tuple(f"{name}_" for _, name, sql in rows if sql.lower().startswith("create virtual"))
+    return [(kind, name, sql) for kind, name, sql in rows if not name.startswith(("sqlite_", *virtual))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""The command line: flags, variables, refusals, and what it does not import."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import pytest
+
+import vector_memory.embedding.fetch
+import vector_memory.server
+from vector_memory import __version__, arguments, commands
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Place, Settings
+
+COMMANDS = ("serve", "demo", "backfill", "fetch-model")
+OUR_VARIABLES = [name.upper() for name in Settings.model_fields] + [
+    f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields
+]
+
+REFUSED = [
+    (["--default-chunk-size", "3"], {}, '--default-chunk-size is "3"; accepted: a whole number from 32 to 8192.'),
+    (["--default-chunk-size=many"], {}, '--default-chunk-size is "many"; accepted: a whole number from 32 to 8192.'),
+    (["--default-chunk-size"], {}, "--default-chunk-size needs a value: a whole number from 32 to 8192."),
+    ([], {"DEFAULT_CHUNK_SIZE": "3"}, 'DEFAULT_CHUNK_SIZE is "3"; accepted: a whole number from 32 to 8192.'),
+    ([], {"LOG_LEVEL": "LOUD"}, 'LOG_LEVEL is "LOUD"; accepted: DEBUG, INFO, WARNING or ERROR.'),
+    ([], {"ENABLE_ENRICHMENT": "maybe"}, 'ENABLE_ENRICHMENT is "maybe"; accepted: true or false (1 or 0, yes or no).'),
+    (["--enable-enrichment", "maybe"], {}, '--enable-enrichment is "maybe"; accepted: true or false'),
+    (["--similarity-threshold", "2"], {}, '--similarity-threshold is "2"; accepted: a number from 0 to 1.'),
+    (["--log-file", "~no-such-user/x"], {}, '--log-file is "~no-such-user/x": its ~ stands for no known home folder.'),
+    (["--database-path", "${DB}"], {}, "it holds a ${variable} that the client did not fill in."),
+    ([], {"VECTOR_MEMORY_WORKING_DIR": "${DIR}"}, 'VECTOR_MEMORY_WORKING_DIR is "${DIR}": it holds a ${variable}'),
+    (["--default-chunk-size", "60"], {"DEFAULT_CHUNK_OVERLAP": "40"}, "DEFAULT_CHUNK_OVERLAP (40) must be at most"),
+    (["--database-path", "a", "--working-dir", "b"], {}, "Give either --database-path or --working-dir"),
+    (["--database-path", ""], {}, "--database-path is empty: give it a value or leave it out."),
+    (["--embedding-modle", "x"], {}, "Unknown option: --embedding-modle. Did you mean --embedding-model?"),
+    (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
+    (["sevre"], {}, '"sevre" is not understood here: see vector-memory --help.'),
+    (["serve", "memory.db"], {}, '"memory.db" is not understood here: see vector-memory --help.'),
+    (["demo", "--limit", "few"], {}, '--limit is "few"; accepted: a whole number.'),
+    (["demo", "--limit", "0"], {}, "--limit"),
+]
+
+
+class Served(NamedTuple):
+    """What the server was started with."""
+
+    path: Path
+    settings: Settings
+    export_folders: Sequence[Path]
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start without any of our variables."""
+    for name in [*OUR_VARIABLES, "CLAUDE_PROJECT_DIR"]:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
+    """Collect what `serve` would have served."""
+    calls: list[Served] = []
+    monkeypatch.setattr(commands, "set_up_logging", lambda *_: None)
+    monkeypatch.setattr(vector_memory.server, "run_server", lambda *given: calls.append(Served(*given)))
+    return calls
+
+
+def serve(*words: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        arguments.run(commands.app, words)
+    assert ended.value.code == 0
+
+
+def run(*words: object, env: dict[str, str] | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own; `code` is run instead of it."""
+    start = ["-c", code] if code else ["-P", "-m", "vector_memory"]
+    return subprocess.run(
+        [sys.executable, *start, *map(str, words)],
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [[], ["serve"]], ids=["no command", "serve"])
+def test_no_command_is_serve(command: list[str], served: list[Served], tmp_path: Path) -> None:
+    """`--database-path X` alone starts the server on X, as the specification writes it."""
+    serve(*command, "--database-path", str(tmp_path / "x.db"))
+    assert served == [Served(tmp_path / "x.db", Settings(), ())]
+
+
+def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting comes from its flag, else from its variable, else from its default."""
+    monkeypatch.setenv("DEFAULT_CHUNK_SIZE", "300")
+    monkeypatch.setenv("VECTOR_SEARCH_BATCH_SIZE", "7")
+    monkeypatch.setenv("LOG_SLOW_QUERY_THRESHOLD", "0.5")
+    serve("--default-chunk-size", "200", "--max-response-tokens=600")
+    expected = Settings(
+        default_chunk_size=200, vector_search_batch_size=7, log_slow_query_threshold=0.5, max_response_tokens=600
+    )
+    assert served[0].settings == expected
+
+
+@pytest.mark.parametrize("name", OUR_VARIABLES)
+def test_empty_variable_counts_as_not_set(
+    name: str, served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A client that fills in `${VAR:-}` with nothing changes nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, "")
+    serve()
+    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), ())]
+
+
+def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The memory's place has variables of its own, with a prefix that nothing else uses."""
+    monkeypatch.setenv("DATABASE_PATH", "/elsewhere")
+    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "x.db"))
+    serve()
+    assert served[0].path == tmp_path / "x.db"
+
+
+def test_flag_for_the_place_beats_both_variables(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A folder given as a flag is used although a variable names a file."""
+    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "x.db"))
+    serve("--working-dir", str(tmp_path))
+    assert served[0].path == tmp_path / "memory" / "agent_session_memory.db"
+
+
+def test_export_dir_may_be_repeated(served: list[Served], tmp_path: Path) -> None:
+    """Each --export-dir adds a folder."""
+    serve("--export-dir", str(tmp_path / "a"), "--export-dir", str(tmp_path / "b"))
+    assert served[0].export_folders == [tmp_path / "a", tmp_path / "b"]
+
+
+@pytest.mark.parametrize("word", ["true", "1", "yes", "TRUE", "Yes"])
+@pytest.mark.parametrize("opposite", [False, True], ids=["on", "off"])
+def test_switches_take_words(word: str, opposite: bool, served: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A switch can be given as a variable, with `=`, or as a flag and a word."""
+    if opposite:
+        word = {"true": "false", "1": "0", "yes": "no", "TRUE": "FALSE", "Yes": "No"}[word]
+    serve(f"--enable-enrichment={word}")
+    serve("--enable-enrichment", word)
+    monkeypatch.setenv("ENABLE_ENRICHMENT", word)
+    serve()
+    assert [call.settings.enable_enrichment for call in served] == [not opposite] * 3
+
+
+def test_switches_need_no_word(served: list[Served]) -> None:
+    """`--x` is on and `--no-x` is off."""
+    serve("--enable-enrichment", "--no-warm-start-embedding-model")
+    assert served[0].settings == Settings(enable_enrichment=True, warm_start_embedding_model=False)
+
+
+@pytest.mark.parametrize(("words", "variables", "sentence"), REFUSED)
+def test_refusal_names_what_is_wrong_and_what_is_accepted(
+    words: list[str],
+    variables: dict[str, str],
+    sentence: str,
+    served: list[Served],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A flag or variable that cannot be understood is refused in one line, and nothing is served."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(arguments.UsageError) as refused:
+        arguments.run(commands.app, words)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not served
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [(["--embedding-dim", "0"], {}), ([], {"EMBEDDING_DIM": "0"}), (["--nope"], {}), (["nope"], {})],
+)
+def test_what_is_not_understood_ends_with_2(words: list[str], variables: dict[str, str]) -> None:
+    """The process says one sentence on standard error, nothing on standard output, and ends with 2."""
+    ended = run(*words, env=variables)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(r"vector-memory: [^\n]+\n", ended.stderr)
+
+
+def test_what_fails_at_start_ends_with_1(tmp_path: Path) -> None:
+    """A file that is no database is named as that in one sentence, and the process ends with 1."""
+    not_a_database = tmp_path / "notes.txt"
+    not_a_database.write_text("These are notes, and long enough for a header. " * 100)
+    ended = run("--database-path", not_a_database)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.splitlines()[-1] == (
+        "vector-memory: The file is not an SQLite database: choose another --database-path."
+    )
+    assert "Traceback" not in ended.stderr
+
+
+def test_log_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """A log file in the place of a folder is refused at start."""
+    ended = run("--log-file", tmp_path, "--database-path", tmp_path / "x.db")
+    assert ended.returncode == 2
+    assert "The log file cannot be opened (Is a directory): choose another --log-file." in ended.stderr
+    assert not (tmp_path / "x.db").exists()
+
+
+def test_help_names_every_command() -> None:
+    """`--help` lists the commands there are, and each of them has help of its own."""
+    text = run("--help").stdout
+    listed = re.findall(r"^  ([a-z][a-z-]*) ", text, re.MULTILINE)
+    assert tuple(listed) == COMMANDS == tuple(name for name in commands.app if not name.startswith("-"))
+    assert run("-h").stdout == text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(command: str) -> None:
+    """`COMMAND --help` ends with 0 and says on standard output what the command does."""
+    ended = run(command, "--help")
+    assert ended.returncode == 0
+    assert f"Usage: vector-memory {command}" in ended.stdout
+
+
+def test_help_of_serve_lists_every_flag() -> None:
+    """No setting is hidden."""
+    text = run("serve", "--help", env={"COLUMNS": "200"}).stdout
+    for name in [*Settings.model_fields, *Place.model_fields, "export_dir"]:
+        assert f"--{name.replace('_', '-')}" in text
+
+
+def test_version_is_that_of_the_package() -> None:
+    """`--version` prints the version and nothing else."""
+    assert run("--version").stdout == f"{__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "not_imported"),
+    [
+        (["--help"], {"cyclopts", "pydantic", "rich", "fastmcp", "mcp", "onnxruntime", "apsw", "numpy"}),
+        (["--nope"], {"fastmcp", "mcp", "onnxruntime", "apsw", "numpy"}),
+    ],
+)
+def test_arguments_are_read_before_anything_heavy_is_imported(words: list[str], not_imported: set[str]) -> None:
+    """Help and refusals do not wait for the server's libraries."""
+    code = (
+        "import json, sys\n"
+        "from vector_memory.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.stdout.write('\\n' + json.dumps(sorted(sys.modules)))\n"
+    )
+    imported: list[str] = json.loads(run(*words, code=code).stdout.splitlines()[-1])
+    assert "vector_memory.cli" in imported
+    assert not_imported.isdisjoint(imported)
+
+
+class Modelless(ToyEngine):
+    """An engine without its model."""
+
+    def embed(self, texts: Sequence[str]) -> NoReturn:
+        raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
+
+
+def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
+    """What was stored without a model can be found by meaning after a backfill; a second one finds nothing to do."""
+    with SessionMemoryStore(tmp_path / "x.db", embedder=Modelless()) as store:
+        store.store_memory("report", "# Cats\n\nThe cat sleeps.", session_id="s", agent_id="a")
+    done = [run("backfill", "--database-path", tmp_path / "x.db", "--embedding-model", "toy") for _ in range(2)]
+    assert [ended.returncode for ended in done] == [0, 0]
+    assert "Indexed 1 memories with 1 chunks; 0 remain." in done[0].stdout
+    assert "Indexed 0 memories with 0 chunks; 0 remain." in done[1].stdout
+
+
+def test_backfill_makes_no_new_memory(tmp_path: Path) -> None:
+    """A mistyped path is said and not turned into an empty memory."""
+    ended = run("backfill", "--database-path", tmp_path / "typo.db")
+    assert ended.returncode == 2
+    assert f"There is no memory at {tmp_path / 'typo.db'}" in ended.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_fetch_model_says_where_the_model_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each step of the download is a line, and the last one is the folder."""
+
+    def fetch(say: Any) -> Path:
+        say("a step")
+        return tmp_path
+
+    monkeypatch.setattr(vector_memory.embedding.fetch, "fetch_model", fetch)
+    serve("fetch-model")
+    assert capsys.readouterr().out == f"a step\nThe model is in {tmp_path}\n"

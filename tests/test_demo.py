@@ -1,0 +1,191 @@
+"""The demo: the real server on real files, in processes of their own."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from vector_memory.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
+from vector_memory.demo.markdown import headings, one_line, without_marks
+from vector_memory.demo.output import Output, excerpt
+from vector_memory.errors import ConfigurationError
+
+CATS = "# Animals\n\n## How the cat sleeps\n\nThe cat sleeps on the sofa all day.\n"
+DOGS = "# Animals\n\n## Where the dog runs\n\nThe dog runs in the park every morning.\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two documents, one of them below, and three files that cannot be stored."""
+    folder = tmp_path_factory.mktemp("demo") / "docs"
+    (folder / "more").mkdir(parents=True)
+    (folder / "cats.md").write_text(CATS)
+    (folder / "more" / "dogs.markdown").write_text(DOGS)
+    (folder / "more" / "twin.md").write_text(CATS)
+    (folder / "blank.md").write_text(" \n")
+    (folder / "bytes.md").write_bytes(b"\xff\xfe\xfa")
+    return folder
+
+
+def demo(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vector_memory", "demo", *map(str, words)],
+        env={**os.environ, "EMBEDDING_MODEL": "toy"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(folder: Path) -> Path:
+    """Where the demo's memory is kept."""
+    return folder.parent / "kept.db"
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path, kept: Path) -> str:
+    """What the demo prints of the folder."""
+    ended = demo(folder, "--database-path", kept)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
+def test_demo_stores_and_asks_at_each_grain(shown: str) -> None:
+    """Files become reports, and a question at each grain finds the right one, with its file and headings."""
+    assert "Stored 2 documents" in shown
+    for grain in ("Chunks", "Sections", "Documents"):
+        assert re.search(rf"^{grain}  (How the cat sleeps|Where the dog runs) +\d+ ms$", shown, re.MULTILINE)
+    found = r"^Chunks  How the cat sleeps .*\n  [01]\.\d\d  cats\.md *\n +Animals > How the cat sleeps *\n +The cat"
+    assert re.search(found, shown, re.MULTILINE)
+    assert re.search(r"^Sections  Where the dog runs .*\n  [01]\.\d\d  more/dogs\.markdown", shown, re.MULTILINE)
+
+
+def test_output_is_plain_text_of_80_columns_without_a_terminal(shown: str) -> None:
+    """A pipe gets no control codes and no long lines, but for the lines to copy."""
+    assert "\x1b" not in shown
+    assert max(map(len, shown.split("To go on", maxsplit=1)[0].splitlines())) <= 80
+
+
+def test_files_that_cannot_be_stored_are_named_with_the_reason(shown: str) -> None:
+    """A twin, a file of other bytes and an empty file are skipped, and the rest is stored."""
+    assert "not stored: more/twin.md: has the same text as cats.md" in shown
+    assert "not stored: bytes.md: is not UTF-8" in shown
+    assert "not stored: blank.md: content must not be empty" in shown
+
+
+def test_snippet_starts_the_server_that_was_shown(shown: str) -> None:
+    """The lines for .mcp.json are JSON, and their command is a server."""
+    snippet = json.loads(shown[shown.index("{\n") : shown.rindex("\n}") + 2])
+    server = snippet["mcpServers"]["vector-memory"]
+    ended = subprocess.run([server["command"], *server["args"], "--help"], capture_output=True, text=True, check=True)
+    assert "Answer an MCP client" in ended.stdout
+
+
+def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> None:
+    """With --database-path the memory stays: a second run finds its files stored. Own questions go to every grain."""
+    assert f"The memory is kept in {kept}." in one_line(shown)
+    again = demo(folder, "--database-path", kept, "--question", "the cat", "--question", "the sofa").stdout
+    assert "Stored 0 documents" in again
+    assert "not stored: cats.md: was stored by an earlier run" in again
+    asked = re.findall(r"^(Chunks|Sections|Documents)  (.*?)  +\d+ ms$", again, re.MULTILINE)
+    grains = ("Chunks", "Sections", "Documents")
+    assert asked == [(grain, question) for question in ("the cat", "the sofa") for grain in grains]
+    assert len(re.findall(r"^  [01]\.\d\d  cats\.md", again, re.MULTILINE)) == len(asked)
+
+
+def test_limit_is_said(folder: Path) -> None:
+    """When files are left out, the demo says so and how to have them."""
+    text = io.StringIO()
+    Output(Console(file=text, width=80)).intro(find_subject(folder, limit=1))
+    assert "Stores 1 Markdown file (the first of 5; see --limit)" in one_line(text.getvalue())
+
+
+def test_temporary_memory_is_said_to_be_one() -> None:
+    """Nobody looks for a memory that is gone, and the snippet does not name it."""
+    text = io.StringIO()
+    Output(Console(file=text, width=80)).next_steps(["python", "serve"], None)
+    assert "This memory was a temporary one." in text.getvalue()
+    assert "--database-path" not in text.getvalue()
+
+
+def test_folder_without_markdown_is_refused(tmp_path: Path) -> None:
+    """No files, no demo: one sentence, and 2."""
+    ended = demo(tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (f"vector-memory: There are no Markdown files in {tmp_path}: name a folder that has some.\n")
+
+
+def test_server_that_does_not_start_is_explained(folder: Path, tmp_path: Path) -> None:
+    """What the server said last is what the demo ends with."""
+    (tmp_path / "notes.db").write_text("These are notes, and long enough for a header. " * 100)
+    ended = demo(folder, "--database-path", tmp_path / "notes.db")
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "vector-memory: The server stopped. The file is not an SQLite database: choose another --database-path.\n"
+    )
+
+
+def test_default_is_the_projects_own_docs() -> None:
+    """Without a folder the demo has this project's docs and questions that they answer."""
+    subject = find_subject(None, limit=100)
+    assert subject.folder == PROJECT_DOCS
+    assert subject.questions == PROJECT_QUESTIONS
+    assert "architecture.md" in map(subject.title, subject.files)
+
+
+def test_hidden_and_installed_folders_are_left_out(tmp_path: Path) -> None:
+    """Only what somebody would call the folder's own documents is stored, in a fixed order."""
+    for name in ("b.md", "a.MD", ".git/x.md", "node_modules/y/z.md", "sub/c.md", "d.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("# x")
+    subject = find_subject(tmp_path, limit=100)
+    assert [subject.title(file) for file in subject.files] == ["a.MD", "b.md", "sub/c.md"]
+
+
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
+    """A folder that is not there is named."""
+    with pytest.raises(ConfigurationError, match=r"nowhere is not a folder"):
+        find_subject(tmp_path / "nowhere", limit=1)
+
+
+def test_questions_are_headings_of_different_files(tmp_path: Path) -> None:
+    """Three of many files are asked about, each by its wordiest heading."""
+    for number in range(7):
+        (tmp_path / f"{number}.md").write_text(f"# Title\n\n## Longest heading {number}\n\n## Short\n")
+    questions = find_subject(tmp_path, limit=100).questions
+    assert questions == ["Longest heading 0", "Longest heading 2", "Longest heading 4"]
+
+
+def test_document_without_headings_is_asked_by_its_name(tmp_path: Path) -> None:
+    """There is always something to ask."""
+    (tmp_path / "release-notes.md").write_text("No heading here.")
+    assert find_subject(tmp_path, limit=100).questions == ["release notes"]
+
+
+def test_headings_are_plain_and_not_from_code() -> None:
+    """A comment in a code block is no heading, and marks are not part of one."""
+    text = "# The `store` and [its file](x.md) { #anchor }\n```\n# a comment\n```\n## Second ##\n#no heading\n"
+    assert list(headings(text)) == ["The store and its file { #anchor }", "Second"]
+
+
+def test_excerpt_begins_where_the_question_is_met() -> None:
+    """Of a long text the part is shown that shares most words with the question."""
+    text = "# Pets\n\nThe cat sleeps. " + "It dreams of mice. " * 20 + "The doctor visits the parrot. Nothing follows."
+    assert (
+        excerpt(text, "When does the doctor see a parrot?", 200) == "… The doctor visits the parrot. Nothing follows."
+    )
+    assert excerpt(text, "something else", 30) == "The cat sleeps. It dreams of …"
+
+
+def test_text_cannot_steer_the_terminal() -> None:
+    """Escape sequences of a stored file are not sent to the terminal."""
+    assert one_line("a\x1b[2Jb\r\nc") == "a [2Jb c"
+    assert without_marks("<!-- gone -->**bold** `code` > x") == " bold code > x"

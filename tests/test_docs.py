@@ -1,0 +1,115 @@
+"""The docs: fresh, without dead links, and true about commands and dependencies."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from vector_memory.commands import app
+from vector_memory.tools import TOOLS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that a page's headings have where it is shown."""
+    text = CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
+
+
+def test_generated_docs_are_fresh() -> None:
+    """What scripts/make_docs.py would write is what is there."""
+    ended = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "make_docs.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_stale_docs_are_noticed(tmp_path: Path) -> None:
+    """A generated page that was changed by hand fails the check and is not touched by it."""
+    for name in ("docs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    page = tmp_path / "docs" / "tools.md"
+    page.write_text("changed by hand", encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, tmp_path / "scripts" / "make_docs.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "Not fresh: tools.md." in ended.stderr
+    assert page.read_text(encoding="utf-8") == "changed by hand"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file, and to a heading, has its target."""
+    text = CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for target in LINK.findall(text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def test_index_names_every_page() -> None:
+    """docs/index.md is the map of all docs."""
+    linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+def test_pages_stay_short() -> None:
+    """Notes for agents fit 60 lines, and the README 150."""
+    assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 60
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_commands_exist(page: Path) -> None:
+    """Every command of ours that a page shows is one."""
+    commands = set(app)
+    for shown in re.findall(r"(?:run main\.py|`vector-memory) +([a-z][a-z-]+)", page.read_text(encoding="utf-8")):
+        assert shown in commands
+
+
+def test_readme_names_every_tool() -> None:
+    """No tool is missing from the README's table; a star stands for the three grains."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for tool in TOOLS:
+        name = re.sub(r"(specific_chunks|section_context|full_documents)$", "*", tool.name)
+        assert f"`{name}`" in text
+
+
+def test_every_dependency_has_a_reason() -> None:
+    """docs/dependencies.md has a row for whatever pyproject.toml asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = list(project["project"]["dependencies"])
+    for more in (project["project"]["optional-dependencies"], project["dependency-groups"]):
+        wanted += [requirement for requirements in more.values() for requirement in requirements]
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    for requirement in wanted:
+        name = re.match(r"[\w-]+", requirement)
+        assert name
+        assert name[0] in text
+
+
+def test_example_for_clients_is_usable_as_it_is() -> None:
+    """The example is JSON, needs no variable to be set, and starts the server."""
+    text = (ROOT / ".mcp.json.example").read_text(encoding="utf-8")
+    server = json.loads(text)["mcpServers"]["vector-memory"]
+    assert server["command"] == "uv"
+    assert server["args"][-2:] == ["vector-memory", "serve"]
+    assert all(":-" in variable for variable in re.findall(r"\$\{([^}]*)\}", text))

@@ -1,0 +1,113 @@
+"""Log records: one line each, no stored content, never on standard output."""
+
+import io
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vector_memory.errors import ConfigurationError
+from vector_memory.logging_setup import OneLineFormatter, set_up_logging
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what set_up_logging does to the whole process."""
+    root, ours = logging.getLogger(), logging.getLogger("vector_memory")
+    before = root.level, root.handlers[:], ours.level, logging.raiseExceptions
+    root.handlers = []
+    yield
+    for handler in root.handlers:
+        handler.close()
+    root.level, root.handlers, ours.level, logging.raiseExceptions = before
+    logging.captureWarnings(capture=False)
+
+
+def formatted(name: str, message: str, *values: object, error: BaseException | None = None) -> str:
+    info = (type(error), error, error.__traceback__) if error else None
+    return OneLineFormatter().format(logging.LogRecord(name, logging.WARNING, "/a/place.py", 7, message, values, info))
+
+
+def raised(message: str) -> BaseException:
+    with pytest.raises(ValueError, match=message) as caught:
+        raise ValueError(message)
+    return caught.value
+
+
+def test_record_has_time_level_logger_and_message() -> None:
+    """Each line says when (UTC), how bad, where and what."""
+    line = formatted("vector_memory.server", "Closed after %d calls.", 3)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING vector_memory\.server: Closed after 3 calls\.", line
+    )
+
+
+@pytest.mark.parametrize("breaker", ["\n", "\r", "\x1b[2J", "\x00", "\u2028", "\x85"])
+def test_record_is_one_line_of_text(breaker: str) -> None:
+    """Nothing in a message can start a line of its own or steer a terminal."""
+    line = formatted("vector_memory.server", "before%safter", breaker)
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
+
+
+def test_exception_is_named_and_placed_but_not_quoted() -> None:
+    """The words of an exception may hold stored content: its type and place are logged instead."""
+    line = formatted("vector_memory.server", "It failed", error=raised("a stored secret"))
+    assert "secret" not in line
+    assert re.search(r"It failed \(ValueError < test_logging_setup\.py:\d+\)$", line)
+
+
+def test_library_is_not_quoted() -> None:
+    """A library's message may hold the request: its place in the source is logged instead."""
+    line = formatted("mcp.server", "Invalid request: %s", "a stored secret")
+    assert line.endswith("WARNING mcp.server: place.py:7")
+
+
+def test_logs_go_to_standard_error_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard output belongs to the protocol."""
+    set_up_logging("INFO", None)
+    logging.getLogger("vector_memory.server").info("Hello.")
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.endswith(" INFO vector_memory.server: Hello.\n")
+
+
+def test_log_file_gets_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--log-file has what standard error has, in a folder that is made when it is missing."""
+    set_up_logging("INFO", tmp_path / "logs" / "server.log")
+    logging.getLogger("vector_memory.server").info("Grüße")
+    assert (tmp_path / "logs" / "server.log").read_text(encoding="utf-8") == capsys.readouterr().err
+
+
+def test_level_is_for_our_own_records(capsys: pytest.CaptureFixture[str]) -> None:
+    """DEBUG shows our details, but not those of libraries, which hold whole requests."""
+    set_up_logging("DEBUG", None)
+    logging.getLogger("vector_memory.search").debug("ours")
+    logging.getLogger("mcp.server").info("theirs")
+    assert [line.rsplit(" ", 1)[-1] for line in capsys.readouterr().err.splitlines()] == ["ours"]
+    set_up_logging("ERROR", None)
+    logging.getLogger("vector_memory.search").warning("ours")
+    assert capsys.readouterr().err == ""
+
+
+class ClosedPipe(io.StringIO):
+    """Standard error whose reader is gone."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_log_that_cannot_be_written_does_not_fail_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that closed standard error does not stop the server from answering."""
+    monkeypatch.setattr(sys, "stderr", ClosedPipe())
+    set_up_logging("INFO", None)
+    logging.getLogger("vector_memory.server").info("Hello.")
+
+
+def test_log_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    """A folder in the place of the file is an error at start."""
+    with pytest.raises(ConfigurationError, match="choose another --log-file"):
+        set_up_logging("INFO", tmp_path)
