@@ -13,7 +13,7 @@ from vector_memory.settings import Settings
 @pytest.fixture
 def settings() -> Settings:
     """Small chunks, so that short texts have several."""
-    return Settings(embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+    return Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
 
 
 @pytest.fixture

@@ -183,9 +183,9 @@ def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: 
         assert [memory.id for memory in found] == [1]
         assert store.reconstruct_document(3).chunk_count == 1
 
-    assert run_in_background(original, Settings(embedding_dim=16), wait) > 6
+    assert run_in_background(original, Settings(embedding_model="toy", embedding_dim=16), wait) > 6
 
 
 def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
-    settings = Settings(embedding_dim=16, auto_backfill_threshold=6)
+    settings = Settings(embedding_model="toy", embedding_dim=16, auto_backfill_threshold=6)
     assert run_in_background(original, settings, lambda store: store._backfill.stop()) == 0

@@ -127,7 +127,7 @@ def test_whatever_is_stored_comes_back_to_the_character(store: SessionMemoryStor
 def test_the_title_and_heading_in_front_of_a_passage_reach_the_vector_only_if_enrichment_is_on(tmp_path: Path) -> None:
     found = {}
     for enriched in (False, True):
-        settings = Settings(embedding_dim=16, enable_enrichment=enriched)
+        settings = Settings(embedding_model="toy", embedding_dim=16, enable_enrichment=enriched)
         with SessionMemoryStore(tmp_path / f"{enriched}.db", settings, embedder=LatticeEmbedder()) as store:
             store.store_memory("report", "some words", session_id="s", title="Title")
             found[enriched] = store.search_chunks("some words", Scope.of("report"), 1).results[0]

@@ -132,3 +132,9 @@ def test_export_folders_are_full_paths(tmp_path: Path, monkeypatch: pytest.Monke
     """Relative export folders are meant from where the server was started."""
     monkeypatch.chdir(tmp_path)
     assert ServerPlace(export_dir=[Path("out")]).export_dir == [tmp_path / "out"]
+
+
+def test_another_length_than_the_default_models_is_refused_at_once() -> None:
+    """A wrong EMBEDDING_DIM shows at start and not at the first search."""
+    with pytest.raises(ValueError, match="EMBEDDING_DIM \\(512\\) must be 384"):
+        Settings(embedding_dim=512)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DEFAULT_DIM = 384
 
 
 def full_path(path: Path) -> Path:
@@ -46,7 +47,9 @@ class Settings(BaseModel):
         description="Folder with the model's files; default: found in the Hugging Face cache or the installed "
         "weights package.",
     )
-    embedding_dim: int = Field(default=384, ge=1, le=8192, description="Length of a vector; has to be the model's.")
+    embedding_dim: int = Field(
+        default=DEFAULT_DIM, ge=1, le=8192, description="Length of a vector; has to be the model's."
+    )
     warm_start_embedding_model: bool = Field(
         default=True, description="Load the model in the background at start instead of at first use."
     )
@@ -97,6 +100,14 @@ class Settings(BaseModel):
         default="FULL",
         description="FULL survives a power cut; NORMAL is faster and may then lose the last seconds.",
     )
+
+    @model_validator(mode="after")
+    def _length_is_the_models(self) -> "Settings":
+        if self.embedding_model == DEFAULT_MODEL and self.embedding_dim != DEFAULT_DIM:
+            raise ValueError(
+                f"EMBEDDING_DIM ({self.embedding_dim}) must be {DEFAULT_DIM}, the length of {DEFAULT_MODEL}'s vectors"
+            )
+        return self
 
     @model_validator(mode="after")
     def _overlap_leaves_room(self) -> "Settings":

@@ -32,7 +32,9 @@ class Passage(NamedTuple):
 
 
 def open_store(path: Path, **changes: Any) -> SessionMemoryStore:
-    configured = Settings(embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes)
+    configured = Settings(
+        embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes
+    )
     return SessionMemoryStore(path, configured, embedder=LatticeEmbedder())
 
 

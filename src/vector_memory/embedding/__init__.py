@@ -1,0 +1,6 @@
+"""Turning texts into vectors: one interface, several engines, and a model that loads when it is needed."""
+
+from vector_memory.embedding.embedder import Embedder, Vectors
+from vector_memory.embedding.model import EmbeddingModel, load_embedder
+
+__all__ = ["Embedder", "EmbeddingModel", "Vectors", "load_embedder"]

