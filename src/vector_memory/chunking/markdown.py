@@ -1,0 +1,236 @@
+"""Cuts a Markdown document into chunks: first at its headings, then by size. Every chunk is a slice of the document."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from vector_memory.chunking.structure import Structure, read_structure
+from vector_memory.errors import ChunkingError
+from vector_memory.values import Chunk, Span
+
+if TYPE_CHECKING:
+    from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+# Tried in this order. Fences and headings are boundaries already when text comes here, so they are not in the list.
+SEPARATORS = [
+    r"\n\s*\n|\r\s*\r",  # blank line
+    r"\n|\r(?!\n)",  # line
+    r"(?<=[.!?…])\s+|(?<=[。！？])",  # sentence  # noqa: RUF001  Chinese and Japanese full stops
+    r"\s+",  # word
+    r"(?s:.{16})",  # part of an endless word: a sixteenth of the counting, and counts that add up better
+    "",  # character
+]
+
+LINE_START = re.compile(r"(?<=[\r\n])[^\S\r\n]*\S")
+WORD_START = re.compile(r"(?<!\S)\S")
+
+# The overlap is looked for in this many characters per token; English has four.
+OVERLAP_WINDOW = 8
+
+
+class Piece(NamedTuple):
+    """A range of the document without white space around it (a first line keeps its indentation), and its tokens."""
+
+    start: int
+    end: int
+    tokens: int
+
+
+def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, overlap: int) -> list[Chunk]:
+    """Cut a Markdown document into chunks of at most `size` tokens, in order.
+
+    A document that fits is one chunk. Otherwise every heading begins a chunk, except that a lone heading stays with its
+    first sub-heading; a section that does not fit is cut further, and neighbours within it share up to `overlap`
+    tokens. A code fence is never cut: one that alone exceeds `size` is a chunk of its own, marked oversized. A fence
+    without an end is cut like text. Only white space can lie outside all chunks; blank text has none.
+
+    `count_tokens` need not be additive. ChunkingError: `overlap` is more than half of `size`.
+    """
+    if size < 1 or not 0 <= overlap <= size // 2:
+        raise ChunkingError("The chunk size must be at least 1 token, and the overlap at most half of it.")
+    if not text.strip():
+        return []
+    cutter = _Cutter(text, read_structure(text), count_tokens, size, overlap)
+    whole = Piece(0, len(text), count_tokens(text))
+    pieces = [whole] if whole.tokens <= size else cutter.cut_document()
+    return [cutter.describe(index, piece) for index, piece in enumerate(pieces)]
+
+
+@dataclass(frozen=True)
+class _Cutter:
+    """Cuts one document. Chunks after the first of a section leave room for the overlap put in front of them."""
+
+    text: str
+    structure: Structure
+    count_tokens: Callable[[str], int]
+    size: int
+    overlap: int
+
+    @property
+    def room(self) -> int:
+        return self.size - self.overlap
+
+    def cut_document(self) -> list[Piece]:
+        return [piece for start, end in self.units() for piece in self.cut(start, end)]
+
+    def units(self) -> Iterator[Span]:
+        """Yield what stage one cuts: each section, lone headings together with the sub-heading they introduce."""
+        start = None
+        sections = self.structure.sections
+        for section, following in zip_longest(sections, sections[1:]):
+            start = section.start if start is None else start
+            if not section.introduces(following):
+                yield Span(start, section.end)
+                start = None
+
+    def cut(self, start: int, end: int) -> list[Piece]:
+        """Return one piece if the unit fits, else what stage two makes of it."""
+        whole = self.measure(start, end)
+        if whole.tokens <= self.size:
+            return [whole]
+        pieces = self.pack([piece for piece in self.split(start, end) if piece.end > piece.start])
+        chunks = pieces[:1]
+        for before, piece in pairwise(pieces):
+            chunk = self.with_overlap(before, piece)
+            if chunk.start <= chunks[-1].start:
+                chunks.pop()  # so short that the overlap holds all of it
+            chunks.append(chunk)
+        return chunks
+
+    def split(self, start: int, end: int) -> Iterator[Piece]:
+        """Yield fences whole and the text between them in pieces; some may be empty."""
+        for fence in self.structure.fences_in(start, end):
+            yield from self.split_text(start, fence.start)
+            yield self.measure(*fence)
+            start = fence.end
+        yield from self.split_text(start, end)
+
+    def split_text(self, start: int, end: int) -> Iterator[Piece]:
+        for part in self.splitter.split_text(self.text[start:end]):
+            yield from self.bounded(start, start + len(part))
+            start += len(part)
+        if start != end:
+            raise ChunkingError("The text splitter lost text: please report your version of langchain-text-splitters.")
+
+    def bounded(self, start: int, end: int) -> Iterator[Piece]:
+        """Yield the range, halved until it fits: langchain adds up the tokens of parts, and joined they can be more."""
+        piece = self.measure(start, end)
+        if piece.tokens <= self.room or piece.end - piece.start <= 1:
+            yield piece
+        else:
+            middle = (piece.start + piece.end) // 2
+            yield from self.bounded(piece.start, middle)
+            yield from self.bounded(middle, piece.end)
+
+    def pack(self, pieces: list[Piece]) -> list[Piece]:
+        """Join neighbours as long as they fit."""
+        chunks: list[Piece] = []
+        first = 0
+        while first < len(pieces):
+            chunk, first = self.join(pieces, first, self.room if chunks else self.size)
+            chunks.append(chunk)
+        return chunks
+
+    def join(self, pieces: list[Piece], first: int, limit: int) -> tuple[Piece, int]:
+        """Join the pieces from `first` on that fit into `limit`, at least one; return also the index of the next."""
+        last = first
+        total = pieces[first].tokens
+        while last + 1 < len(pieces) and (total := total + 1 + pieces[last + 1].tokens) <= limit:
+            last += 1
+        chunk = self.measure(pieces[first].start, pieces[last].end)
+        while chunk.tokens > limit and last > first:
+            last = (first + last) // 2
+            chunk = self.measure(pieces[first].start, pieces[last].end)
+        return chunk, last + 1
+
+    def with_overlap(self, before: Piece, chunk: Piece) -> Piece:
+        """Return `chunk` begun earlier, within `before`, if there is room: in the same section, without a fence.
+
+        It begins at a line if that costs less than half of the overlap (a table's rows, a list's items), or at a word.
+        """
+        budget = min(self.overlap, self.size - chunk.tokens - 1)
+        end = before.end
+        lowest = max(before.start, self.barrier(chunk.start), end - OVERLAP_WINDOW * self.overlap)
+        if budget < 1 or lowest >= end:
+            return chunk
+        fits = bisect_left(range(lowest, end), x=True, key=lambda at: self.count_tokens(self.text[at:end]) <= budget)
+        start = lowest + fits
+        found = LINE_START.search(self.text, start, (start + end) // 2) or WORD_START.search(self.text, start, end)
+        longer = self.measure(found.start() if found else start, chunk.end)
+        return longer if longer.tokens <= self.size else chunk
+
+    def barrier(self, offset: int) -> int:
+        """Return how far back an overlap in front of `offset` may reach: to its section's start, or a fence's end."""
+        section = self.structure.sections[self.structure.section_at(offset)]
+        fences = self.structure.fences_in(section.start, offset)
+        return fences[-1].end if fences else section.start
+
+    def measure(self, start: int, end: int) -> Piece:
+        start, end = _trim(self.text, start, end)
+        return Piece(start, end, self.count_tokens(self.text[start:end]) if start < end else 0)
+
+    def describe(self, index: int, piece: Piece) -> Chunk:
+        start, end = _trim(self.text, piece.start, piece.end)
+        headings = self.structure.path(start, end)
+        kind = "section" if headings else "text"
+        return Chunk(
+            index=index,
+            text=self.text[piece.start : piece.end],
+            start=piece.start,
+            end=piece.end,
+            kind="code_block" if self.structure.is_fence(start, end) else kind,
+            token_count=piece.tokens,
+            headings=headings,
+            level=len(headings[-1].split(" ", 1)[0]) if headings else 0,
+            contains_code=self.structure.has_code(start, end),
+            contains_table=self.structure.has_table(start, end),
+            oversized=piece.tokens > self.size,
+        )
+
+    @cached_property
+    def splitter(self) -> "RecursiveCharacterTextSplitter":
+        """The splitter of langchain, set so that its parts joined are the text: then lengths give exact offsets.
+
+        Its own overlap and `add_start_index` are not used: the index is searched from an offset that takes the overlap,
+        counted in tokens, for characters, and is then wrong or -1.
+        """
+        from langchain_text_splitters import RecursiveCharacterTextSplitter  # noqa: PLC0415  0.3 s, for long texts only
+
+        return RecursiveCharacterTextSplitter(
+            separators=SEPARATORS,
+            is_separator_regex=True,
+            keep_separator="start",
+            strip_whitespace=False,
+            chunk_size=self.room,
+            chunk_overlap=0,
+            length_function=_length_function(self.count_tokens),
+        )
+
+
+def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
+    """Return `count_tokens` for the splitter, which asks for the same words again and again.
+
+    White space counts at least 1, or a chunk could have any number of parts: the time grows with their square.
+    """
+    remembered = lru_cache(maxsize=1 << 16)(count_tokens)
+
+    def length(part: str) -> int:
+        count = remembered if len(part) <= 32 else count_tokens  # noqa: PLR2004  words, not whole texts
+        return max(1, count(part)) if part else 0
+
+    return length
+
+
+def _trim(text: str, start: int, end: int) -> Span:
+    """Return the range without white space at its ends; a first line that is whole keeps its indentation."""
+    body = text[start:end]
+    first = end - len(body.lstrip())
+    if first == end:
+        return Span(end, end)
+    before = max(0, start - 1)
+    line = max(text.rfind("\n", before, first), text.rfind("\r", before, first)) + 1
+    return Span(line if line >= start else first, start + len(body.rstrip()))

@@ -1,0 +1,73 @@
+"""Cuts text into passages that an embedding model reads whole."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+from vector_memory.values import Span
+
+PieceSpans = Callable[[str], list[Span]]
+
+# How many characters are tokenised at once: a tokenizer takes up to a kilobyte of memory per word piece while it works.
+BLOCK = 16_384
+
+# As many whole words as fit into a block. An endless word is cut: it is no word of any language.
+BLOCKS = re.compile(rf"(?s:.{{1,{BLOCK}}})(?:\Z|(?=\s)|(?<=\s))|(?s:.{{1,{BLOCK}}})")
+
+WHITE_SPACE = re.compile(r"\s")
+
+
+def cut_passages(text: str, piece_spans: PieceSpans, limit: int) -> list[Span]:
+    """Return windows of at most `limit` word pieces that together hold every word piece of `text`, in order.
+
+    Cuts fall between words (runs without white space), inside a word only if it has more than `limit` pieces. A window
+    holds at most `limit` pieces also when it is tokenised alone, unless a single piece of a word then falls apart into
+    more. Text that has no word pieces is one passage; blank text has none. Windows do not overlap.
+
+    `piece_spans` is called with at most 16,384 characters.
+    """
+    passages = [
+        Span(block.start() + window.start, block.start() + window.end)
+        for block in BLOCKS.finditer(text)
+        for window in _windows(block[0], piece_spans, limit)
+    ]
+    return passages or ([_trim(text, 0, len(text))] if text.strip() else [])
+
+
+def _windows(text: str, piece_spans: PieceSpans, limit: int) -> Iterator[Span]:
+    spans = piece_spans(text)
+    ends = list(accumulate((span.end for span in spans), max))
+    cuts = [at for at in range(1, len(spans)) if spans[at].start >= ends[at - 1]] + [len(spans)]
+    word_cuts = [at for at in cuts if at == len(spans) or WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1)]
+    first = 0
+    while first < len(spans):
+        last = _furthest(first, limit, word_cuts, cuts)
+        window = _trim(text, spans[first].start, ends[last - 1])
+        # A piece torn from its word can become several: take fewer until the window fits, or cannot be shorter.
+        while (excess := len(piece_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
+            last = _furthest(first, max(1, last - first - excess), word_cuts, cuts)
+            window = _trim(text, spans[first].start, ends[last - 1])
+        yield window
+        first = last
+
+
+def _furthest(first: int, room: int, word_cuts: Sequence[int], cuts: Sequence[int]) -> int:
+    """Return the index of the piece to stop before: at most `room` pieces on, at a word if possible.
+
+    Several pieces can stand for one character, so there may be no cut within reach: then the next one.
+    """
+    for places in (word_cuts, cuts):
+        at = bisect_right(places, first + room)
+        if at > 0 and places[at - 1] > first:
+            return places[at - 1]
+    return _next(cuts, first)
+
+
+def _next(cuts: Sequence[int], first: int) -> int:
+    return cuts[bisect_right(cuts, first)]
+
+
+def _trim(text: str, start: int, end: int) -> Span:
+    body = text[start:end]
+    return Span(end - len(body.lstrip()), start + len(body.rstrip())) if body.strip() else Span(end, end)

@@ -1,0 +1,214 @@
+"""Where the headings, code fences and tables of a Markdown document stand, as offsets into the document itself.
+
+markdown-it-py reads the blocks (CommonMark plus tables). langchain's ExperimentalMarkdownSyntaxTextSplitter, which the
+design names for this, returns strings that no longer add up to the document: it drops `---` and `***` lines, drops
+everything after a fence that is not closed, closes a `~~~` fence at a back-tick fence, and sees no fence in a list.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise, takewhile, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from vector_memory.values import Span
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+# Every chunk repeats its heading path, so one heading of 500,000 characters must not be repeated a thousand times.
+MAX_HEADING = 200
+
+LINE_END = re.compile(r"\r\n?|\n")
+
+
+class Section(NamedTuple):
+    """A heading and what follows it up to the next heading of any level; level 0 is the text before the first heading.
+
+    `path`: the enclosing headings with their marks, its own last. `bare`: there is nothing under the heading.
+    """
+
+    start: int
+    end: int
+    level: int
+    path: tuple[str, ...]
+    bare: bool
+
+    def introduces(self, following: "Section | None") -> bool:
+        """Whether this is a lone heading whose first sub-heading comes next: `# Title`, then at once `## Part`."""
+        return self.bare and following is not None and following.level > self.level
+
+
+class Heading(NamedTuple):
+    """A heading's lines, depth 1-6, and text with its marks."""
+
+    start: int
+    end: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The blocks of one document, each list in order and without overlaps.
+
+    `fences` are closed code fences with both their marks; `open_fences` run to the end of what encloses them.
+    """
+
+    sections: list[Section]
+    fences: list[Span]
+    open_fences: list[Span]
+    tables: list[Span]
+
+    def section_at(self, offset: int) -> int:
+        """Return the index of the section that holds the character at `offset`."""
+        return max(0, bisect_right(self.sections, offset, key=_start) - 1)
+
+    def fences_in(self, start: int, end: int) -> list[Span]:
+        """Return the closed fences that begin in a range."""
+        return self.fences[bisect_left(self.fences, start, key=_start) : bisect_left(self.fences, end, key=_start)]
+
+    def is_fence(self, start: int, end: int) -> bool:
+        """Whether a range that neither starts nor ends with white space is nothing but one closed fence."""
+        at = bisect_right(self.fences, start, key=_start) - 1
+        return at >= 0 and end <= self.fences[at].end
+
+    def has_code(self, start: int, end: int) -> bool:
+        """Whether a range touches a code fence."""
+        return _touches(self.fences, start, end) or _touches(self.open_fences, start, end)
+
+    def has_table(self, start: int, end: int) -> bool:
+        """Whether a range touches a table."""
+        return _touches(self.tables, start, end)
+
+    def path(self, start: int, end: int) -> tuple[str, ...]:
+        """Return the headings that enclose everything in a range.
+
+        A lone heading that only introduces the next one is named in that one's path, so it does not shorten it.
+        """
+        touched = self.sections[self.section_at(start) : bisect_left(self.sections, end, key=_start)]
+        following = zip_longest(touched, touched[1:])
+        paths = [section.path for section, after in following if section and not section.introduces(after)]
+        common = takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=False))
+        return tuple(level[0] for level in common)
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """What has been read so far, by kind."""
+
+    headings: list[Heading] = field(default_factory=list)
+    fences: list[Span] = field(default_factory=list)
+    open_fences: list[Span] = field(default_factory=list)
+    tables: list[Span] = field(default_factory=list)
+
+
+def read_structure(text: str) -> Structure:
+    """Read the blocks of a Markdown document, in time linear in its length.
+
+    Headings are `#` to `######` outside lists and quotes. Underlined headings (`Title` over `---`) are not: text right
+    above a rule and YAML front matter look the same, and would end up in heading paths.
+    """
+    lines = _line_starts(text)
+    blocks = _Blocks()
+    for token, inline in pairwise([*_tokens(_parser(), text), None]):
+        if token is not None and token.map is not None:
+            _collect(blocks, token, inline, lines)
+    return Structure(_sections(text, blocks.headings), blocks.fences, blocks.open_fences, blocks.tables)
+
+
+def _collect(blocks: _Blocks, token: "Token", inline: "Token | None", lines: Sequence[int]) -> None:
+    first, last = token.map or (0, 0)
+    span = Span(lines[first], lines[last])
+    if token.type == "heading_open" and token.level == 0 and token.markup.startswith("#") and inline is not None:
+        blocks.headings.append(Heading(*span, len(token.markup), _heading_text(token.markup, inline.content)))
+    elif token.type == "fence":
+        (blocks.fences if _is_closed(token) else blocks.open_fences).append(span)
+    elif token.type == "table_open":
+        blocks.tables.append(span)
+    elif token.type in ("code_block", "html_block"):
+        blocks.fences.extend(_inner_fences(token.content, lines[first : last + 1]))
+
+
+def _inner_fences(content: str, lines: Sequence[int]) -> Iterator[Span]:
+    """Yield the closed fences inside indented text or HTML, where CommonMark sees none.
+
+    Documentation tools (tabs, notes, `<details>`) do show them as code. `lines`: where each line of `content` starts.
+    """
+    if "```" in content or "~~~" in content:
+        for token in _tokens(_inner_parser(), content):
+            if token.type == "fence" and token.map is not None and _is_closed(token):
+                yield Span(lines[token.map[0]], lines[token.map[1]])
+
+
+def _is_closed(fence: "Token") -> bool:
+    """Whether a fence has its closing mark: then two of its lines are not content."""
+    first, last = fence.map or (0, 0)
+    return fence.content.count("\n") == last - first - 2
+
+
+def _heading_text(marks: str, content: str) -> str:
+    text = f"{marks} {content}".rstrip()
+    return text if len(text) <= MAX_HEADING else text[: MAX_HEADING - 1] + "…"
+
+
+def _sections(text: str, headings: Sequence[Heading]) -> list[Section]:
+    first = headings[0].start if headings else len(text)
+    sections = [Section(0, first, 0, (), bare=False)] if text[:first].strip() else []
+    enclosing: list[Heading] = []
+    for heading, following in zip_longest(headings, headings[1:]):
+        end = following.start if following else len(text)
+        enclosing = [outer for outer in enclosing if outer.level < heading.level] + [heading]
+        path = tuple(outer.text for outer in enclosing)
+        sections.append(Section(heading.start, end, heading.level, path, not text[heading.end : end].strip()))
+    return sections
+
+
+def _line_starts(text: str) -> list[int]:
+    """Return the offset of each line as CommonMark counts lines, and the end of the text after them."""
+    starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+    return starts if starts[-1] == len(text) else [*starts, len(text)]
+
+
+def _tokens(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
+    # With a line end at the end, every line of an open fence has one: `_is_closed` counts them.
+    return parser.parse(text if text.endswith(("\n", "\r")) else text + "\n")
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    """Return the block parser: no inline text, and no link references, which take quadratic time by the thousand.
+
+    The nesting limit is raised from 20 because markdown-it skips the rest of the document where a list exceeds it.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415  0.1 s that only a process which stores documents should pay
+
+    parser = MarkdownIt("commonmark", {"maxNesting": 100})
+    return _compiled(parser.enable("table").disable(["inline", "text_join", "reference"]))
+
+
+@cache
+def _inner_parser() -> "MarkdownIt":
+    """Return a parser that reads a fence at any indentation and amid HTML."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  as above
+
+    parser = MarkdownIt("commonmark", {"maxNesting": 100})
+    return _compiled(parser.disable(["inline", "text_join", "reference", "code", "html_block"]))
+
+
+def _compiled(parser: "MarkdownIt") -> "MarkdownIt":
+    """Return the parser after a first use: threads that share it must not meet its rules half compiled."""
+    parser.parse("#")
+    return parser
+
+
+def _start(block: Section | Span) -> int:
+    return block.start
+
+
+def _touches(spans: Sequence[Span], start: int, end: int) -> bool:
+    at = bisect_right(spans, start, key=lambda span: span.end)
+    return at < len(spans) and spans[at].start < end

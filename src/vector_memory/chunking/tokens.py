@@ -1,0 +1,93 @@
+"""Counts tokens the way the design measures chunks, without ever touching the network."""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# tiktoken keeps a downloaded encoding under the SHA-1 of its address. It deletes and fetches anew a file whose SHA-256
+# is another (tiktoken/load.py, read_file_cached), so nothing but the very file may be handed to it.
+CL100K_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+CL100K_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
+
+BYTES_PER_TOKEN = 4
+
+# A model reads an endless word (a hash, a blob) as one unknown piece; it has to count for what it costs a reader.
+MAX_BYTES_PER_TOKEN = 16
+
+# Up to 4,096 characters, if possible up to a space between two words: every tokenizer begins a token there, so counts
+# add up exactly. Only an endless word is cut elsewhere, which changes its count by about one in a thousand.
+SLICE = re.compile(r"(?s:.{1,4096})(?:\Z|(?<=\S)(?= \S))|(?s:.{1,4096})")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounter:
+    """Counts the tokens of a text. `name` says whose tokens: `cl100k_base`, `model` or `estimate`."""
+
+    name: str
+    count: Callable[[str], int]
+
+    def __call__(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return self.count(text)
+
+
+def find_token_counter(piece_counter: Callable[[str], int] | None) -> TokenCounter:
+    """Return the best counter that needs no network.
+
+    cl100k_base if tiktoken has its file on disk; else the embedding model's own word pieces, if `piece_counter` is
+    given, and at least one for every 16 bytes of UTF-8; else an estimate: one for every 4 bytes.
+    """
+    if has_cl100k():
+        return TokenCounter("cl100k_base", _in_slices(_load_cl100k()))
+    if piece_counter is not None:
+        return TokenCounter("model", _in_slices(_with_floor(piece_counter)))
+    return TokenCounter("estimate", estimate_tokens)
+
+
+def estimate_tokens(text: str) -> int:
+    """Return the number of UTF-8 bytes divided by 4, rounded up."""
+    return -(-len(text.encode(errors="surrogatepass")) // BYTES_PER_TOKEN)
+
+
+def _with_floor(count: Callable[[str], int]) -> Callable[[str], int]:
+    floor = MAX_BYTES_PER_TOKEN // BYTES_PER_TOKEN
+    return lambda text: max(count(text), estimate_tokens(text) // floor)
+
+
+def has_cl100k() -> bool:
+    """Whether the cl100k_base file is where tiktoken looks for it, and is the file that tiktoken will accept."""
+    folder = _cache_folder()
+    if folder is None:
+        return False
+    try:
+        return hashlib.sha256((folder / CL100K_FILE).read_bytes()).hexdigest() == CL100K_SHA256
+    except OSError:
+        return False
+
+
+def _cache_folder() -> Path | None:
+    """Return the folder that tiktoken reads; None when its cache is switched off with an empty variable."""
+    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if (folder := os.environ.get(variable)) is not None:
+            return Path(folder) if folder else None
+    return Path(tempfile.gettempdir()) / "data-gym-cache"
+
+
+def _load_cl100k() -> Callable[[str], int]:
+    import tiktoken  # noqa: PLC0415  it costs start-up time and is used only if its file is there
+
+    encoding = tiktoken.get_encoding("cl100k_base")
+    # encode_ordinary takes <|endoftext|> and its like for the plain text that they are in a document; encode raises.
+    return lambda text: len(encoding.encode_ordinary(text))
+
+
+def _in_slices(count: Callable[[str], int]) -> Callable[[str], int]:
+    """Return `count` applied to slices: tokenizers take quadratic time or hundreds of megabytes for one endless word.
+
+    tiktoken 0.12 needs minutes for 500,000 times the same letter, word pieces 400 MB for 500,000 Chinese characters.
+    """
+    return lambda text: sum(count(match.group()) for match in SLICE.finditer(text))

@@ -1,0 +1,237 @@
+"""How Markdown decides where chunks begin and what they say about themselves. A token is a word."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_text_splitters import RecursiveCharacterTextSplitter
+
+from vector_memory.chunking import chunk_document, structure
+from vector_memory.errors import ChunkingError
+from vector_memory.values import Chunk
+
+PROSE = " ".join(f"w{number}" for number in range(30))
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def cut(text: str, size: int = 12, overlap: int = 0) -> list[Chunk]:
+    return chunk_document(text, words, size, overlap)
+
+
+def paths(text: str, size: int = 12) -> list[tuple[str, ...]]:
+    """Return the heading path of each chunk, repeats left out."""
+    return list(dict.fromkeys(chunk.headings for chunk in cut(text, size)))
+
+
+@pytest.mark.parametrize(
+    ("text", "headings"),
+    [
+        ("plain words", ()),
+        ("# T\n\nbody", ("# T",)),
+        ("# T\n## A\n## B", ("# T",)),
+        ("# T\n## A\nbody", ("# T", "## A")),
+        ("# T\nintro\n## A\nbody", ("# T",)),
+        ("before\n# T\nbody", ()),
+        ("# A\n# B", ()),
+        ("\n\n# T\n### S\nbody\n", ("# T", "### S")),
+    ],
+)
+def test_a_document_that_fits_names_the_headings_that_enclose_all_of_it(text: str, headings: tuple[str, ...]) -> None:
+    assert [chunk.headings for chunk in cut(text)] == [headings]
+
+
+def test_a_new_heading_closes_every_deeper_or_equal_one() -> None:
+    text = "".join(f"{heading}\n{PROSE}\n" for heading in ("# A", "### B", "## C", "###### D", "## E", "# F"))
+    assert paths(text) == [
+        ("# A",),
+        ("# A", "### B"),
+        ("# A", "## C"),
+        ("# A", "## C", "###### D"),
+        ("# A", "## E"),
+        ("# F",),
+    ]
+
+
+def test_text_before_the_first_heading_has_no_path() -> None:
+    first, *_ = cut(f"{PROSE}\n# A\n{PROSE}")
+    assert (first.headings, first.level, first.kind) == ((), 0, "text")
+
+
+def test_a_path_joins_whole_headings_and_keeps_their_marks() -> None:
+    chunk = cut(f"# a > b # c\n## `x` ##\n{PROSE}")[0]
+    assert chunk.headings == ("# a > b # c", "## `x`")
+    assert chunk.header_path == "# a > b # c > ## `x`"
+    assert (chunk.level, chunk.kind) == (2, "section")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *[
+            "#NoSpace",
+            "####### seven",
+            "    # indented",
+            "> # quoted",
+            "- # listed",
+            "\\# escaped",
+            "Title\n=====",
+            "T\n---",
+        ],
+        *["```\n# comment\n```", "~~~\n# comment\n```\n# comment\n~~~", "- ```\n  # comment\n  ```", "<!--\n# x\n-->"],
+    ],
+)
+def test_what_only_looks_like_a_heading_is_not_one(line: str) -> None:
+    assert paths(f"# Real\n{PROSE}\n\n{line}\n\n{PROSE}") == [("# Real",)]
+
+
+@pytest.mark.parametrize("line", ["#\tTab", "   # Three spaces", "# Closed #", "#", "# \t"])
+def test_every_form_of_heading_that_commonmark_knows_is_one(line: str) -> None:
+    assert len(paths(f"{PROSE}\n{line}\n{PROSE}")) == 2
+
+
+def test_headings_are_seen_with_every_kind_of_line_end() -> None:
+    for end in ("\n", "\r\n", "\r"):
+        assert paths(f"# A{end}{PROSE}{end}## B{end}{PROSE}") == [("# A",), ("# A", "## B")]
+
+
+def test_a_lone_heading_stays_with_its_first_subheading() -> None:
+    chunks = cut(f"# T\n\n## A\n\n{PROSE}\n\n## B\n\nshort", size=16, overlap=6)
+    assert chunks[0].text.startswith("# T\n\n## A\n\nw0")
+    assert {chunk.headings for chunk in chunks[:-1]} == {("# T", "## A")}
+    assert (chunks[-1].text, chunks[-1].headings) == ("## B\n\nshort", ("# T", "## B"))
+
+
+def test_a_lone_heading_does_not_swallow_its_sibling() -> None:
+    assert cut(f"# A\n# B\n{PROSE}")[0].text == "# A"
+
+
+def test_a_heading_of_any_length_takes_200_characters_in_the_path() -> None:
+    (path,) = paths("# " + "long " * 1000)[-1]
+    assert len(path) == 200
+    assert path.endswith("…")
+
+
+def test_a_fence_larger_than_the_chunk_size_is_one_oversized_chunk() -> None:
+    fence = f"```python\n{PROSE}\n```"
+    before, code, after = cut(f"# A\nbefore it\n\n{fence}\n\nafter it")
+    assert (code.text, code.kind, code.oversized, code.contains_code) == (fence, "code_block", True, True)
+    assert not before.oversized
+    assert not before.contains_code
+    assert (after.text, after.kind) == ("after it", "section")
+
+
+def test_a_fence_keeps_the_indentation_of_its_first_line() -> None:
+    fence = f"    ```\n    {PROSE}\n    ```"
+    assert cut(f"1.  {PROSE}\n\n{fence}\n")[-1].text == fence
+
+
+@pytest.mark.parametrize("opening", ["```", "- ```\n  ", "> ```\n> "])
+def test_a_fence_without_an_end_is_cut_like_text_so_that_no_chunk_is_too_long(opening: str) -> None:
+    chunks = cut(
+        f"# A\n{PROSE}\n\n{opening}\n{PROSE}\n# not a heading\n{PROSE}" if opening == "```" else f"{opening}{PROSE}"
+    )
+    assert len(chunks) > 2
+    assert not any(chunk.oversized for chunk in chunks)
+    assert chunks[-1].contains_code
+    assert len({chunk.headings for chunk in chunks}) == 1
+
+
+@pytest.mark.parametrize(
+    "shell",
+    ["<details>\n{}\n</details>", '=== "Tab"\n\n{}', "<div>\n\n{}\n</div>", "> {}"],
+)
+def test_a_fence_amid_html_or_indented_text_is_not_split_either(shell: str) -> None:
+    indent = {"=": "    ", ">": "> "}.get(shell[0], "")
+    lines = ["```", *[PROSE] * 2, "```"]
+    fence = f"\n{indent}".join(lines)
+    text = f"{PROSE}\n\n" + shell.format(fence if shell[0] == ">" else indent + fence)
+    assert sorted(chunk.text.count("```") for chunk in cut(text))[-2:] == [0, 2]
+
+
+def test_chunks_that_touch_a_table_say_so() -> None:
+    table = "| a | b |\n|---|---|\n" + "| one | two |\n" * 8
+    chunks = cut(f"{PROSE}\n\n{table}\nafter the table come more words than would fit here")
+    assert [chunk.contains_table for chunk in chunks] == [chunk.text.startswith("|") for chunk in chunks]
+    assert sum(chunk.contains_table for chunk in chunks) > 2
+
+
+def test_a_table_is_cut_between_its_rows() -> None:
+    rows = "\n".join(f"| row{number} | value |" for number in range(20))
+    for chunk in cut(f"| a | b |\n|---|---|\n{rows}", size=20):
+        assert all(line.startswith("|") and line.endswith("|") for line in chunk.text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b c d\n\ne f g\nh i j", ["a b c d", "e f g\nh i j"]),
+        ("a b c\nd e f\ng h i", ["a b c\nd e f", "g h i"]),
+        ("A b c. D e! F g? H i.", ["A b c. D e! F g?", "H i."]),
+        ("a b c d e f g h", ["a b c d e f g", "h"]),
+    ],
+)
+def test_text_is_cut_at_blank_lines_then_lines_then_sentences_then_words(text: str, expected: list[str]) -> None:
+    assert [chunk.text for chunk in cut(text, size=7)] == expected
+
+
+def test_a_word_longer_than_a_chunk_is_cut_between_characters() -> None:
+    chunks = chunk_document("x" * 100 + "y" * 100, len, 40, 0)
+    assert "".join(chunk.text for chunk in chunks) == "x" * 100 + "y" * 100
+    assert max(len(chunk.text) for chunk in chunks) <= 40
+
+
+def test_neighbours_of_one_section_share_whole_words_up_to_the_overlap() -> None:
+    chunks = cut(PROSE, size=12, overlap=4)
+    assert [chunk.text.split()[0] for chunk in chunks] == ["w0", "w5", "w13", "w20"]
+    assert [chunk.text.split()[-1] for chunk in chunks] == ["w7", "w15", "w23", "w29"]
+
+
+def test_an_overlap_never_reaches_over_a_heading_or_a_fence() -> None:
+    text = f"# A\n{PROSE}\n## B\n{PROSE}\n\n```\nx y\n```\n\n{PROSE}"
+    chunks = cut(text, size=12, overlap=6)
+    assert [chunk.text.split("\n")[0] for chunk in chunks if "## B" in chunk.text] == ["## B"]
+    assert sum(chunk.text.count("x y") for chunk in chunks) == 1
+    lone, *_ = after = cut(f"# {'title ' * 9}\n## {'part ' * 9}\n{PROSE}", size=12, overlap=6)
+    assert not any("title" in chunk.text for chunk in after if chunk is not lone)
+
+
+def test_an_overlap_is_found_in_text_without_spaces_too() -> None:
+    one, two, *_ = chunk_document("漢" * 100, len, 40, 10)
+    assert one.end - two.start == 10
+
+
+def test_a_text_splitter_that_loses_text_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecursiveCharacterTextSplitter, "split_text", lambda _self, text: [text[:-1]])
+    with pytest.raises(ChunkingError, match="lost text"):
+        cut(PROSE)
+
+
+@pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, 6), (10, -1)])
+def test_an_overlap_of_more_than_half_the_chunk_size_is_refused(size: int, overlap: int) -> None:
+    with pytest.raises(ChunkingError, match="overlap"):
+        chunk_document("text", words, size, overlap)
+
+
+def test_threads_that_use_the_parser_for_the_first_time_together_do_not_disturb_each_other() -> None:
+    text = f"# A\n\n{PROSE}\n\n```\n# code\n```\n\n| a |\n|---|\n| b |\n\n## B\n\n{PROSE}"
+    expected = structure.read_structure(text)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for _ in range(50):
+                structure._parser.cache_clear()
+                structure._parser()
+                assert list(threads.map(structure.read_structure, [text] * 8)) == [expected] * 8
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_importing_the_package_loads_no_splitter_no_parser_and_no_tokenizer() -> None:
+    heavy = "{'langchain_text_splitters', 'markdown_it', 'tiktoken'}"
+    code = f"import sys, vector_memory.chunking; print({heavy} & {{*sys.modules}})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -1,0 +1,140 @@
+"""Every word piece of a text lies in a passage, and no passage is longer than the model reads."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vector_memory.chunking import cut_passages, passages
+from vector_memory.values import Span
+
+PieceSpans = Callable[[str], list[Span]]
+
+thorough = settings(max_examples=300, deadline=None)
+
+words = st.sampled_from(
+    [
+        "a",
+        "the",
+        "tokenization",
+        "don't",
+        "각각",
+        "漢字漢",
+        "e\u0301",
+        "İstanbul",
+        "x" * 150,
+        "--",
+        "\0",
+        "\u200b",
+        "😀",
+    ]
+)
+spaced = st.lists(st.tuples(words, st.sampled_from([" ", "\n\n", "", "\u3000", "\t"])), max_size=60)
+texts = spaced.map(lambda pairs: "".join(word + gap for word, gap in pairs)) | st.text(max_size=200)
+
+
+def thirds(text: str) -> list[Span]:
+    """Return pieces of up to three characters of each word: cutting inside a word can make more pieces of the rest."""
+    return [
+        Span(at, min(at + 3, word.end()))
+        for word in re.finditer(r"\S+", text)
+        for at in range(word.start(), word.end(), 3)
+    ]
+
+
+def greedy(text: str) -> list[Span]:
+    """Return words, a long one as a single piece unless it is cut: as a tokenizer does that gives up on long words."""
+    return [
+        Span(at, at + step)
+        for word in re.finditer(r"\S+", text)
+        for step in [len(word[0]) if len(word[0]) >= 10 else 1]
+        for at in range(word.start(), word.end(), step)
+    ]
+
+
+def check(text: str, piece_spans: PieceSpans, limit: int) -> None:
+    """Assert everything that holds for the passages of any text."""
+    cut = cut_passages(text, piece_spans, limit)
+    pieces = piece_spans(text)
+    assert all(one.end <= two.start for one, two in pairwise(cut)), "passages overlap or are out of order"
+    assert all(text[slice(*span)].strip() == text[slice(*span)] != "" for span in cut), "white space at an end"
+    held: dict[Span, set[int]] = {span: set() for span in cut}
+    for piece in pieces:
+        span = cut[bisect_right(cut, piece.start, key=lambda span: span.start) - 1]
+        assert span.start <= piece.start, "a piece begins before the first passage"
+        assert piece.end <= span.end, "a piece is cut, or in no passage"
+        held[span].add(piece.start)
+    for span in cut:
+        assert len(piece_spans(text[slice(*span)])) <= limit or len(held[span]) == 1
+    assert bool(cut) == bool(text.strip())
+
+
+@thorough
+@given(texts, st.integers(1, 12), st.sampled_from([thirds, greedy]))
+def test_passages_hold_every_piece_in_order_and_at_most_the_limit_each(
+    text: str, limit: int, piece_spans: PieceSpans
+) -> None:
+    check(text, piece_spans, limit)
+
+
+@thorough
+@given(texts, st.integers(4, 30))
+def test_the_same_holds_for_the_model_s_own_tokenizer(piece_spans: PieceSpans, text: str, limit: int) -> None:
+    check(text, piece_spans, limit)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(words, min_size=1, max_size=20), st.sampled_from([" ", "\n" * 100, "\u3000"]), st.integers(1, 130))
+def test_the_same_holds_for_long_texts(piece_spans: PieceSpans, few: list[str], gap: str, limit: int) -> None:
+    text = gap.join(few * (40_000 // len(gap.join(few) + gap) + 1))
+    check(text, piece_spans, limit)
+
+
+def test_passages_end_between_words() -> None:
+    text = "abcdef ab abcdefghi abc"
+    assert [text[slice(*span)] for span in cut_passages(text, thirds, 4)] == ["abcdef ab", "abcdefghi abc"]
+
+
+def test_only_a_word_of_more_pieces_than_the_limit_is_cut() -> None:
+    text = "ab " + "x" * 15 + " ab"
+    assert [text[slice(*span)] for span in cut_passages(text, thirds, 3)] == ["ab", "x" * 9, "x" * 6 + " ab"]
+
+
+def test_a_passage_gets_shorter_if_its_pieces_fall_apart_when_their_word_is_cut() -> None:
+    def fall_apart(text: str) -> list[Span]:
+        """Return pieces of three characters, single ones in a text of fewer than twelve."""
+        return [Span(at, at + step) for step in [3 if len(text) >= 12 else 1] for at in range(0, len(text), step)]
+
+    assert cut_passages("x" * 15, fall_apart, 3) == [Span(at, at + 3) for at in range(0, 15, 3)]
+
+
+def test_text_without_word_pieces_is_one_passage_and_blank_text_is_none() -> None:
+    def no_pieces(_text: str) -> list[Span]:
+        return []
+
+    assert cut_passages("  \u200b ", no_pieces, 4) == [Span(2, 3)]
+    assert cut_passages(" \n ", no_pieces, 4) == []
+    assert cut_passages("", no_pieces, 4) == []
+
+
+@pytest.mark.parametrize("text", ["some words " * 40_000, "x" * 500_000, " " * 100_000 + "x" * 100_000])
+def test_never_more_than_a_block_is_tokenised_at_once(text: str) -> None:
+    longest = 0
+
+    def measured(text: str) -> list[Span]:
+        nonlocal longest
+        longest = max(longest, len(text))
+        return thirds(text)
+
+    cut_passages(text, measured, 128)
+    assert passages.BLOCK - len("words ") <= longest <= passages.BLOCK
+
+
+def test_a_word_as_long_as_a_block_is_not_cut_for_that(piece_spans: PieceSpans) -> None:
+    text = " " * 10_000 + "a " + "x" * passages.BLOCK + " b"
+    cut = cut_passages(text, piece_spans, 1)
+    assert [text[slice(*span)] for span in cut] == ["a", "x" * passages.BLOCK, "b"]
