@@ -193,3 +193,16 @@ def test_two_threads_that_store_the_same_at_once_store_it_once(store: SessionMem
     with ThreadPoolExecutor(8) as pool:
         outcomes = Counter(pool.map(attempt, range(8)))
     assert outcomes == {"stored 1": 1, "exists 1": 7}
+
+
+def test_a_chunk_knows_its_neighbours_and_its_place(store: SessionMemoryStore) -> None:
+    store.store_memory("report", DOCUMENT, session_id="s")
+    with store._database.read() as connection:
+        rows = connection.execute(
+            "select id, prev_chunk_id, next_chunk_id, chunk_position_ratio, sibling_count from memory_chunks order by id"
+        ).fetchall()
+    ids = [row[0] for row in rows]
+    assert [row[1] for row in rows] == [None, *ids[:-1]]
+    assert [row[2] for row in rows] == [*ids[1:], None]
+    assert [row[3] for row in rows] == [index / (len(ids) - 1) for index in range(len(ids))]
+    assert {row[4] for row in rows} == {len(ids)}

@@ -70,7 +70,7 @@ class Indexer:
             return [Piece(content, 0)]
         if not self.enriches(kind):
             return [Piece(chunk.text, chunk.start) for chunk in chunks]
-        return [Piece(chunk.text, chunk.start, header(title, kind, chunk, len(chunks))) for chunk in chunks]
+        return [Piece(chunk.text, chunk.start, header(title, kind, chunk, len(chunks)) + "\n\n") for chunk in chunks]
 
     def enriches(self, kind: str) -> bool:
         """Tell whether passages of this kind are embedded with a header in front."""

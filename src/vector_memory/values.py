@@ -277,6 +277,10 @@ class Chunk:
     contains_table: bool
     oversized: bool
 
+    def position(self, sibling_count: int) -> float:
+        """Return the place among the document's chunks as a ratio: 0 for the first, 1 for the last."""
+        return self.index / (sibling_count - 1) if sibling_count > 1 else 0.0
+
     @property
     def header_path(self) -> str:
         """The headings joined with ` > `, as in `# Title > ## Section`."""

@@ -14,15 +14,13 @@ def header(title: str | None, memory_type: str, chunk: Chunk, sibling_count: int
     lines = [
         f"Document: {title}" if title else "",
         f"Section: {chunk.header_path}" if chunk.headings else "",
-        f"Position: chunk {chunk.index + 1} of {sibling_count}, {_third(chunk.index, sibling_count)}",
+        f"Position: chunk {chunk.index + 1} of {sibling_count}, {_third(chunk.position(sibling_count))}",
         f"Type: {memory_type}",
     ]
     return "\n".join(line for line in lines if line)
 
 
-def _third(index: int, count: int) -> str:
-    """Return which third a chunk is in, by its position ratio: 0 for the first chunk, 1 for the last."""
-    ratio = index / (count - 1) if count > 1 else 0.0
+def _third(ratio: float) -> str:
     if ratio < BEGINNING:
         return "beginning"
     return "middle" if ratio < MIDDLE else "end"

@@ -2,7 +2,7 @@
 
 markdown-it-py reads the blocks (CommonMark plus tables). langchain's ExperimentalMarkdownSyntaxTextSplitter, which the
 design names for this, returns strings that no longer add up to the document: it drops `---` and `***` lines, drops
-everything after a fence that is not closed, closes a `~~~` fence at a back-tick fence, and sees no fence in a list.
+everything after a fence that is not closed, closes a `~~~` fence at a back-tick fence, and sees no indented fence.
 """
 
 import re

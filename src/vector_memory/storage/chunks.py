@@ -79,7 +79,7 @@ def insert_chunks(
                 hashlib.sha256(chunk.text.encode()).hexdigest(),
                 now,
                 json.dumps(chunk.headings, ensure_ascii=False),
-                chunk.index / len(chunks),
+                chunk.position(len(chunks)),
                 len(chunks),
                 len(chunk.headings),
                 chunk.contains_code,

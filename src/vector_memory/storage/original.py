@@ -148,7 +148,7 @@ def located_chunks(memory: dict[str, Any], rows: list[dict[str, Any]]) -> Iterat
             "content_hash": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
             "created_at": normal_time(row.get("created_at") or memory["created_at"]),
             "section_hierarchy": json.dumps(path.split(" > ") if path else []),
-            "chunk_position_ratio": index / len(rows),
+            "chunk_position_ratio": index / max(1, len(rows) - 1),
             "sibling_count": len(rows),
             "depth_level": row.get("level") or 0,
             "contains_code": int("```" in text),
