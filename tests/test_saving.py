@@ -199,7 +199,7 @@ def test_a_chunk_knows_its_neighbours_and_its_place(store: SessionMemoryStore) -
     store.store_memory("report", DOCUMENT, session_id="s")
     with store._database.read() as connection:
         rows = connection.execute(
-            "select id, prev_chunk_id, next_chunk_id, chunk_position_ratio, sibling_count from memory_chunks order by id"
+            "select id, prev_chunk_id, next_chunk_id, chunk_position_ratio, sibling_count from memory_chunks"
         ).fetchall()
     ids = [row[0] for row in rows]
     assert [row[1] for row in rows] == [None, *ids[:-1]]
