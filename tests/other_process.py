@@ -1,0 +1,55 @@
+"""A store in a process of its own, told what to do in lines of JSON: `python other_process.py DATABASE`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.errors import VectorMemoryError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+
+SETTINGS = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+
+
+class OtherProcess:
+    """Calls the facade's methods in another process."""
+
+    def __init__(self, database: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def call(self, method: str, *arguments: Any, **named: Any) -> dict[str, Any]:
+        """Return the result's fields; of a failure `success` false, its `error` and `memory_id`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([method, arguments, named]) + "\n")
+        self._process.stdin.flush()
+        return dict(json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+def serve(database: Path) -> None:
+    """Answer the calls on standard input."""
+    with SessionMemoryStore(database, SETTINGS, embedder=LatticeEmbedder()) as store:
+        for line in sys.stdin:
+            method, arguments, named = json.loads(line)
+            try:
+                answer = getattr(store, method)(*arguments, **named).model_dump()
+            except VectorMemoryError as error:
+                answer = {"success": False, "error": error.code, **vars(error)}
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))

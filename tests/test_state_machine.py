@@ -1,0 +1,197 @@
+"""Whatever is called in whatever order, by two processes: the store answers like a plain dictionary of memories."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from lattice import LatticeEmbedder
+from other_process import SETTINGS, OtherProcess
+from vector_memory.errors import DuplicateMemoryError, NotFoundError
+from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+KINDS = st.sampled_from([MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.INPUT_PROMPT])
+AGENTS = st.sampled_from(["a1", "a2"])
+SESSIONS = st.sampled_from(["s1", "s2"])
+ITERATIONS = st.integers(1, 3)
+# At most four words are one passage, so a memory's vector is that of its content.
+CONTENTS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=4).map(" ".join)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What the model knows of a memory."""
+
+    kind: MemoryKind
+    agent_id: str
+    session_id: str
+    session_iter: int
+    content: str
+    days_old: int = 0
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What two memories must not have in common."""
+        return (self.kind, self.agent_id, self.session_id, self.session_iter, self.content)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the arguments that store this."""
+        return {"agent_id": self.agent_id, "session_id": self.session_id, "session_iter": self.session_iter}
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Two processes on one file, and a dictionary."""
+
+    ids = Bundle("ids")
+
+    @initialize()
+    def open(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.path = self.folder / "memory.db"
+        self.model: dict[int, Remembered] = {}
+        self.largest_id = 0
+        self.store = self._opened()
+        self.other = OtherProcess(self.path)
+
+    def _opened(self) -> SessionMemoryStore:
+        return SessionMemoryStore(self.path, SETTINGS, embedder=LatticeEmbedder())
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.other.close()
+            self.store.close()
+            shutil.rmtree(self.folder)
+
+    memories = st.builds(Remembered, KINDS, AGENTS, SESSIONS, ITERATIONS, CONTENTS)
+
+    @rule(target=ids, memory=memories, elsewhere=st.booleans())
+    def store_memory(self, memory: Remembered, elsewhere: bool) -> int:
+        answer = self._store(memory, elsewhere=elsewhere)
+        existing = [number for number, known in self.model.items() if known.place == memory.place]
+        if existing:
+            assert answer == (False, existing[0])
+            return existing[0]
+        stored, number = answer
+        assert stored
+        assert number > self.largest_id
+        self.largest_id = number
+        self.model[number] = memory
+        return number
+
+    def _store(self, memory: Remembered, *, elsewhere: bool) -> tuple[bool, int]:
+        if elsewhere:
+            answer = self.other.call("store_memory", memory.kind, memory.content, **memory.fields())
+            return answer["success"], answer["memory_id"]
+        try:
+            return True, self.store.store_memory(memory.kind, memory.content, **memory.fields()).memory_id or 0
+        except DuplicateMemoryError as error:
+            return False, error.memory_id
+
+    @rule(number=consumes(ids), elsewhere=st.booleans())
+    def delete(self, number: int, elsewhere: bool) -> None:
+        present = self.model.pop(number, None) is not None
+        if elsewhere:
+            assert self.other.call("delete_memory", number)["success"] is present
+            return
+        try:
+            self.store.delete_memory(number)
+        except NotFoundError:
+            assert not present
+        else:
+            assert present
+
+    @rule(number=ids, days=st.integers(1, 200))
+    def grow_older(self, number: int, days: int) -> None:
+        if number in self.model:
+            self.model[number] = replace(self.model[number], days_old=days)
+            with self.store._database.write() as connection:
+                connection.execute(
+                    "update session_memories set created_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', ?) "
+                    "where id = ?",
+                    (f"-{days} days", number),
+                )
+
+    @rule(days=st.integers(1, 200), dry_run=st.booleans(), elsewhere=st.booleans())
+    def clean_up(self, days: int, dry_run: bool, elsewhere: bool) -> None:
+        old = [number for number, memory in self.model.items() if memory.days_old >= days]
+        answer = (
+            self.other.call("cleanup_old_memories", days, dry_run=dry_run)
+            if elsewhere
+            else self.store.cleanup_old_memories(days, dry_run=dry_run).model_dump()
+        )
+        assert answer["memories_deleted"] == len(old)
+        assert answer["chunks_deleted"] == sum(TRAITS[self.model[number].kind].chunked for number in old)
+        if not dry_run:
+            for number in old:
+                del self.model[number]
+
+    @rule(number=ids)
+    def read(self, number: int) -> None:
+        try:
+            content = self.store.reconstruct_document(number).content
+        except NotFoundError:
+            assert number not in self.model
+        else:
+            assert content == self.model[number].content
+
+    @rule(query=CONTENTS, kind=KINDS, agent=st.none() | AGENTS, session=st.none() | SESSIONS, limit=st.integers(1, 20))
+    def search(self, query: str, kind: MemoryKind, agent: str | None, session: str | None, limit: int) -> None:
+        scope = Scope.of(kind, agent_id=agent, session_id=session)
+        found = (
+            [chunk.memory_id for chunk in self.store.search_chunks(query, scope, limit).results]
+            if TRAITS[kind].chunked
+            else [memory.id for memory in self.store.search_memories(query, scope, limit).results]
+        )
+        assert found == self._nearest(query, scope)[:limit]
+
+    def _nearest(self, query: str, scope: Scope) -> list[int]:
+        wanted = [
+            number
+            for number, memory in self.model.items()
+            if memory.kind == scope.kind
+            and scope.agent_id in (None, memory.agent_id)
+            and scope.session_id in (None, memory.session_id)
+        ]
+        target = np.array(LatticeEmbedder.vector(query))
+        distance = {
+            number: float(np.sum((np.array(LatticeEmbedder.vector(self.model[number].content)) - target) ** 2))
+            for number in wanted
+        }
+        return sorted(wanted, key=lambda number: (distance[number], number))
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self._opened()
+
+    @rule()
+    def restart_the_other_process(self) -> None:
+        self.other.close()
+        self.other = OtherProcess(self.path)
+
+    @invariant()
+    def counts_are_those_of_the_model(self) -> None:
+        if hasattr(self, "store"):
+            for session in ("s1", "s2"):
+                memories = [memory for memory in self.model.values() if memory.session_id == session]
+                counts = self.store.get_session_stats(session)
+                assert counts.total_memories == len(memories)
+                assert counts.total_chunks == sum(TRAITS[memory.kind].chunked for memory in memories)
+
+
+StoreMachine.TestCase.settings = settings(
+    max_examples=10,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+TestTheStoreAnswersLikeADictionary = pytest.mark.timeout(300)(StoreMachine.TestCase)
