@@ -15,6 +15,8 @@ from vector_memory.values import Chunk, utc_now
 
 logger = logging.getLogger(__name__)
 
+STOP_SECONDS = 0.1
+
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and the number there were to do."""
 
@@ -37,30 +39,39 @@ class Backfill:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop a run in the background after the memory it is at."""
+        """Stop a run in the background.
+
+        It may be in the middle of embedding a long memory. Nobody waits for that: it writes nothing any more once the
+        file is closed, and what it was at is done by the next run.
+        """
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
     def run(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Make every missing vector. Raises EmbeddingUnavailableError; what was done until then stays done."""
+        """Make every missing vector that can be made; the rest counts as remaining.
+
+        Raises EmbeddingUnavailableError; what was done until then stays done.
+        """
         with self._database.read() as connection:
             total = memories.count_unindexed(connection)
-        done = chunks = 0
+        done = indexed = chunks = 0
         memory = self._next(0)
         while memory is not None and not self._stopping.is_set():
-            chunks += self._index(memory)
+            chunk_count = self._index_if_possible(memory)
             done += 1
+            indexed += chunk_count is not None
+            chunks += chunk_count or 0
             if on_progress is not None:
                 on_progress(done, total)
             memory = self._next(memory.id)
         with self._database.read() as connection:
             remaining = memories.count_unindexed(connection)
         return BackfillResult(
-            memories_processed=done,
+            memories_processed=indexed,
             chunks_processed=chunks,
             memories_remaining=remaining,
-            message=f"Indexed {done} memories with {chunks} chunks; {remaining} remain.",
+            message=f"Indexed {indexed} memories with {chunks} chunks; {remaining} remain.",
         )
 
     def _run_quietly(self) -> None:
@@ -72,6 +83,17 @@ class Backfill:
     def _next(self, after_id: int) -> Memory | None:
         with self._database.read() as connection:
             return memories.next_unindexed(connection, after_id)
+
+    def _index_if_possible(self, memory: Memory) -> int | None:
+        """Return how many chunks were indexed; None if the engine fails on this memory, which may not stop the rest."""
+        try:
+            return self._index(memory)
+        except VectorMemoryError:
+            raise
+        except Exception as error:
+            # Not its words: they may quote the text.
+            logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
+            return None
 
     def _index(self, memory: Memory) -> int:
         """Make one memory's vectors, and its chunks if they are missing too; return how many chunks it has."""

@@ -68,16 +68,18 @@ class Maintenance:
         return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
 
     def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
-        """Delete what was created more than `days_old` days ago; a dry run only counts."""
+        """Delete what was created more than `days_old` days ago; a dry run only counts.
+
+        One transaction a memory, so that other processes can store meanwhile. After a failure the rest is still there,
+        and the call can be repeated.
+        """
         check_range("days_old", days_old, 0, MAX_DAYS)
         before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
         if dry_run:
             with self._database.read() as connection:
                 counts = memories.count_older(connection, before)
         else:
-            with self._database.write() as connection:
-                counts = memories.count_older(connection, before)
-                memories.delete_older(connection, before)
+            counts = self._delete_older(before)
             self._database.forget_deleted()
         done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
         return CleanupResult(
@@ -86,3 +88,16 @@ class Maintenance:
             dry_run=dry_run,
             message=f"{counts[0]} memories with {counts[1]} chunks older than {days_old} days {done}.",
         )
+
+    def _delete_older(self, before: str) -> tuple[int, int]:
+        """Delete memory by memory, and return how many memories and chunks that were."""
+        deleted = chunks = 0
+        with self._database.read() as connection:
+            memory_ids = memories.ids_older(connection, before)
+        for memory_id in memory_ids:
+            with self._database.write() as connection:
+                chunk_count = memories.count_chunks(connection, memory_id)
+                if memories.delete_memory(connection, memory_id):
+                    deleted += 1
+                    chunks += chunk_count
+        return deleted, chunks

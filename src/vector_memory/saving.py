@@ -35,7 +35,8 @@ class Saving:
         now = utc_now()
         with self._database.write() as connection:
             require_storable(connection, memory, content_hash)
-            memory_id = self._write(connection, memory, content_hash, chunks, embedded, now)
+            memory_id, late_problem = self._write(connection, memory, content_hash, chunks, embedded, now)
+        problem = problem or late_problem
         return receipt(memory, memory_id, content_hash, len(chunks), now, problem)
 
     def _embed(self, memory: NewMemory, chunks: list[Chunk]) -> tuple[Embedded | None, str | None]:
@@ -56,14 +57,18 @@ class Saving:
         chunks: list[Chunk],
         embedded: Embedded | None,
         now: str,
-    ) -> int:
+    ) -> tuple[int, str | None]:
+        """Return the id, and why there are no vectors if another process has just brought those of another model."""
         chunked = is_chunked(new.kind)
         memory_id = memories.insert_memory(connection, new, content_hash=content_hash, chunked=chunked, now=now)
         memory = memories.require_memory(connection, memory_id)
         chunk_ids = self._indexer.write_chunks(connection, memory, chunks, now)
-        if embedded is not None:
-            self._indexer.write_vectors(connection, memory, chunk_ids, embedded)
-        return memory_id
+        try:
+            if embedded is not None:
+                self._indexer.write_vectors(connection, memory, chunk_ids, embedded)
+        except EmbeddingUnavailableError as error:
+            return memory_id, str(error)
+        return memory_id, None
 
 
 def require_storable(connection: Connection, memory: NewMemory, content_hash: str) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from vector_memory.errors import ConfigurationError
+
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
 
@@ -119,6 +121,14 @@ class Settings(BaseModel):
         return self
 
 
+def project_folder() -> Path:
+    """Return the folder of the client's project. Raises ConfigurationError if the client names none that can be."""
+    try:
+        return full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
+    except ValueError as error:
+        raise ConfigurationError(f"CLAUDE_PROJECT_DIR is not usable: {error}.") from None
+
+
 class Place(BaseModel):
     """Where the memory is kept. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
@@ -143,8 +153,7 @@ class Place(BaseModel):
         """Return the file to use."""
         if self.database_path is not None:
             return self.database_path
-        folder = self.working_dir or full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
-        return folder / "memory" / "agent_session_memory.db"
+        return (self.working_dir or project_folder()) / "memory" / "agent_session_memory.db"
 
 
 class ServerPlace(Place):

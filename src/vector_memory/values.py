@@ -22,11 +22,15 @@ MAX_QUERY = 10_000
 MAX_TAGS = 20
 MAX_TAG = 100
 MAX_METADATA = 20_000
+MAX_DEPTH = 32
 MAX_LIMIT = 100
 DEFAULT_CATEGORY = "general"
 
 ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
 IDENTIFIER = re.compile(r"[0-9]{1,18}")
+
+
+LARGEST = 10**18
 
 
 class Span(NamedTuple):
@@ -73,7 +77,9 @@ def check_text(name: str, value: object, maximum: int) -> str:
 
 
 def check_optional_text(name: str, value: object, maximum: int) -> str | None:
-    """Like `check_text`, but None stays None."""
+    """Like `check_text`, but None stays None, and that is what to send instead of an empty text."""
+    if isinstance(value, str) and not value.strip():
+        raise ValidationError(f"{name} must not be empty: leave it out, or send 1 to {maximum:,} characters.")
     return None if value is None else check_text(name, value, maximum)
 
 
@@ -92,9 +98,14 @@ def parse_kind(value: MemoryKind | str) -> MemoryKind:
         raise ValidationError(f"memory_type must be one of {', '.join(MemoryKind)}.") from None
 
 
+def written(value: object) -> str:
+    """Return a whole number in digits; nothing for what is none, or too large for any number here."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else ""
+
+
 def parse_iteration(value: str | int) -> int:
     """Read a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
-    match = ITERATION.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    match = ITERATION.fullmatch(value if isinstance(value, str) else written(value))
     if match is None:
         raise ValidationError('session_iter must be a number such as 2, "2" or "v2".')
     return int(match[1])
@@ -102,7 +113,7 @@ def parse_iteration(value: str | int) -> int:
 
 def parse_id(name: str, value: str | int) -> int:
     """Read the id of a memory or chunk: a whole number, or the same as text."""
-    match = IDENTIFIER.fullmatch(str(value).strip()) if not isinstance(value, bool) else None
+    match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else written(value))
     if match is None:
         raise ValidationError(f"{name} must be a whole number as returned by a store or search, for example 42.")
     return int(match[0])
@@ -128,13 +139,30 @@ def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
+        levels = depth(value)
     except (TypeError, ValueError, RecursionError):
         raise ValidationError(
             "metadata must hold only what JSON can write: texts, numbers, true, false, null, lists and objects."
         ) from None
+    if levels > MAX_DEPTH:
+        raise ValidationError(f"metadata is nested too deeply: send at most {MAX_DEPTH} levels.")
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
     return dict(value)
+
+
+def depth(value: object) -> int:
+    """Return how many lists and objects are nested in each other."""
+    parts = list(value.values()) if isinstance(value, dict) else value
+    return 1 + max(map(depth, parts), default=0) if isinstance(parts, list) else 0
+
+
+def with_facts(metadata: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata with the facts that are kept there too; a caller may not say something else about them."""
+    for name, fact in facts.items():
+        if metadata.get(name, fact) != fact:
+            raise ValidationError(f"metadata says something else about {name}: send {name} as a parameter only.")
+    return metadata | facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +215,7 @@ class NewMemory:
             title=title,
             description=description,
             tags=check_tags(tags),
-            metadata=check_metadata(metadata) | extra,
+            metadata=with_facts(check_metadata(metadata), extra),
             parent_report_id=report_id,
         )
 

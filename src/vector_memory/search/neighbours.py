@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import ValidationError
 from vector_memory.indexing import is_chunked
+from vector_memory.kinds import MemoryKind
 from vector_memory.search.ranking import Match, best_chunks, best_memories, settled
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Connection, Database
@@ -53,7 +55,9 @@ class NearestNeighbours:
     def _find(
         self, connection: Connection, query: NDArray[np.float32], scope: Scope, limit: int, rank: Ranking
     ) -> list[Match]:
-        table = table_for(chunked=scope.kind is not None and is_chunked(scope.kind))
+        if scope.kind is None:
+            raise ValidationError(f"A search by meaning is for one memory_type: {', '.join(MemoryKind)}.")
+        table = table_for(chunked=is_chunked(scope.kind))
         matches = (
             self._fetch_iteratively(connection, table, query, scope, limit, rank)
             if self._settings.use_iterative_fetching

@@ -1,6 +1,7 @@
 """One SQLite file in WAL mode: one writing connection, a pool of reading ones, and one door for each."""
 
 import contextlib
+import logging
 import os
 import random
 import threading
@@ -14,6 +15,8 @@ import sqlite_vec
 
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
+
+logger = logging.getLogger(__name__)
 
 Connection = apsw.Connection
 """What a block of `read` or `write` is given, to be handed to the functions of this package."""
@@ -43,6 +46,8 @@ def translated_errors() -> Iterator[None]:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
         raise DatabaseLockError(LOCK_ADVICE) from error
+    except UnicodeDecodeError as error:
+        raise DatabaseError("The database holds a text that is not UTF-8: restore it from a backup.") from error
     except apsw.Error as error:
         advice = "The database reported a failure. Nothing was changed; see the server's log."
         raise DatabaseError(FAILURES.get(type(error), advice)) from error
@@ -62,10 +67,12 @@ class Database:
         self._write_lock = threading.Lock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
+        self._deleted_bytes_remain = False
         create_private_file(path)
         with translated_errors():
             self._writer = self._connect()
             with closed_on_error(self._writer):
+                migrations.require_ours(self._writer)
                 use_write_ahead_log(self._writer)
                 migrations.migrate(self._writer, dimensions)
 
@@ -87,20 +94,23 @@ class Database:
             try:
                 yield self._writer
                 self._writer.execute("commit")
+                if self._deleted_bytes_remain:
+                    self._empty_log()
             except BaseException:
                 # After a full disk SQLite may have rolled back by itself.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
 
-    def forget_deleted(self) -> None:
+    def forget_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        Done as far as other processes' readers allow; whatever stays behind goes with the next checkpoint.
+        False: somebody is reading what was there before. Nobody waits for that; it is tried again after each write.
         """
-        with self._write_lock, contextlib.suppress(apsw.BusyError, apsw.LockedError):
+        with self._write_lock:
             self._require_open()
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._empty_log()
+            return not self._deleted_bytes_remain
 
     def close(self) -> None:
         """Close every connection. Waits for a transaction that is under way; repeated calls do nothing."""
@@ -111,6 +121,18 @@ class Database:
             while self._idle_readers:
                 self._idle_readers.pop().close()
             self._writer.close()
+
+    def _empty_log(self) -> None:
+        """Empty the log if nobody reads from it just now. A failure loses nothing: the log is as good as the file."""
+        self._writer.set_busy_timeout(0)
+        try:
+            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._deleted_bytes_remain = False
+        except apsw.Error as error:
+            self._deleted_bytes_remain = True
+            logger.info("Deleted bytes stay in the log for now: %s", type(error).__name__)
+        finally:
+            wait_for_locks(self._writer)
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:

@@ -9,7 +9,7 @@ import apsw
 
 from vector_memory.errors import NotFoundError
 from vector_memory.storage.filters import memory_filter
-from vector_memory.storage.rows import fetch, fetch_one, fetch_value
+from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.values import NewMemory, Scope
 
 COLUMNS = """
@@ -89,6 +89,8 @@ def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash:
         select id from session_memories
         where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
             and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
+            and json_extract(metadata, '$.parent_report_id') is :report_id
+            and (memory_type <> 'knowledge_base' or json_extract(metadata, '$.category') is :category)
         order by id limit 1
         """,
         {
@@ -98,6 +100,8 @@ def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash:
             "session_id": memory.session_id,
             "session_iter": memory.session_iter,
             "task_code": memory.task_code,
+            "report_id": memory.metadata.get("parent_report_id"),
+            "category": memory.metadata.get("category"),
         },
     )
     return None if found is None else int(found)
@@ -196,9 +200,14 @@ def count_older(connection: apsw.Connection, before: str) -> tuple[int, int]:
     return int(memories), int(chunks)
 
 
-def delete_older(connection: apsw.Connection, before: str) -> None:
-    """Remove every memory that was created before that time."""
-    connection.execute(f"delete {OLD}", (before,))
+def ids_older(connection: apsw.Connection, before: str) -> list[int]:
+    """Return the ids of the memories that were created before that time, the oldest first."""
+    return fetch_column(connection, f"select id {OLD} order by created_at, id", (before,))
+
+
+def count_chunks(connection: apsw.Connection, memory_id: int) -> int:
+    """Return how many chunks a memory has."""
+    return int(fetch_value(connection, "select count(*) from memory_chunks where parent_id = ?", (memory_id,)))
 
 
 def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: str) -> None:

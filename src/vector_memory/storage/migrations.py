@@ -40,6 +40,11 @@ MIGRATIONS = (Migration("create tables", create_tables),)
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 
 
+def require_ours(connection: apsw.Connection) -> None:
+    """Raise a DatabaseError, having written nothing, if the file is of another program or of a newer release."""
+    pending_from(connection)
+
+
 def migrate(connection: apsw.Connection, dimensions: int) -> None:
     """Apply what is missing. Asking what is missing never writes; a file that is not ours is refused untouched."""
     if pending_from(connection) == len(MIGRATIONS):
@@ -63,7 +68,7 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
 def pending_from(connection: apsw.Connection) -> int:
     """Return how many migrations the file has had, or raise a DatabaseError if it is not one of ours."""
     tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
-    if "schema_migrations" in tables:
+    if {"schema_migrations", "session_memories", "memory_passages"} <= tables:
         version = int(fetch_value(connection, "select max(version) from schema_migrations"))
         if version > len(MIGRATIONS):
             raise DatabaseError(

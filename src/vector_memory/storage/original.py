@@ -114,7 +114,7 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
         "content": content,
         "title": row.get("title"),
         "description": row.get("description"),
-        "tags": normal_json(row.get("tags"), []),
+        "tags": normal_tags(row.get("tags")),
         "metadata": normal_json(row.get("metadata"), {}),
         "content_hash": hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest(),
         "created_at": created,
@@ -193,6 +193,12 @@ def normal_json(value: object, empty: list[Any] | dict[str, Any]) -> str:
     except ValueError:
         parsed = None
     return json.dumps(parsed if isinstance(parsed, type(empty)) else empty, ensure_ascii=False)
+
+
+def normal_tags(value: object) -> str:
+    """Return a JSON list of texts; what was stored as another type is written as text."""
+    tags = json.loads(normal_json(value, []))
+    return json.dumps([tag if isinstance(tag, str) else json.dumps(tag) for tag in tags], ensure_ascii=False)
 
 
 def quoted(name: str) -> str:

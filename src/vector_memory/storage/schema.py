@@ -120,6 +120,7 @@ create index idx_agent_session_task on session_memories(agent_id, session_id, ta
 create index idx_session on session_memories(session_id, memory_type, session_iter, created_at);
 create index idx_memory_type on session_memories(memory_type);
 create index idx_created_at on session_memories(created_at);
+create index idx_task_code on session_memories(task_code);
 create index idx_session_iter on session_memories(session_iter);
 create index idx_content_hash on session_memories(content_hash);
 create index idx_embedding_model on session_memories(embedding_model_id);
@@ -141,6 +142,13 @@ create trigger memory_added after insert on session_memories when new.auto_chunk
 end;
 create trigger memory_removed after delete on session_memories when old.auto_chunk = 0 begin
     insert into fts_session_search(fts_session_search, rowid, content) values ('delete', old.id, old.content);
+end;
+create trigger names_removed after delete on session_memories begin
+    delete from index_keys where name in (old.session_id, old.agent_id, old.task_code)
+        and not exists (select 1 from session_memories where session_id = name)
+        and not exists (select 1 from session_memories where agent_id = name)
+        and not exists (select 1 from session_memories where task_code = name)
+        and not exists (select 1 from session_memories where memory_type = name);
 end;
 create trigger chunk_passage_removed after delete on memory_passages when old.chunk_id is not null begin
     delete from vec_chunk_search where passage_id = old.id;

@@ -97,7 +97,11 @@ def insert_passages(
     vectors: NDArray[np.float32],
     fingerprint: Fingerprint,
 ) -> None:
-    """Add a memory's passages with their vectors, shape (passages, dimensions), and note the model that made them."""
+    """Add a memory's passages with their vectors, shape (passages, dimensions), and note what made them.
+
+    Raises EmbeddingUnavailableError, having written nothing, if the file's vectors were made by something else.
+    """
+    model_id = adopt_fingerprint(connection, fingerprint)
     table = table_for(chunked=memory.chunked)
     keys = [intern(connection, name) for name in index_names(memory)]
     for passage, vector in zip(passages, vectors, strict=True):
@@ -115,7 +119,7 @@ def insert_passages(
         )
     connection.execute(
         "update session_memories set embedding_model_id = ? where id = ?",
-        (adopt_fingerprint(connection, fingerprint), memory.id),
+        (model_id, memory.id),
     )
 
 
