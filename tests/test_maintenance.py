@@ -1,7 +1,9 @@
 """Counting, deleting, cleaning up, filling in vectors."""
 
 import shutil
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, Valid
 from vector_memory.results import BackfillResult
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.storage.database import Connection
 from vector_memory.storage.rows import fetch_value
 from vector_memory.values import Scope
 
@@ -48,12 +51,22 @@ def test_a_deleted_memory_takes_everything_made_from_it_along(store: SessionMemo
 def test_the_text_of_a_deleted_memory_is_in_no_byte_of_the_files(store: SessionMemoryStore, tmp_path: Path) -> None:
     store.store_memory("report", "something that stays", session_id="s")
     for kind in ("report", "input_prompt"):
-        memory_id = store.store_memory(kind, DOCUMENT, session_id="s", title="Madagascar").memory_id or 0
-        store.delete_memory(memory_id)
+        receipt = store.store_memory(
+            kind, DOCUMENT, session_id="toliara", agent_id="lemur", task_code="baobab", title="Madagascar"
+        )
+        store.delete_memory(receipt.memory_id or 0)
     for file in tmp_path.glob("memory.db*"):
         data = file.read_bytes()
-        assert b"zanzibar" not in data, file.name
-        assert b"Madagascar" not in data, file.name
+        for word in (b"zanzibar", b"Madagascar", b"toliara", b"lemur", b"baobab"):
+            assert word not in data, (word, file.name)
+
+
+def test_what_shares_a_name_with_a_deleted_memory_is_still_found_by_it(store: SessionMemoryStore) -> None:
+    for text in ("one", "two"):
+        store.store_memory("report", text, session_id="s", agent_id="a", task_code="t")
+    store.delete_memory(1)
+    scope = Scope.of("report", session_id="s", agent_id="a", task_code="t")
+    assert [chunk.memory_id for chunk in store.search_chunks("two", scope, 5).results] == [2]
 
 
 def test_the_id_of_a_deleted_memory_is_not_given_again(store: SessionMemoryStore) -> None:
@@ -161,6 +174,47 @@ def test_a_memory_that_another_process_indexes_meanwhile_is_indexed_once(tmp_pat
         embedder.ready = True
         store.backfill_embeddings()
         assert counts(store)["memory_passages"] == counts(store)["vec_session_search"] == 1
+
+
+def test_a_memory_that_an_engine_fails_on_does_not_keep_the_others_from_being_indexed(
+    tmp_path: Path, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Choosy(Unavailable):
+        def embed(self, texts: list[str]) -> object:  # type: ignore[override]
+            if self.ready and "poison" in texts[0]:
+                raise RuntimeError(texts[0])
+            return super().embed(texts)
+
+    embedder = Choosy()
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=embedder) as store:  # type: ignore[arg-type]
+        for text in ("one", "poison", "three"):
+            store.store_memory("system_memory", text, session_id="s")
+        embedder.ready = True
+        result = store.backfill_embeddings()
+        assert (result.memories_processed, result.memories_remaining) == (2, 1)
+        found = store.search_memories("three", Scope.of("system_memory"), 5)
+    assert sorted(memory.id for memory in found.results) == [1, 3]
+    assert "1 memories of this scope have no vectors yet" in (found.message or "")
+    assert "poison" not in caplog.text
+
+
+def test_other_processes_can_store_between_the_deletions_of_a_clean_up(
+    store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        age(store, store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0, 100)
+    write = store._database.write
+    with SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder()) as other:
+
+        def write_after_another_process() -> AbstractContextManager[Connection]:
+            other.store_memory(
+                "report", f"new {len(other.list_sessions(100).sessions)}", session_id=str(time.time_ns())
+            )
+            return write()
+
+        monkeypatch.setattr(store._database, "write", write_after_another_process)
+        assert store.cleanup_old_memories(90, dry_run=False).memories_deleted == 5
+        assert other.list_sessions().total_sessions == 5
 
 
 @pytest.fixture

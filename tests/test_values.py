@@ -1,5 +1,6 @@
 """A value that exists is valid."""
 
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,9 @@ def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
         ({"metadata": {"a": "\ud800"}}, "metadata must hold only what JSON can write"),
         ({"metadata": {"a": "x" * 20_001}}, "send at most 20,000"),
         ({"metadata": ["a"]}, "metadata must be an object"),
+        ({"metadata": {"a": json.loads("[" * 32 + "]" * 32)}}, "send at most 32 levels"),
+        ({"parent_report_id": 3, "metadata": {"parent_report_id": 4}}, "says something else about parent_report_id"),
+        ({"task_code": ""}, "leave it out"),
         ({"kind": "diary"}, "memory_type must be one of session_context, "),
         ({"parent_report_id": "x"}, "parent_report_id must be a whole number"),
         ({"kind": "knowledge_base", "session_id": "s", "title": "t"}, "belongs to no session"),
@@ -92,5 +96,12 @@ def test_a_scope_names_only_the_filters_it_has() -> None:
 
 
 def test_a_filter_may_not_be_empty() -> None:
-    with pytest.raises(ValidationError, match="agent_id must not be empty"):
+    with pytest.raises(ValidationError, match="agent_id must not be empty: leave it out"):
         Scope.of("report", agent_id="")
+
+
+def test_a_number_too_long_to_be_written_is_refused_like_any_other() -> None:
+    with pytest.raises(ValidationError, match="memory_id must be"):
+        parse_id("memory_id", 10**5000)
+    with pytest.raises(ValidationError, match="session_iter must be"):
+        parse_iteration(10**5000)

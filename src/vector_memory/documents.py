@@ -1,15 +1,16 @@
 """Reading stored memories: whole, in part, around a chunk, or as a file."""
 
 from collections.abc import Sequence
+from textwrap import shorten
 
 import yaml
 
 from vector_memory.access import AccessRecorder
-from vector_memory.entries import memory_entry
+from vector_memory.entries import memory_entry, said_of_cut
 from vector_memory.errors import NotFoundError
 from vector_memory.exporting import ExportFolders
 from vector_memory.kinds import MemoryKind
-from vector_memory.packing import Packer
+from vector_memory.packing import Cut, Packer, omissions, omitted_memory
 from vector_memory.results import (
     ChunkEntry,
     DocumentResult,
@@ -17,17 +18,29 @@ from vector_memory.results import (
     ExportResult,
     MemoryEntry,
     MemoryResult,
+    Omitted,
     TaskContextResult,
 )
 from vector_memory.storage.chunks import StoredChunk, chunks_around, get_chunk
 from vector_memory.storage.database import Database
-from vector_memory.storage.memories import Memory, list_memories, require_memory
+from vector_memory.storage.memories import Memory, count_memories, list_memories, require_memory
 from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, Scope, check_range, check_text, parse_id, parse_iteration
 
 RECENT = 5
 """Reports, working memories and observations, each, that a task's context holds (seed 000)."""
 
 MAX_SURROUNDING = 50
+
+MAX_SHOWN_TITLE = 60
+
+CONTEXT_LIMITS = {
+    MemoryKind.SESSION_CONTEXT: 1,
+    MemoryKind.INPUT_PROMPT: MAX_LIMIT,
+    MemoryKind.REPORT: RECENT,
+    MemoryKind.WORKING_MEMORY: RECENT,
+    MemoryKind.REPORT_OBSERVATION: RECENT,
+}
+"""How many memories of each kind a task's context holds, the newest; in this order they get room in the answer."""
 
 
 class Documents:
@@ -41,15 +54,15 @@ class Documents:
 
     def get(self, memory_id: str | int, offset: int) -> MemoryResult:
         """Return a memory, its content from `offset` on."""
-        memory = self._read(memory_id)
-        text, end = self._packer.cut(memory.content, offset)
+        memory = self._find(memory_id)
+        text, end = self._part(memory, offset)
         entry = memory_entry(memory).model_copy(update={"content": text, "content_end": end})
         return MemoryResult(memory=entry, message=how_to_go_on("get_memory_by_id", offset, end, len(memory.content)))
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on: the text as it was stored, to the character."""
-        memory = self._read(memory_id)
-        text, end = self._packer.cut(memory.content, offset)
+        memory = self._find(memory_id)
+        text, end = self._part(memory, offset)
         return DocumentResult(
             memory_id=memory.id,
             content=text,
@@ -63,9 +76,10 @@ class Documents:
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
         """Write a document to a file and return where it is."""
-        memory = self._read(memory_id)
+        memory = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)
+        self._access.record([memory.id])
         return ExportResult(
             file_path=str(path),
             memory_id=memory.id,
@@ -87,48 +101,63 @@ class Documents:
         message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
         if window < surrounding_chunks:
             message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
+        expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
+        text, end = self._packer.cut(expanded, times=2)
+        if end is not None:
+            message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
         return ExpandedChunkResult(
             memory_id=memory.id,
             target_chunk_index=target.chunk.index,
             context_window=window,
             chunks_returned=len(chunks),
-            expanded_content=memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)],
-            chunks=[chunk_entry(part) for part in chunks],
+            expanded_content=text,
+            content_end=None if end is None else chunks[0].chunk.start + end,
+            chunks=[self._shown_chunk(part) for part in chunks],
             message=message,
         )
+
+    def _shown_chunk(self, stored: StoredChunk) -> ChunkEntry:
+        entry = chunk_entry(stored)
+        return entry.model_copy(update={"content": self._packer.cut(entry.content, times=2).text})
 
     def task_context(self, session_id: str, session_iter: str | int) -> TaskContextResult:
         """Return the latest context of a session's iteration, its prompts, and its latest reports and findings."""
         check_text("session_id", session_id, MAX_IDENTIFIER)
         iteration = parse_iteration(session_iter)
-        limits = {
-            MemoryKind.SESSION_CONTEXT: 1,
-            MemoryKind.INPUT_PROMPT: MAX_LIMIT,
-            MemoryKind.REPORT: RECENT,
-            MemoryKind.WORKING_MEMORY: RECENT,
-            MemoryKind.REPORT_OBSERVATION: RECENT,
-        }
         with self._database.read() as connection:
             found = [
                 memory_entry(memory)
-                for kind, limit in limits.items()
+                for kind, limit in CONTEXT_LIMITS.items()
                 for memory in list_memories(
-                    connection, Scope(kind=kind, session_id=session_id, session_iter=iteration), limit
+                    connection,
+                    # What the user asked in earlier iterations still holds.
+                    Scope(
+                        kind=kind,
+                        session_id=session_id,
+                        session_iter=None if kind is MemoryKind.INPUT_PROMPT else iteration,
+                    ),
+                    limit,
                 )
             ]
-        self._access.record([entry.id for entry in found])
-        return task_context_result(self._packer.share(found), iteration)
+            prompts = count_memories(connection, Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
+        shown = self._packer.share(found)
+        self._access.record([entry.id for entry in shown])
+        return task_context_result(shown, omissions(found, shown, omitted_memory), max(0, prompts - MAX_LIMIT))
 
     def describe(self, memory_id: str | int) -> str:
         """Name a memory in one line."""
         memory = self._find(memory_id)
-        title = f" '{memory.title}'" if memory.title else ""
+        # A title could otherwise go on as if the question did.
+        words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
+        title = f" '{shorten(' '.join(words), MAX_SHOWN_TITLE, placeholder='...')}'" if words else ""
         return f"{memory.memory_type} {memory.id}{title} ({len(memory.content):,} characters)"
 
-    def _read(self, memory_id: str | int) -> Memory:
-        memory = self._find(memory_id)
-        self._access.record([memory.id])
-        return memory
+    def _part(self, memory: Memory, offset: int) -> Cut:
+        """Return the content from `offset` on as far as it fits; reading a memory in parts counts as one reading."""
+        part = self._packer.cut(memory.content, offset)
+        if offset == 0:
+            self._access.record([memory.id])
+        return part
 
     def _find(self, memory_id: str | int) -> Memory:
         number = parse_id("memory_id", memory_id)
@@ -166,23 +195,27 @@ def how_to_go_on(tool: str, offset: int, end: int | None, length: int) -> str:
     return f"Characters {offset:,} to {end:,} of {length:,}. Read on with {tool} and offset={end}."
 
 
-def task_context_result(entries: Sequence[MemoryEntry], iteration: int) -> TaskContextResult:
+def task_context_result(
+    entries: Sequence[MemoryEntry], omitted: list[Omitted], prompts_left_out: int
+) -> TaskContextResult:
     """Sort entries of several kinds into one answer."""
     by_kind = {kind: [entry for entry in entries if entry.memory_type == kind] for kind in MemoryKind}
     contexts = by_kind[MemoryKind.SESSION_CONTEXT]
-    cut = sum(entry.content_end is not None for entry in entries)
-    message = f"{len(entries)} memories of iteration {iteration}."
+    message = f"{len(entries)} memories."
     if not contexts:
-        message += " No session context is stored for it."
-    if cut:
-        message += f" {cut} are shortened to fit: read on with get_memory_by_id and offset = content_end."
+        message += " No session context is stored for this iteration."
+    if omitted:
+        message += f" {len(omitted)} did not fit: see omitted, and read them with get_memory_by_id."
+    if prompts_left_out:
+        message += f" {prompts_left_out} older prompts are left out: see search_input_prompts with latest_first=false."
     return TaskContextResult(
         session_context=contexts[0] if contexts else None,
         input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
         recent_reports=by_kind[MemoryKind.REPORT],
         recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
         recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
-        message=message,
+        omitted=omitted,
+        message=message + said_of_cut(entries),
     )
 
 

@@ -1,5 +1,6 @@
 """From stored memories to how answers show them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from vector_memory.results import SCOPED_MATCH, FoundMemory, MemoryEntry
@@ -7,6 +8,15 @@ from vector_memory.storage.memories import Memory, Origin
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 that answers show."""
+
+
+READ_WITH = "get_memory_by_id"
+
+
+def said_of_cut(entries: Sequence[MemoryEntry]) -> str:
+    """Return a sentence on how to read on the memories whose content is cut; nothing if none is."""
+    count = sum(entry.content_end is not None for entry in entries)
+    return f" {count} shortened to fit: read on with {READ_WITH} and offset = content_end." if count else ""
 
 
 def memory_entry(memory: Memory) -> MemoryEntry:

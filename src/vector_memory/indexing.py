@@ -70,7 +70,7 @@ class Indexer:
             return [Piece(content, 0)]
         if not self.enriches(kind):
             return [Piece(chunk.text, chunk.start) for chunk in chunks]
-        return [Piece(chunk.text, chunk.start, header(title, kind, chunk, len(chunks)) + "\n\n") for chunk in chunks]
+        return [Piece(chunk.text, chunk.start, header(title, kind, chunk, len(chunks))) for chunk in chunks]
 
     def enriches(self, kind: str) -> bool:
         """Tell whether passages of this kind are embedded with a header in front."""
@@ -81,9 +81,10 @@ class Indexer:
         passages: list[EmbeddedPassage] = []
         texts: list[str] = []
         for position, piece in enumerate(pieces):
+            head = self._bounded(piece.header)
             for span in self._cut(piece.text):
                 passages.append(EmbeddedPassage(position, piece.start + span.start, piece.start + span.end))
-                texts.append(piece.header + piece.text[span.start : span.end])
+                texts.append(head + piece.text[span.start : span.end])
         return Embedded(passages, self._model.embed(texts), self._model.fingerprint)
 
     def require_usable_model(self, connection: Connection) -> None:
@@ -104,6 +105,11 @@ class Indexer:
             for passage in embedded.passages
         ]
         vector_rows.insert_passages(connection, memory, passages, embedded.vectors, embedded.fingerprint)
+
+    def _bounded(self, head: str) -> str:
+        """Return a header of no more pieces than a passage may have: models read about twice as many."""
+        spans = self._model.piece_spans(head)[: self._model.max_pieces]
+        return f"{head[: spans[-1].end]}\n\n" if spans else ""
 
     def _cut(self, text: str) -> list[Span]:
         return cut_passages(text, self._model.piece_spans, self._model.max_pieces)

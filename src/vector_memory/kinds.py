@@ -1,4 +1,4 @@
-"""The memory kinds as a table: what is chunked, what belongs to a session, who stores it."""
+"""The memory kinds as a table: what is chunked, what belongs to a session, what is enriched."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,6 +1,9 @@
 """Keeps answers within what an agent's context can take: nothing is cut without saying so."""
 
+import json
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -16,6 +19,9 @@ BYTES_PER_TOKEN = 3
 
 Counting with a tokenizer would take longer than the search itself for long documents.
 """
+
+LEAST_CONTENT = 200
+"""Bytes of content that a memory is shown with at least, if it has so many; a memory without them is left out."""
 
 BOUNDARIES = ("\n\n", "\n", " ")
 
@@ -33,38 +39,48 @@ class Packer:
     def __init__(self, max_tokens: int) -> None:
         self._budget = max_tokens * BYTES_PER_TOKEN
 
-    def cut(self, text: str, offset: int = 0) -> Cut:
-        """Return as much of the text as fits, from `offset` on. Raises ValidationError for an offset outside it."""
+    def cut(self, text: str, offset: int = 0, *, times: int = 1) -> Cut:
+        """Return as much of the text as fits into an answer that holds it so many times, from `offset` on.
+
+        Raises ValidationError for an offset outside the text.
+        """
         if not 0 <= offset <= len(text):
             raise ValidationError(f"offset must be from 0 to {len(text):,}, the length of the content.")
-        return cut(text, offset, self._budget)
+        return cut(text, offset, self._budget // times)
 
-    def fits(self, items: Sequence[BaseModel], times: int = 1) -> bool:
+    def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Tell whether an answer may hold all the items, each so many times."""
         return times * sum(map(size, items)) <= self._budget
 
-    def pack(self, items: Sequence[T], omit: Callable[[T], Omitted]) -> tuple[list[T], list[Omitted]]:
-        """Split items, best first, into those that fit and what is said of the rest. The first always stays."""
-        room = self._budget
-        kept: list[T] = []
-        for item in items:
-            room -= size(item)
-            if room < 0 and kept:
-                break
-            kept.append(item)
-        return kept, [omit(item) for item in items[len(kept) :]]
+    def fitting(self, items: Sequence[T]) -> list[T]:
+        """Return the items, best first, that fit together. The first always does."""
+        totals = accumulate(map(size, items))
+        return [item for item, total in zip(items, totals, strict=True) if total <= self._budget] or list(items[:1])
 
     def share(self, entries: Sequence[E]) -> list[E]:
-        """Give each memory the same room for its content; what short ones leave over goes to the longer ones."""
-        contents = [len(entry.content.encode()) for entry in entries]
-        frame = sum(map(size, entries)) - sum(contents)
-        allowances = fair_shares(contents, max(self._budget - frame, 0))
-        return [shortened(entry, allowance) for entry, allowance in zip(entries, allowances, strict=True)]
+        """Return the memories, the first ones first, that fit with at least a word of their content.
+
+        They get the same room each for it; what short contents leave over goes to the longer ones.
+        """
+        kept = entries[: max(1, self._frames_that_fit(entries))]
+        contents = [json_size(entry.content) for entry in kept]
+        room = self._budget - (sum(map(size, kept)) - sum(contents))
+        shares = fair_shares(contents, max(room, 0))
+        return [shortened(entry, allowance) for entry, allowance in zip(kept, shares, strict=True)]
+
+    def _frames_that_fit(self, entries: Sequence[E]) -> int:
+        frames = accumulate(size(entry) - max(0, json_size(entry.content) - LEAST_CONTENT) for entry in entries)
+        return sum(total <= self._budget for total in frames)
 
 
 def size(item: BaseModel) -> int:
     """Return the bytes an item takes in an answer."""
     return len(item.model_dump_json().encode())
+
+
+def json_size(text: str) -> int:
+    """Return the bytes a text takes inside a JSON string, where a line end takes two and a control character six."""
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
 
 
 def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
@@ -84,17 +100,33 @@ def shortened(entry: E, allowance: int) -> E:
 
 
 def cut(text: str, offset: int, allowance: int) -> Cut:
-    """Return at most `allowance` bytes from `offset` on, ended at a paragraph, line or word where one is near."""
+    """Return at most `allowance` bytes of JSON from `offset` on, ended at a paragraph, line or word if one is near."""
     window = text[offset : offset + allowance]
-    window = window.encode()[:allowance].decode(errors="ignore")
-    end = offset + len(window)
+    fits = len(window)
+    if json_size(window) > allowance:
+        fits = bisect_right(range(fits), allowance, key=lambda length: json_size(window[:length])) - 1
+    end = offset + fits
     if end == len(text):
-        return Cut(window, None)
-    for boundary in BOUNDARIES:
-        found = window.rfind(boundary, len(window) * 4 // 5)
-        if found >= 0:
-            window = window[: found + len(boundary)]
-            break
+        return Cut(window[:fits], None)
     # Always go on, or a reader who follows the offsets would never arrive.
-    window = window or text[offset : offset + 1]
+    window = at_boundary(window[:fits]) or text[offset : offset + 1]
     return Cut(window, offset + len(window))
+
+
+def at_boundary(text: str) -> str:
+    """Return the text up to the last paragraph, else line, else word that ends in its last fifth."""
+    for boundary in BOUNDARIES:
+        found = text.rfind(boundary, len(text) * 4 // 5)
+        if found >= 0:
+            return text[: found + len(boundary)]
+    return text
+
+
+def omissions(items: Sequence[T], kept: Sequence[T], describe: Callable[[T], Omitted]) -> list[Omitted]:
+    """Say what was left out of an answer that begins like `items`."""
+    return [describe(item) for item in items[len(kept) :]]
+
+
+def omitted_memory(entry: MemoryEntry) -> Omitted:
+    """Say that a memory was left out."""
+    return Omitted(id=entry.id, characters=entry.content_length)

@@ -108,6 +108,10 @@ class FoundChunk(Provenance):
     memory_id: int
     chunk_index: int
     chunk_content: str
+    content_start: int = Field(description="Offset of chunk_content in the document")
+    content_end: int | None = Field(
+        default=None, description="Set when the chunk is cut: read on with get_memory_by_id from this offset"
+    )
     chunk_type: str
     header_path: str
     level: int
@@ -172,6 +176,7 @@ class TaskContextResult(Result):
     recent_reports: list[MemoryEntry] = []
     recent_working_memory: list[MemoryEntry] = []
     recent_observations: list[MemoryEntry] = []
+    omitted: list[Omitted] = []
 
 
 class ChunkEntry(BaseModel):
@@ -195,6 +200,9 @@ class ExpandedChunkResult(Result):
     context_window: int | None = None
     chunks_returned: int = 0
     expanded_content: str | None = None
+    content_end: int | None = Field(
+        default=None, description="Set when a chunk is cut: read on with get_memory_by_id from this offset"
+    )
     chunks: list[ChunkEntry] = []
 
 

@@ -75,7 +75,7 @@ def test_long_documents_share_the_answer_and_say_where_they_go_on(store: Session
     result = store.search_documents(None, Scope.of("report"), 3)
     assert [memory.content_length for memory in result.results] == [80_000] * 3
     assert all(memory.content_end == len(memory.content) > 10_000 for memory in result.results)
-    assert "3 are shortened" in (result.message or "")
+    assert "3 shortened" in (result.message or "")
 
 
 def test_statistics_count_every_search_by_type_and_give_percentiles(store: SessionMemoryStore) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
+from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, ValidationError
 from vector_memory.storage import database as module
 from vector_memory.storage.database import Database
-from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.rows import fetch_value
 
 ADD = """
 insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
@@ -134,25 +134,34 @@ def test_a_file_that_is_not_sqlite_is_refused_and_left_as_it_was(tmp_path: Path)
     assert path.read_bytes() == before
 
 
-def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        "create table songs (title text); insert into songs values ('Kashmir')",
+        "create table schema_migrations (version text)",
+        "create table schema_migrations (version text); insert into schema_migrations values ('20240101')",
+    ],
+)
+def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path, other: str) -> None:
     path = tmp_path / "other.db"
     connection = apsw.Connection(str(path))
-    connection.execute("create table songs (title text); insert into songs values ('Kashmir')")
+    connection.execute(other)
     connection.close()
+    before = path.read_bytes()
     with pytest.raises(DatabaseError, match="another program"):
         Database(path, dimensions=16)
-    connection = apsw.Connection(str(path))
-    assert fetch_column(connection, "select name from sqlite_schema") == ["songs"]
-    connection.close()
+    assert path.read_bytes() == before
 
 
-def test_a_file_of_a_newer_release_is_refused(path: Path) -> None:
+def test_a_file_of_a_newer_release_is_refused_and_left_as_it_was(path: Path) -> None:
     Database(path, dimensions=16).close()
     connection = apsw.Connection(str(path))
     connection.execute("insert into schema_migrations values (999, 'from the future', '2099')")
     connection.close()
+    before = path.read_bytes()
     with pytest.raises(DatabaseError, match="newer release"):
         Database(path, dimensions=16)
+    assert path.read_bytes() == before
 
 
 def test_opening_a_present_file_writes_nothing(path: Path) -> None:
@@ -183,3 +192,25 @@ def test_several_processes_may_start_on_a_new_file_at_once(path: Path) -> None:
 def test_errors_of_the_caller_pass_through_unchanged(database: Database) -> None:
     with pytest.raises(ValidationError), database.write():
         raise ValidationError("say something else")
+
+
+def test_an_sqlite_that_can_damage_shared_files_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(ConfigurationError, match=r"SQLite 3\.51\.2"):
+        Database(path, dimensions=16)
+    assert not path.exists()
+
+
+def test_emptying_the_log_waits_for_no_reader_and_is_made_up_for_by_a_later_write(
+    database: Database, path: Path
+) -> None:
+    reader = apsw.Connection(str(path))
+    reader.execute("begin")
+    reader.execute(COUNT).fetchall()
+    with database.write() as connection:
+        connection.execute(ADD, ("a",))
+    assert database.forget_deleted() is False
+    reader.close()
+    with database.write() as connection:
+        connection.execute(ADD, ("b",))
+    assert path.with_name(path.name + "-wal").stat().st_size == 0

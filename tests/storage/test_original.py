@@ -125,3 +125,15 @@ def test_pieces_are_located_only_if_they_cover_the_document_in_order() -> None:
     assert locate("one two three", ["one two"]) == []
     assert locate("one two three", ["three", "one two"]) == []
     assert locate("aa", ["a", "a"]) == [Span(0, 1), Span(1, 2)]
+
+
+def test_tags_that_are_no_texts_become_texts(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("update session_memories set tags = '[1, \"two\", null]' where id = 1")
+    connection.execute("update session_memories set tags = 'no json' where id = 2")
+    connection.close()
+    database = Database(path, dimensions=384)
+    with database.read() as reader:
+        tags = [memory.tags for number in (1, 2) if (memory := get_memory(reader, number))]
+    database.close()
+    assert tags == [["1", "two", "null"], []]

@@ -49,14 +49,17 @@ def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.startswith("search_"):
         return {"omitted"}
-    return {"reconstruct_document": CUT, "load_session_context_for_task": {"recent_observations"}}.get(tool, set())
+    added = {
+        "reconstruct_document": CUT,
+        "expand_chunk_context": {"content_end"},
+        "load_session_context_for_task": {"recent_observations", "omitted"},
+    }
+    return added.get(tool, set())
 
 
 def added_item_keys(tool: str) -> set[str]:
     """Return the keys of single results beyond the contract."""
-    if tool.endswith("_specific_chunks"):
-        return PROVENANCE
-    if tool.endswith("_section_context"):
+    if tool.endswith(("_specific_chunks", "_section_context")):
         return PROVENANCE | {"content_start", "content_end"}
     if tool.startswith("search_") or tool == "get_memory_by_id":
         return CUT

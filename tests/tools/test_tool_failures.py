@@ -55,6 +55,8 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "too long": ("store_report", REPORT | {"content": "x" * 500_001}, "content is 500,001 characters long"),
     "too long a name": ("store_report", REPORT | {"agent_id": "x" * 201}, "agent_id is 201 characters long"),
+    "limit true": ("list_sessions", {"limit": True}, "limit must be a whole number from 1 to 100."),
+    "days true": ("cleanup_old_memories", {"days_old": True}, "days_old must be a whole number."),
     "limit 0": ("list_sessions", {"limit": 0}, "limit must be a whole number from 1 to 100."),
     "limit 101": ("search_reports_specific_chunks", {"query": "x", "limit": 101}, "from 1 to 100."),
     "limit a billion": ("search_reports_section_context", {"query": "x", "limit": 10**9}, "from 1 to 100."),
@@ -72,6 +74,12 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "lone surrogate in a tag": ("store_report", REPORT | {"tags": '["\\ud800"]'}, "holds a lone surrogate"),
     "too many tags": ("store_report", REPORT | {"tags": ["x"] * 21}, "tags holds 21 entries: send at most 20."),
     "a million bad tags": ("store_report", REPORT | {"tags": [1] * 1_000_000}, "tags must be a list of texts."),
+    "metadata deeper than answers can be": (
+        "store_report",
+        REPORT | {"metadata": '{"a":' + "[" * 400 + "]" * 400 + "}"},
+        "metadata is nested too deeply: send at most 32 levels.",
+    ),
+    "blank filter": ("search_system_memory", {"agent_id": ""}, "agent_id must not be empty: leave it out"),
     "metadata too deep": ("store_report", REPORT | {"metadata": '{"a":' * 100_000}, "metadata must be an object."),
     "unknown parameter": (
         "delete_memory",

@@ -1,7 +1,7 @@
 """Fine search: the chunks that match best."""
 
 from vector_memory.entries import provenance
-from vector_memory.packing import Packer
+from vector_memory.packing import Packer, omissions
 from vector_memory.results import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.neighbours import NearestNeighbours
 from vector_memory.search.ranking import Match
@@ -31,16 +31,26 @@ class FineSearch:
                 matches = self._neighbours.chunks(connection, vector, scope, limit)
                 chunks = get_chunks(connection, [match.id for match in matches])
                 origins = get_origins(connection, [match.memory_id for match in matches])
-        found = [found_chunk(match, chunks[match.id], origins[match.memory_id]) for match in matches]
-        results, omitted = self._packer.pack(
-            found, lambda chunk: Omitted(id=chunk.chunk_id, characters=len(chunk.chunk_content))
+                problem = self._neighbours.explain_missing(connection, scope, found=bool(matches))
+        found = [self._shown(match, chunks[match.id], origins[match.memory_id]) for match in matches]
+        results = self._packer.fitting(found)
+        omitted = omissions(
+            found, results, lambda chunk: Omitted(id=chunk.chunk_id, characters=len(chunk.chunk_content))
         )
         return FineSearchResult(
             results=results,
             total_results=len(results),
             omitted=omitted,
-            message=explain("chunk", len(results), scope, omitted, read_with="expand_chunk_context"),
+            message=explain("chunk", len(results), problem, omitted, read_with="expand_chunk_context"),
         )
+
+    def _shown(self, match: Match, stored: StoredChunk, origin: Origin) -> FoundChunk:
+        """Return a result for a chunk; one that no answer could hold, a very long code fence, is cut."""
+        text, end = self._packer.cut(stored.chunk.text)
+        chunk = found_chunk(match, stored, origin)
+        if end is None:
+            return chunk
+        return chunk.model_copy(update={"chunk_content": text, "content_end": stored.chunk.start + end})
 
 
 def found_chunk(match: Match, stored: StoredChunk, origin: Origin) -> FoundChunk:
@@ -52,6 +62,7 @@ def found_chunk(match: Match, stored: StoredChunk, origin: Origin) -> FoundChunk
         memory_id=stored.memory_id,
         chunk_index=chunk.index,
         chunk_content=chunk.text,
+        content_start=chunk.start,
         chunk_type=chunk.kind,
         header_path=chunk.header_path,
         level=chunk.level,

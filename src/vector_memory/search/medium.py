@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from vector_memory.entries import provenance
-from vector_memory.packing import Packer
+from vector_memory.packing import Packer, omissions
 from vector_memory.results import FoundSection, MediumSearchResult, Omitted
 from vector_memory.search.neighbours import NearestNeighbours
 from vector_memory.search.ranking import Match
@@ -74,18 +74,19 @@ class MediumSearch:
                 memory_ids = sorted({match.memory_id for match in matches})
                 sections = rank_sections(sections_of(outlines(connection, memory_ids)), matches)[:limit]
                 memories = get_memories(connection, sorted({found.section.memory_id for found in sections}))
-        return self._answer([found_section(found, memories) for found in sections], scope)
+                problem = self._neighbours.explain_missing(connection, scope, found=bool(matches))
+        return self._answer([self._shortened(found_section(found, memories)) for found in sections], problem)
 
-    def _answer(self, found: Sequence[FoundSection], scope: Scope) -> MediumSearchResult:
-        results, omitted = self._packer.pack(
-            [self._shortened(section) for section in found],
-            lambda section: Omitted(id=section.memory_id, characters=len(section.section_content)),
+    def _answer(self, found: Sequence[FoundSection], problem: str | None) -> MediumSearchResult:
+        results = self._packer.fitting(found)
+        omitted = omissions(
+            found, results, lambda section: Omitted(id=section.memory_id, characters=len(section.section_content))
         )
         return MediumSearchResult(
             results=results,
             total_results=len(results),
             omitted=omitted,
-            message=explain("section", len(results), scope, omitted, read_with="get_memory_by_id"),
+            message=explain("section", len(results), problem, omitted, read_with="get_memory_by_id"),
         )
 
     def _shortened(self, section: FoundSection) -> FoundSection:

@@ -10,8 +10,10 @@ from vector_memory.errors import ValidationError
 from vector_memory.indexing import is_chunked
 from vector_memory.kinds import MemoryKind
 from vector_memory.search.ranking import Match, best_chunks, best_memories, settled
+from vector_memory.search.wording import all_too_different, not_indexed, nothing_stored
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Connection, Database
+from vector_memory.storage.memories import count_unindexed, list_memories
 from vector_memory.storage.vectors import MAX_K, Candidate, nearest, require_same_fingerprint, scan, table_for
 from vector_memory.values import MAX_QUERY, Scope, check_text
 
@@ -51,6 +53,17 @@ class NearestNeighbours:
     def memories(self, connection: Connection, query: NDArray[np.float32], scope: Scope, limit: int) -> list[Match]:
         """Return the `limit` nearest memories."""
         return self._find(connection, query, scope, limit, best_memories)
+
+    def explain_missing(self, connection: Connection, scope: Scope, *, found: bool) -> str | None:
+        """Say why a search found nothing, or may not have found everything; None if there is nothing to say."""
+        missing = count_unindexed(connection, scope)
+        if missing:
+            return not_indexed(missing)
+        if found:
+            return None
+        if list_memories(connection, scope, 1):
+            return all_too_different(self._settings.similarity_threshold)
+        return nothing_stored(scope)
 
     def _find(
         self, connection: Connection, query: NDArray[np.float32], scope: Scope, limit: int, rank: Ranking

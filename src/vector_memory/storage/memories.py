@@ -182,6 +182,13 @@ def list_memories(connection: apsw.Connection, scope: Scope, limit: int, *, late
     )
 
 
+def count_memories(connection: apsw.Connection, scope: Scope) -> int:
+    """Return how many memories are in a scope."""
+    condition = memory_filter(scope)
+    sql = f"select count(*) from session_memories m where {condition.sql}"
+    return int(fetch_value(connection, sql, condition.bindings))
+
+
 def delete_memory(connection: apsw.Connection, memory_id: int) -> bool:
     """Remove a memory with its chunks, passages, vectors and full-text rows; False if there is none."""
     connection.execute("delete from session_memories where id = ?", (memory_id,))
@@ -237,6 +244,16 @@ def is_unindexed(connection: apsw.Connection, memory_id: int) -> bool:
     return fetch_value(connection, sql, (memory_id,)) is not None
 
 
-def count_unindexed(connection: apsw.Connection) -> int:
-    """Return how many memories have no vectors."""
-    return int(fetch_value(connection, "select count(*) from session_memories where embedding_model_id is null"))
+def count_unindexed(connection: apsw.Connection, scope: Scope | None = None) -> int:
+    """Return how many memories, of a scope or of all, have no vectors."""
+    condition = memory_filter(scope or Scope())
+    return int(
+        fetch_value(
+            connection,
+            f"""
+            select count(*) from session_memories m indexed by idx_embedding_model
+            where m.embedding_model_id is null and {condition.sql}
+            """,
+            condition.bindings,
+        )
+    )

@@ -13,7 +13,7 @@ from vector_memory.results import (
     MemoryResult,
     TaskContextResult,
 )
-from vector_memory.tools.params import READS, ChunkId, InSession, Iteration, MemoryId, Offset, Store
+from vector_memory.tools.params import READS, ChunkId, InSession, Iteration, MemoryId, Offset, Store, WholeNumber
 
 
 @tool(title="Load session context for task", annotations=READS)
@@ -32,7 +32,7 @@ def expand_chunk_context(
     *,
     store: Store,
     chunk_id: ChunkId,
-    surrounding_chunks: Annotated[int, Field(description="Chunks on either side, up to 50")] = 2,
+    surrounding_chunks: Annotated[WholeNumber, Field(description="Chunks on either side, up to 50")] = 2,
 ) -> ExpandedChunkResult:
     """Read the text around a chunk that a search found."""
     return store.expand_chunk_context(chunk_id, surrounding_chunks)

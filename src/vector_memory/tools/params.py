@@ -14,6 +14,7 @@ from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
 from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictInt
+from pydantic_core import PydanticCustomError
 
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.values import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
@@ -43,6 +44,15 @@ def _from_json(value: object) -> object:
     except (ValueError, RecursionError):
         return value
 
+
+def _no_switch(value: object) -> object:
+    """Refuse true and false where a number is asked for: pydantic would read them as 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "not a number")
+    return value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_no_switch)]
 
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
 
@@ -77,7 +87,9 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(_from_json), Fiel
 # What is looked for, and how much of it.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]
 OptionalQuery = Annotated[str | None, Field(description="What to find; used by order=relevance")]
-Limit = Annotated[int, Field(description="Most results", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT})]
+Limit = Annotated[
+    WholeNumber, Field(description="Most results", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT})
+]
 LatestFirst = Annotated[bool, Field(description="false: oldest first")]
 Order = Annotated[Literal["recent", "relevance"], Field(description="relevance: best match of query first")]
 
@@ -85,4 +97,6 @@ Order = Annotated[Literal["recent", "relevance"], Field(description="relevance: 
 MemoryId = Annotated[str | StrictInt, Field(description="As returned by a store or search")]
 ChunkId = Annotated[str | StrictInt, Field(description="chunk_id from a search")]
 ReportId = Annotated[str | StrictInt | None, Field(description="Report it is about")]
-Offset = Annotated[int, Field(description="Character to read on from: content_end", json_schema_extra={"minimum": 0})]
+Offset = Annotated[
+    WholeNumber, Field(description="Character to read on from: content_end", json_schema_extra={"minimum": 0})
+]

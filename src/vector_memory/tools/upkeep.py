@@ -11,7 +11,7 @@ from pydantic import Field
 from vector_memory.results import CleanupResult, DeleteResult, SessionsResult, SessionStatsResult
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.tools.confirming import can_ask, confirm
-from vector_memory.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store
+from vector_memory.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber
 
 
 @tool(title="Get session statistics", annotations=READS)
@@ -66,7 +66,7 @@ async def cleanup_old_memories(
     *,
     store: Store,
     context: Context,
-    days_old: Annotated[int, Field(description="Age in days")] = 90,
+    days_old: Annotated[WholeNumber, Field(description="Age in days")] = 90,
     dry_run: Annotated[bool, Field(description="Only count")] = True,
 ) -> CleanupResult | InputRequiredResult:
     """Count the memories of all sessions older than days_old; with dry_run=false delete them for good."""
