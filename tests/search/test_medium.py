@@ -103,6 +103,13 @@ def test_the_similarity_of_a_section_is_the_mean_of_its_chunks_in_the_fine_searc
         assert abs(section.similarity - sum(parts) / len(parts)) < 1e-12
 
 
+def test_five_chunks_are_searched_for_each_section_asked_for(store: SessionMemoryStore) -> None:
+    parts = [" ".join(f"word{part}{number}" for number in range(30)) for part in range(12)]
+    store.store_memory("report", "# One\n\n" + "\n\n".join(parts), session_id="s")
+    assert store.search_sections("word1", Scope.of("report"), 1).results[0].matched_chunks == 5
+    assert store.search_sections("word1", Scope.of("report"), 2).results[0].matched_chunks == 10
+
+
 def test_a_section_too_long_for_an_answer_says_where_to_read_on(store: SessionMemoryStore) -> None:
     content = "# Long\n\n" + "".join(f"word{number} " for number in range(12_000))
     memory_id = store.store_memory("report", content, session_id="s").memory_id or 0
