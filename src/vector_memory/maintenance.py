@@ -1,5 +1,6 @@
 """Upkeep: counts, deleting, cleaning up."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from vector_memory.results import (
@@ -29,12 +30,7 @@ class Maintenance:
             counts = sessions.session_counts(connection, session_id)
         return SessionStatsResult(
             session_id=session_id,
-            memory_counts=counts.memory_counts,
-            agent_counts=counts.agent_counts,
-            total_memories=counts.total_memories,
-            total_chunks=counts.total_chunks,
-            earliest_created=counts.earliest_created,
-            latest_created=counts.latest_created,
+            **asdict(counts),
             message=None if counts.total_memories else "Nothing is stored in this session: see list_sessions.",
         )
 
@@ -45,17 +41,7 @@ class Maintenance:
         with self._database.read() as connection:
             found = sessions.list_sessions(connection, agent_id, limit)
             total = sessions.count_sessions(connection, agent_id)
-        entries = [
-            SessionEntry(
-                session_id=session.session_id,
-                agent_id=session.agent_id,
-                agents=session.agents,
-                memory_count=session.memory_count,
-                latest_activity=session.latest_activity,
-                memory_types=session.memory_types,
-            )
-            for session in found
-        ]
+        entries = [SessionEntry(**asdict(session)) for session in found]
         return SessionsResult(sessions=entries, total_sessions=total, message=f"{len(entries)} of {total} sessions.")
 
     def delete(self, memory_id: str | int) -> DeleteResult:
