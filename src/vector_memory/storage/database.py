@@ -1,6 +1,7 @@
 """One SQLite file in WAL mode: one writing connection, a pool of reading ones, and one door for each."""
 
 import contextlib
+import json
 import logging
 import os
 import random
@@ -46,10 +47,13 @@ def translated_errors() -> Iterator[None]:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
         raise DatabaseLockError(LOCK_ADVICE) from error
-    except UnicodeDecodeError as error:
-        raise DatabaseError("The database holds a text that is not UTF-8: restore it from a backup.") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DatabaseError("The database holds a text that cannot be read: restore it from a backup.") from error
     except apsw.Error as error:
-        advice = "The database reported a failure. Nothing was changed; see the server's log."
+        advice = (
+            "The database reported a failure without a name. Nothing was changed: check the disk and its free space, "
+            "repeat the call, and restore the database from a backup if that does not help."
+        )
         raise DatabaseError(FAILURES.get(type(error), advice)) from error
 
 
@@ -79,8 +83,14 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
         """Give a connection that sees one unchanging state of the file. Never waits for writers."""
-        with translated_errors(), self._reader() as connection, connection:
-            yield connection
+        with translated_errors(), self._reader() as connection:
+            connection.execute("begin")
+            try:
+                yield connection
+            finally:
+                # A disk that has just failed may fail here again, and must not hide what failed first.
+                with contextlib.suppress(apsw.Error):
+                    connection.execute("rollback")
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:

@@ -98,6 +98,15 @@ def back_up(path: Path, suffix: str) -> None:
         number += 1
         copy = path.with_name(f"{path.name}{suffix}-{number}")
     copy.touch(mode=0o600)
+    try:
+        copy_database(path, copy)
+    except BaseException:
+        copy.unlink()
+        raise
+
+
+def copy_database(path: Path, copy: Path) -> None:
+    """Copy the file as last committed."""
     source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
     try:
         with target.backup("main", source, "main") as backup:

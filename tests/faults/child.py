@@ -1,0 +1,112 @@
+"""A process that is there to be killed: `python -m faults.child ROLE PATH NUMBER`.
+
+Each call is told on standard output, one JSON array a line, before it is made and after it has returned. Roles:
+`work`: store, search and delete for ever, beginning with memory NUMBER.
+`index`: open a file, making it or taking it over if need be, and make the missing vectors; the process kills itself
+before its change number NUMBER to a file, and tells the number of changes if it survives.
+`share`: store and checkpoint until a line comes on standard input.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from faults.soundness import connected
+from faults.workload import open_store, store_one, work
+
+CHECKPOINTS = (
+    apsw.SQLITE_CHECKPOINT_PASSIVE,
+    apsw.SQLITE_CHECKPOINT_FULL,
+    apsw.SQLITE_CHECKPOINT_RESTART,
+    apsw.SQLITE_CHECKPOINT_TRUNCATE,
+)
+
+
+def tell(*words: str | int) -> None:
+    """Write down what is done, or was."""
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+def work_for_ever(path: Path, first: int) -> None:
+    """Work until the end."""
+    with open_store(path) as store:
+        work(store, itertools.count(first), random.Random(first), tell)
+
+
+class Counted(apsw.VFSFile):
+    """A file that counts the changes to it, and lets one of them be the last thing that happens."""
+
+    changes = itertools.count(1)
+    last = 0
+
+    def _change(self) -> None:
+        if next(Counted.changes) == Counted.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
+        self._change()
+        super().xWrite(data, offset)
+
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802
+        self._change()
+        super().xTruncate(newsize)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._change()
+        super().xSync(flags)
+
+
+class CountedVFS(apsw.VFS):
+    """The default VFS of a process that kills itself."""
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        return Counted("unix", name, flags)
+
+
+def index_until_death(path: Path, last: int) -> None:
+    """Open and backfill a file; die at a change of it."""
+    Counted.last = last
+    vfs = CountedVFS("counted", "unix")
+    apsw.set_default_vfs("counted")
+    with open_store(path) as store:
+        store.backfill_embeddings()
+    apsw.set_default_vfs("unix")
+    vfs.unregister()
+    tell("changes", next(Counted.changes) - 1)
+
+
+def wait_for_a_line(event: threading.Event) -> None:
+    """Set the event when somebody writes to standard input."""
+    sys.stdin.readline()
+    event.set()
+
+
+def share(path: Path, first: int) -> None:
+    """Store memories, and checkpoint in every way after each; close the file now and then, and open it anew."""
+    asked_to_stop = threading.Event()
+    threading.Thread(target=wait_for_a_line, args=(asked_to_stop,), daemon=True).start()
+    numbers, source = itertools.count(first), random.Random(first)
+    while not asked_to_stop.is_set():
+        with open_store(path) as store, connected(path) as connection:
+            for number in itertools.islice(numbers, 20):
+                store_one(store, number, tell)
+                # The other one may be at it.
+                with contextlib.suppress(apsw.BusyError):
+                    connection.wal_checkpoint(mode=source.choice(CHECKPOINTS))
+
+
+ROLES: dict[str, Callable[[Path, int], None]] = {"work": work_for_ever, "index": index_until_death, "share": share}
+
+if __name__ == "__main__":
+    role, file, number = sys.argv[1:]
+    ROLES[role](Path(file), int(number))

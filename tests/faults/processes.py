@@ -1,0 +1,31 @@
+"""Starts the processes of `child`, and reads what they told."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parent.parent
+
+
+def started(role: str, path: Path, number: int) -> subprocess.Popen[str]:
+    """Start a process in a role."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "faults.child", role, str(path), str(number)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        # Without a folder for it the token table is not loaded: that would take longer than the rest.
+        env={**os.environ, "TIKTOKEN_CACHE_DIR": ""},
+    )
+
+
+def told(process: subprocess.Popen[str]) -> list[list[Any]]:
+    """Wait for the end of a process and return what it told; a line that was cut short was not told."""
+    assert process.stdout is not None
+    lines = process.stdout.readlines()
+    process.communicate()
+    return [json.loads(line) for line in lines if line.endswith("\n")]

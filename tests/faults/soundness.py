@@ -1,0 +1,143 @@
+"""Says what is wrong inside a file: damage, orphans, and memories that are stored by half."""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import sqlite_vec
+
+from lattice import LatticeEmbedder
+from vector_memory.embedding.embedder import Embedder
+
+ORPHANS = {
+    "a chunk without its memory": """
+        select id from memory_chunks where parent_id not in (select id from session_memories)
+    """,
+    "a passage without its memory": """
+        select id from memory_passages where memory_id not in (select id from session_memories)
+    """,
+    "a passage without its chunk": """
+        select p.id from memory_passages p left join memory_chunks c on c.id = p.chunk_id and c.parent_id = p.memory_id
+        where p.chunk_id is not null and c.id is null
+    """,
+    "a chunk's vector without a passage": """
+        select passage_id from vec_chunk_search
+        except select id from memory_passages where chunk_id is not null
+    """,
+    "a memory's vector without a passage": """
+        select passage_id from vec_session_search
+        except select id from memory_passages where chunk_id is null
+    """,
+    "a row of full text without its chunk": """
+        select id from fts_chunk_search_docsize except select id from memory_chunks
+    """,
+    "a row of full text without its memory": """
+        select id from fts_session_search_docsize except select id from session_memories where auto_chunk = 0
+    """,
+}
+HALVES = {
+    "a memory that lacks chunks": """
+        select id from session_memories m
+        where chunk_count <> (select count(*) from memory_chunks where parent_id = m.id)
+            or chunk_count <> (select coalesce(max(chunk_index), -1) + 1 from memory_chunks where parent_id = m.id)
+    """,
+    "a memory with vectors that lacks passages": """
+        select id from session_memories m where embedding_model_id is not null and (
+            not exists (select 1 from memory_passages where memory_id = m.id)
+            or exists (
+                select 1 from memory_chunks c where parent_id = m.id
+                    and not exists (select 1 from memory_passages where chunk_id = c.id)))
+    """,
+    "a memory with passages and no model": """
+        select id from session_memories m where embedding_model_id is null
+            and exists (select 1 from memory_passages where memory_id = m.id)
+    """,
+    "a chunk that is not in full text": """
+        select id from memory_chunks except select id from fts_chunk_search_docsize
+    """,
+    "a memory that is not in full text": """
+        select id from session_memories where auto_chunk = 0 except select id from fts_session_search_docsize
+    """,
+    "a chunk with a wrong neighbour": """
+        select c.id from memory_chunks c
+        left join memory_chunks before on before.parent_id = c.parent_id and before.chunk_index = c.chunk_index - 1
+        left join memory_chunks after on after.parent_id = c.parent_id and after.chunk_index = c.chunk_index + 1
+        where c.prev_chunk_id is not before.id or c.next_chunk_id is not after.id
+    """,
+    "a chunk that is not in its document": """
+        select c.id from memory_chunks c join session_memories m on m.id = c.parent_id
+        where substr(m.content, c.start_char + 1, c.end_char - c.start_char) <> c.content
+    """,
+}
+UNINDEXED = {"a memory without vectors": "select id from session_memories where embedding_model_id is null"}
+PASSAGES = """
+    select p.id, p.start_char, p.end_char, m.content, coalesce(v.embedding, w.embedding) as vector
+    from memory_passages p join session_memories m on m.id = p.memory_id
+    left join vec_chunk_search v on p.chunk_id is not null and v.passage_id = p.id
+    left join vec_session_search w on p.chunk_id is null and w.passage_id = p.id
+"""
+
+
+def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = True) -> list[str]:
+    """Return what is wrong with a file, nothing if all is well.
+
+    `embedder` is what made its vectors; `indexed`: every memory has to have some.
+    """
+    queries = ORPHANS | HALVES | (UNINDEXED if indexed else {})
+    with connected(path) as connection:
+        return [
+            *integrity(connection),
+            *(f"{what}: {row[0]}" for what, sql in queries.items() for row in connection.execute(sql)),
+            *wrong_hashes(connection),
+            *wrong_vectors(connection, embedder or LatticeEmbedder()),
+        ]
+
+
+@contextlib.contextmanager
+def connected(path: Path) -> Iterator[apsw.Connection]:
+    """Give a connection that is not the store's own."""
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(30_000)
+        connection.enable_load_extension(True)
+        connection.load_extension(sqlite_vec.loadable_path())
+        # A connection that has read nothing does not know of the log, and its checkpoints do nothing.
+        connection.execute("pragma schema_version").fetchall()
+        yield connection
+    finally:
+        connection.close()
+
+
+def integrity(connection: apsw.Connection) -> list[str]:
+    """Return what SQLite and its full-text index say about the file."""
+    found = [row[0] for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
+    found += [f"a foreign key of {row[0]}" for row in connection.execute("pragma foreign_key_check")]
+    for table in ("fts_chunk_search", "fts_session_search"):
+        try:
+            connection.execute(f"insert into {table}({table}, rank) values ('integrity-check', 1)")
+        except apsw.CorruptError as error:
+            found.append(f"{table}: {error}")
+    return found
+
+
+def wrong_hashes(connection: apsw.Connection) -> list[str]:
+    """Name the memories whose text is not the one that was hashed."""
+    rows = connection.execute("select id, content, content_hash from session_memories")
+    return [
+        f"the hash of {memory_id}"
+        for memory_id, text, hashed in rows
+        if hashlib.sha256(text.encode()).hexdigest() != hashed
+    ]
+
+
+def wrong_vectors(connection: apsw.Connection, embedder: Embedder) -> list[str]:
+    """Name the passages whose vector is not there, or is not that of their text."""
+    rows = connection.execute(PASSAGES).fetchall()
+    vectors = embedder.embed([text[start:end] for _, start, end, text, _ in rows])
+    return [
+        f"the vector of passage {row[0]}"
+        for row, vector in zip(rows, vectors, strict=True)
+        if row[4] != vector.tobytes()
+    ]

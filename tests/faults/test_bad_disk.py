@@ -1,0 +1,260 @@
+"""The disk is full, or reports errors (R5)."""
+
+import contextlib
+import itertools
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from faults.bad_disk import BROKEN, FULL, BadDisk, Codes, bad_disk
+from faults.effort import effort
+from faults.ledger import texts
+from faults.originals import copied_original, original_texts, whole_copies
+from faults.soundness import connected, faults_of
+from faults.workload import content, memory, open_store, search
+from vector_memory.errors import DatabaseError
+from vector_memory.session_memory_store import SessionMemoryStore
+
+pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
+
+UNREADABLE = {"read": BROKEN["read"]}
+UNWRITABLE = {operation: code for operation, code in BROKEN.items() if operation != "read"}
+WAYS = {
+    "full once": (FULL, False),
+    "full from then on": (FULL, True),
+    "unwritable once": (UNWRITABLE, False),
+    "unwritable from then on": (UNWRITABLE, True),
+    "unreadable once": (UNREADABLE, False),
+    "unreadable from then on": (UNREADABLE, True),
+}
+every_way = pytest.mark.parametrize(("codes", "lasting"), WAYS.values(), ids=WAYS)
+every_way_to_be_unwritable = pytest.mark.parametrize(("codes", "lasting"), list(WAYS.values())[:4], ids=list(WAYS)[:4])
+
+STEP = effort(quick=5, long=1)
+"""From one operation that fails to the next."""
+
+ADVICE = re.compile(r"free some space|check the disk|check that its (folder|disk)")
+
+
+@pytest.fixture
+def disk() -> Iterator[BadDisk]:
+    with bad_disk() as opened:
+        yield opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def store(disk: BadDisk, path: Path) -> Iterator[SessionMemoryStore]:  # noqa: ARG001 - has to be there first
+    """A store with a few memories that checkpoints after each commit, so that faults meet checkpoints as well."""
+    with open_store(path) as opened:
+        opened._database._writer.wal_autocheckpoint(1)
+        for number in range(4):
+            opened.store_memory(**memory(number))
+        yield opened
+
+
+class Attempt(NamedTuple):
+    """Calls something while the operation number `at` fails."""
+
+    disk: BadDisk
+    codes: Codes
+    lasting: bool
+    at: int
+
+    def __call__(self, action: Callable[..., object], *arguments: Any, **named: Any) -> DatabaseError | None:
+        """Return the DatabaseError of the call, or None if it succeeds. No other error is expected."""
+        self.disk.fail(self.codes, self.at, lasting=self.lasting)
+        try:
+            action(*arguments, **named)
+        except DatabaseError as error:
+            return error
+        finally:
+            self.disk.heal()
+        return None
+
+
+def sweep(disk: BadDisk, codes: Codes, *, lasting: bool, step: int = 1) -> Iterator[Attempt]:
+    """Let the first operation fail, then the second and so on, until one is meant that the call does not reach."""
+    for at in itertools.count(1, step):
+        yield Attempt(disk, codes, lasting, at)
+        if not disk.failed:
+            return
+
+
+def ids(path: Path) -> dict[str, int]:
+    """Return the ids of all memories by their text."""
+    with connected(path) as connection:
+        return dict(connection.execute("select content, id from session_memories").fetchall())
+
+
+@every_way
+def test_a_store_that_meets_a_fault_fails_and_changes_nothing_or_succeeds_and_so_does_the_next(
+    store: SessionMemoryStore, disk: BadDisk, path: Path, codes: Codes, lasting: bool
+) -> None:
+    for attempt in sweep(disk, codes, lasting=lasting, step=STEP):
+        number = 4 + 2 * attempt.at
+        error = attempt(store.store_memory, **memory(number))
+        assert faults_of(path) == [], attempt
+        assert (error is None) == (content(number) in ids(path)), attempt
+        assert search(store, 0), attempt
+        store.store_memory(**memory(number + 1))
+        # So that the file stays small.
+        for text in ids(path).keys() & {content(number), content(number + 1)}:
+            store.delete_memory(ids(path)[text])
+
+
+@every_way
+def test_a_delete_that_meets_a_fault_fails_and_changes_nothing_or_succeeds(
+    store: SessionMemoryStore, disk: BadDisk, path: Path, codes: Codes, lasting: bool
+) -> None:
+    memory_id = store.store_memory(**memory(7)).memory_id
+    for attempt in sweep(disk, codes, lasting=lasting, step=STEP):
+        error = attempt(store.delete_memory, memory_id)
+        assert faults_of(path) == [], attempt
+        assert (error is None) == (content(7) not in ids(path)), attempt
+        if error is None:
+            memory_id = store.store_memory(**memory(7)).memory_id
+
+
+def open_and_close(path: Path) -> None:
+    """Open a store, making its file if need be."""
+    open_store(path).close()
+
+
+@every_way
+def test_an_opening_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds(
+    disk: BadDisk, tmp_path: Path, codes: Codes, lasting: bool
+) -> None:
+    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=9, long=1)):
+        path = tmp_path / str(attempt.at) / "memory.db"
+        attempt(open_and_close, path)
+        with open_store(path) as store:
+            store.store_memory(**memory(0))
+        assert faults_of(path) == [], attempt
+
+
+def upgrade(path: Path) -> None:
+    """Take over a file of the original server and index it."""
+    with open_store(path) as store:
+        store.backfill_embeddings()
+
+
+@every_way
+def test_an_upgrade_or_a_backfill_that_meets_a_fault_loses_no_memory_and_the_next_one_finishes(
+    disk: BadDisk, tmp_path: Path, codes: Codes, lasting: bool
+) -> None:
+    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=101, long=7)):
+        path = copied_original(tmp_path / str(attempt.at))
+        attempt(upgrade, path)
+        assert texts(path) == original_texts(), attempt
+        assert faults_of(path, indexed=False) == [], attempt
+        upgrade(path)
+        assert faults_of(path) == [], attempt
+        assert whole_copies(path), attempt
+
+
+def test_reads_go_on_while_the_disk_is_full(store: SessionMemoryStore, disk: BadDisk) -> None:
+    search(store, 0)
+    disk.fail(FULL, 1, lasting=True)
+    with pytest.raises(DatabaseError, match="free some space"):
+        store.store_memory(**memory(9))
+    assert search(store, 0)
+    assert store.get_session_stats("s1").total_memories == 1
+
+
+def test_an_upgrade_that_fails_leaves_no_part_of_a_copy_behind(disk: BadDisk, tmp_path: Path) -> None:
+    path = copied_original(tmp_path)
+    disk.fail(FULL, 20, lasting=True)
+    with pytest.raises(DatabaseError, match="free some space"):
+        open_store(path)
+    disk.heal()
+    assert len(list(tmp_path.glob("*.before-upgrade*"))) == len(whole_copies(path))
+
+
+@every_way_to_be_unwritable
+def test_an_error_of_a_store_that_meets_a_fault_says_what_to_do(
+    disk: BadDisk, path: Path, codes: Codes, lasting: bool
+) -> None:
+    with open_store(path) as store:
+        for attempt in sweep(disk, codes, lasting=lasting):
+            error = attempt(store.store_memory, **memory(attempt.at))
+            assert error is None or ADVICE.search(str(error)), attempt
+
+
+@every_way_to_be_unwritable
+def test_an_error_of_a_delete_that_meets_a_fault_says_what_to_do(
+    store: SessionMemoryStore, disk: BadDisk, codes: Codes, lasting: bool
+) -> None:
+    memory_id = store.store_memory(**memory(7)).memory_id
+    for attempt in sweep(disk, codes, lasting=lasting):
+        error = attempt(store.delete_memory, memory_id)
+        assert error is None or ADVICE.search(str(error)), attempt
+        if error is None:
+            memory_id = store.store_memory(**memory(7)).memory_id
+
+
+def test_an_error_of_a_search_that_meets_an_unreadable_page_says_what_to_do(disk: BadDisk, path: Path) -> None:
+    with open_store(path) as store:
+        store.store_memory(**memory(0))
+    for attempt in sweep(disk, UNREADABLE, lasting=False):
+        with open_store(path) as store:
+            error = attempt(search, store, 0)
+        assert error is None or ADVICE.search(str(error)), attempt
+
+
+@every_way
+def test_a_search_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds(
+    disk: BadDisk, path: Path, codes: Codes, lasting: bool
+) -> None:
+    with open_store(path) as store:
+        store.store_memory(**memory(0))
+    for attempt in sweep(disk, codes, lasting=lasting):
+        with open_store(path) as store:
+            attempt(search, store, 0)
+            assert search(store, 0), attempt
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    mounted = subprocess.run(command, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def stored_until_full(store: SessionMemoryStore) -> list[str]:
+    """Store until that fails, and return what was stored."""
+    stored: list[str] = []
+    with contextlib.suppress(DatabaseError):
+        for number in itertools.count():
+            store.store_memory(**memory(number))
+            stored.append(content(number))
+    return stored
+
+
+def test_a_disk_that_is_really_full_is_said_and_everything_goes_on_when_there_is_space(small_disk: Path) -> None:
+    path, ballast = small_disk / "memory.db", small_disk / "ballast"
+    ballast.write_bytes(bytes(300_000))
+    with open_store(path) as store:
+        stored = stored_until_full(store)
+        with pytest.raises(DatabaseError, match="free some space"):
+            store.store_memory(**memory(len(stored)))
+        assert search(store, 0)
+        ballast.unlink()
+        store.store_memory(**memory(len(stored)))
+        assert search(store, 0)
+        assert list(ids(path)) == [*stored, content(len(stored))]
+        assert faults_of(path) == []

@@ -1,0 +1,177 @@
+"""A file is damaged while nobody looks (R8)."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+import pytest
+
+from faults.effort import effort
+from faults.soundness import connected
+from faults.workload import content, memory, open_store
+from vector_memory.errors import DatabaseError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
+
+MEMORIES = {number + 1: number for number in range(24)}
+PAGE = 4096
+FILE_HEADER = 100
+EVERY = effort(quick=3, long=1)
+"""One page out of so many is damaged."""
+
+
+class Page(NamedTuple):
+    """A page of a table or an index."""
+
+    table: str
+    number: int
+
+    @property
+    def header(self) -> int:
+        """Where SQLite's description of the page begins."""
+        return (self.number - 1) * PAGE + (FILE_HEADER if self.number == 1 else 0)
+
+    @property
+    def is_of_vectors(self) -> bool:
+        """Tell whether the page can be made again from the text."""
+        return "vec_" in self.table
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with a few memories."""
+    path = tmp_path / "memory.db"
+    with open_store(path) as store:
+        for number in MEMORIES.values():
+            store.store_memory(**memory(number))
+    return path
+
+
+def pages(path: Path) -> list[Page]:
+    """Return every so many pages of a file."""
+    with connected(path) as connection:
+        return [Page(*row) for row in connection.execute("select name, pageno from dbstat order by pageno")][::EVERY]
+
+
+def damaged(path: Path, place: int, data: bytes) -> Path:
+    """Return a copy of a file with other bytes in one place."""
+    copy = path.with_name(f"damaged{place}.db")
+    shutil.copy(path, copy)
+    with copy.open("r+b") as file:
+        file.seek(place)
+        file.write(data)
+    return copy
+
+
+def without_headers(path: Path) -> Iterator[tuple[Page, Path]]:
+    """Yield copies of a file; in each the header of one page is nonsense."""
+    for page in pages(path):
+        yield page, damaged(path, page.header, b"\xff" * 8)
+
+
+def with_flipped_bytes(path: Path) -> Iterator[tuple[Page, Path]]:
+    """Yield copies of a file; in each the middle of one page is nonsense."""
+    for page in pages(path):
+        yield page, damaged(path, page.header + PAGE // 4, random.Random(page.number).randbytes(64))
+
+
+def replaced(path: Path, old: bytes, new: bytes) -> Path:
+    """Return a copy of a file with other bytes in place of these."""
+    copy = path.with_name("replaced.db")
+    copy.write_bytes(path.read_bytes().replace(old, new))
+    return copy
+
+
+def use_all(path: Path) -> None:
+    """Read everything in every way, and change something; no text that is handed out may be another."""
+    with open_store(path) as store:
+        read_all(store)
+        for kind in ("report", "working_memory", "knowledge_base"):
+            store.search_chunks("naïve", Scope.of(kind), 10)
+            store.search_sections("naïve", Scope.of(kind), 10)
+            store.search_documents("naïve", Scope.of(kind), 10, order="relevance")
+        store.search_memories("naïve", Scope.of("report_observation"), 10)
+        store.list_sessions()
+        for number in range(100, 104):
+            store.store_memory(**memory(number))
+        store.delete_memory(1)
+
+
+def read_all(store: SessionMemoryStore) -> None:
+    """Read every memory, and compare it with what was stored."""
+    for memory_id, number in MEMORIES.items():
+        found = store.get_memory_by_id(memory_id).memory
+        assert found is not None
+        assert found.content == content(number)
+
+
+def failure(path: Path) -> str:
+    """Return what a store says about a damaged file, or nothing if all its answers are right."""
+    try:
+        use_all(path)
+    except DatabaseError as error:
+        return str(error)
+    return ""
+
+
+def integrity_errors(path: Path) -> list[str]:
+    """Return what SQLite's own check finds."""
+    connection = apsw.Connection(str(path))
+    try:
+        return [row[0] for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
+    except apsw.CorruptError as error:
+        return [str(error)]
+    finally:
+        connection.close()
+
+
+def test_a_damaged_page_is_found_by_the_integrity_check(path: Path) -> None:
+    assert integrity_errors(path) == []
+    for page, copy in without_headers(path):
+        assert integrity_errors(copy), page
+
+
+def test_a_damaged_page_of_text_is_said_with_the_advice_to_restore_or_changes_no_answer(path: Path) -> None:
+    said = [failure(copy) for page, copy in without_headers(path) if not page.is_of_vectors]
+    assert {message for message in said if message} == {"The database is damaged: restore it from a backup."}
+    assert said.count("") < len(said) / 4
+
+
+def test_a_damaged_page_of_vectors_never_changes_a_text(path: Path) -> None:
+    for page, copy in without_headers(path):
+        if page.is_of_vectors and "schema" not in page.table:
+            with open_store(copy) as store:
+                read_all(store)
+
+
+def test_a_damaged_page_of_vectors_is_said_with_advice(path: Path) -> None:
+    for page, copy in without_headers(path):
+        if page.is_of_vectors:
+            said = failure(copy)
+            assert not said or "restore" in said, page
+
+
+def test_flipped_bytes_in_a_page_are_said_or_change_no_text(path: Path) -> None:
+    said = [failure(copy) for page, copy in with_flipped_bytes(path) if not page.is_of_vectors]
+    assert all("restore it from a backup" in message for message in said if message)
+    assert any(said)
+
+
+def test_a_damaged_schema_is_said_when_the_file_is_opened(path: Path) -> None:
+    with pytest.raises(DatabaseError, match="restore it from a backup"):
+        open_store(damaged(path, Page("sqlite_schema", 1).header, b"\xff" * 8))
+
+
+def test_a_text_that_is_no_longer_text_is_said(path: Path) -> None:
+    copy = replaced(path, "naïve 7 ".encode(), b"na\xff\xffve 7 ")
+    assert "restore it from a backup" in failure(copy)
+
+
+def test_json_that_is_no_longer_json_is_said(path: Path) -> None:
+    copy = replaced(path, b'["# Memory 0"', b'[?# Memory 0"')
+    assert "restore it from a backup" in failure(copy)

@@ -1,0 +1,112 @@
+"""Processes are killed (kill -9) at any moment (R3)."""
+
+import itertools
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.effort import effort
+from faults.ledger import Ledger, texts
+from faults.originals import copied_original, is_taken_over, original_texts, whole_copies
+from faults.processes import started, told
+from faults.server import Server
+from faults.soundness import faults_of
+from faults.workload import memory, open_store, store_one
+from vector_memory.embedding.toy_engine import ToyEngine
+
+KILLS = effort(quick=8, long=75)
+KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
+KILLS_WHILE_CREATING = effort(quick=2, long=50)
+KILLS_WHILE_INDEXING = effort(quick=4, long=75)
+KILLS_OF_A_SERVER = effort(quick=1, long=15)
+
+
+def killed_while_working(path: Path, first: int, source: random.Random) -> list[list[Any]]:
+    """Let a process work on a file, kill it in the middle of something, and return what it told."""
+    with started("work", path, first) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(source.randint(1, 40))]
+        time.sleep(source.uniform(0, 0.01))
+        process.kill()
+        return [json.loads(line) for line in lines] + told(process)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_process_loses_nothing_that_it_acknowledged_and_leaves_nothing_by_half(tmp_path: Path) -> None:
+    path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
+    for kill in range(KILLS):
+        for event, *numbers in killed_while_working(path, kill * 1000, source):
+            ledger.note(event, *numbers)
+        assert ledger.losses(path) == []
+        assert faults_of(path) == []
+    assert ledger.live
+    assert ledger.deleted
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_process_does_not_keep_the_others_from_going_on(tmp_path: Path) -> None:
+    path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
+    with open_store(path) as survivor:
+        for kill in range(1, KILLS_BESIDE_ANOTHER + 1):
+            for event, *numbers in killed_while_working(path, kill * 1000, source):
+                ledger.note(event, *numbers)
+            assert ledger.losses(path) == []
+            store_one(survivor, kill, ledger.note)
+            assert faults_of(path) == []
+    assert ledger.losses(path) == []
+
+
+def killed_while_opening(path: Path, change: int) -> list[list[Any]]:
+    """Let a process open a file and make its vectors, and kill itself before a change; return what it told."""
+    with started("index", path, change) as process:
+        return told(process)
+
+
+def moments(path: Path, kills: int) -> list[int]:
+    """Return random changes to be killed before, of all that are made when `path` is opened without being killed."""
+    [[_, changes]] = killed_while_opening(path, 0)
+    return random.sample(range(1, changes + 1), kills)
+
+
+@pytest.mark.timeout(600)
+def test_a_process_killed_while_it_makes_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
+    for change in moments(tmp_path / "memory.db", KILLS_WHILE_CREATING):
+        path = tmp_path / str(change) / "memory.db"
+        assert killed_while_opening(path, change) == []
+        with open_store(path) as store:
+            store.store_memory(**memory(0))
+        assert faults_of(path) == [], change
+
+
+@pytest.mark.timeout(600)
+def test_a_process_killed_during_an_upgrade_or_a_backfill_loses_no_memory_and_the_next_one_finishes(
+    tmp_path: Path,
+) -> None:
+    for change in moments(copied_original(tmp_path), KILLS_WHILE_INDEXING):
+        path = copied_original(tmp_path / str(change))
+        assert killed_while_opening(path, change) == []
+        assert not is_taken_over(path) or whole_copies(path), change
+        assert texts(path) == original_texts(), change
+        assert faults_of(path, indexed=False) == [], change
+        with open_store(path) as store:
+            assert store.backfill_embeddings().memories_remaining == 0
+        assert faults_of(path) == [], change
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: Path) -> None:
+    path, ledger, numbers = tmp_path / "memory.db", Ledger(), itertools.count()
+    for _ in range(KILLS_OF_A_SERVER):
+        with Server(path) as server:
+            for number in itertools.islice(numbers, random.randint(1, 20)):
+                ledger.note("stored", number, server.stored_id(server.ask_to_store(memory(number))))
+            number = next(numbers)
+            ledger.note("storing", number)
+            server.ask_to_store(memory(number))
+            time.sleep(random.uniform(0, 0.03))
+        assert ledger.losses(path) == []
+        assert faults_of(path, ToyEngine()) == []

@@ -1,0 +1,144 @@
+"""The write-ahead log stays bounded (R6)."""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from faults.effort import effort
+from faults.soundness import connected
+from faults.workload import memory, open_store, search
+from vector_memory.errors import VectorMemoryError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
+
+STORES = effort(quick=100, long=2000)
+BOUND = 1_200 * (4096 + 24)
+"""SQLite checkpoints when a commit has brought the log to 1,000 pages, and no memory here takes 200."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SessionMemoryStore]:
+    with open_store(path) as opened:
+        yield opened
+
+
+def log_size(path: Path) -> int:
+    """Return the bytes of the log."""
+    return path.with_name(path.name + "-wal").stat().st_size
+
+
+def largest_log(store: SessionMemoryStore, numbers: Iterator[int], path: Path) -> int:
+    """Store many memories and return the bytes of the log when it was largest."""
+    sizes = []
+    for number in itertools.islice(numbers, STORES):
+        store.store_memory(**memory(number))
+        sizes.append(log_size(path))
+    return max(sizes)
+
+
+@contextlib.contextmanager
+def searching_all_the_time(path: Path) -> Iterator[list[int]]:
+    """Search from another connection until the end of the block; the list has how much each search found."""
+    found: list[int] = []
+    ended = threading.Event()
+
+    def search_on() -> None:
+        with open_store(path) as store:
+            while not ended.is_set():
+                found.append(search(store, 0))
+
+    thread = threading.Thread(target=search_on)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_log_stays_small_while_others_read_all_the_time(store: SessionMemoryStore, path: Path) -> None:
+    with searching_all_the_time(path) as found:
+        assert largest_log(store, itertools.count(), path) < 2 * BOUND
+    assert max(found) == 5
+
+
+def test_a_log_that_a_long_reading_made_grow_is_used_anew_when_the_reading_ends(
+    store: SessionMemoryStore, path: Path
+) -> None:
+    numbers = itertools.count()
+    with store._database.read() as connection:
+        connection.execute("select count(*) from session_memories").fetchall()
+        grown = largest_log(store, numbers, path)
+    assert grown > BOUND
+    store.store_memory(**memory(next(numbers)))
+    assert largest_log(store, numbers, path) <= grown + BOUND - 1_000 * (4096 + 24)
+
+
+def test_a_delete_empties_the_log(store: SessionMemoryStore, path: Path) -> None:
+    for number in range(3):
+        store.store_memory(**memory(number))
+    assert log_size(path) > 0
+    store.delete_memory(1)
+    assert log_size(path) == 0
+
+
+def test_the_log_is_gone_when_the_last_store_is_closed(path: Path) -> None:
+    with open_store(path) as store:
+        store.store_memory(**memory(0))
+    assert not path.with_name(path.name + "-wal").exists()
+
+
+Call = Callable[[SessionMemoryStore], object]
+REPORTS = Scope.of("report")
+CALLS: dict[str, Call] = {
+    "store": lambda store: store.store_memory(**memory(5)),
+    "store again": lambda store: store.store_memory(**memory(0)),
+    "look up": lambda store: store.search_scoped(REPORTS, 3),
+    "search memories": lambda store: store.search_memories("naïve", Scope.of("report_observation"), 3),
+    "search chunks": lambda store: store.search_chunks("naïve", REPORTS, 3),
+    "search sections": lambda store: store.search_sections("naïve", REPORTS, 3),
+    "search documents": lambda store: store.search_documents("naïve", REPORTS, 3, order="relevance"),
+    "recent documents": lambda store: store.search_documents(None, REPORTS, 3),
+    "context": lambda store: store.load_session_context_for_task("s0", 1),
+    "expand": lambda store: store.expand_chunk_context(1),
+    "expand nothing": lambda store: store.expand_chunk_context(999),
+    "reconstruct": lambda store: store.reconstruct_document(1),
+    "reconstruct nothing": lambda store: store.reconstruct_document(999),
+    "get": lambda store: store.get_memory_by_id(1),
+    "get nothing": lambda store: store.get_memory_by_id(999),
+    "describe": lambda store: store.describe_memory(1),
+    "export": lambda store: store.write_document_to_file(1, "report.md"),
+    "statistics": lambda store: store.get_session_stats("s0"),
+    "sessions": lambda store: store.list_sessions(),
+    "delete": lambda store: store.delete_memory(2),
+    "delete nothing": lambda store: store.delete_memory(999),
+    "clean up on trial": lambda store: store.cleanup_old_memories(0),
+    "clean up": lambda store: store.cleanup_old_memories(0, dry_run=False),
+    "backfill": lambda store: store.backfill_embeddings(),
+    "search statistics": lambda store: store.get_search_statistics(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_no_transaction_outlives_its_call(store: SessionMemoryStore, path: Path, call: Call) -> None:
+    for number in range(4):
+        store.store_memory(**memory(number))
+    with contextlib.suppress(VectorMemoryError):
+        call(store)
+    store.store_memory(**memory(8))
+    with connected(path) as connection:
+        connection.set_busy_timeout(5_000)
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    assert log_size(path) == 0
