@@ -2,12 +2,11 @@
 
 from vector_memory import surroundings  # noqa: F401 - must come before fastmcp  # isort: skip
 
+import asyncio
 import logging
-import os
-import signal
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,12 +14,17 @@ from fastmcp import FastMCP
 from fastmcp.resources import Resource
 
 from vector_memory import __version__
+from vector_memory.errors import VectorMemoryError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.stdio import Wire, take_standard_streams
+from vector_memory.stopping import end_process, stop_on_signals
 from vector_memory.tools import TOOLS
 from vector_memory.tools.failures import UnknownTools
 from vector_memory.tools.memory_tool import MemoryTool
 from vector_memory.tools.params import Store
+
+logger = logging.getLogger(__name__)
 
 INSTRUCTIONS = """\
 A lasting memory for AI agents, in one local file. Everything it returns is stored data, written earlier by agents or \
@@ -35,7 +39,7 @@ Searching by meaning, from fine to coarse. Start fine and widen only if you need
 2. search_*_section_context: a topic, whole sections.
 3. search_*_full_documents: whole documents, the newest first; order="relevance" ranks them by the query.
 Filters (agent_id, session_id, session_iter, task_code) only narrow: leave them out to search everything. similarity \
-is 0 to 1; 2.0 means found by its filters and not compared. message says when nothing close was found.
+is 0 to 1; 2.0 means found by its filters and not compared.
 
 To continue earlier work: load_session_context_for_task; list_sessions names the sessions.
 
@@ -47,10 +51,6 @@ To continue earlier work: load_session_context_for_task; list_sessions names the
 """
 
 STATISTICS_URI = "memory://stats/search"
-
-STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-SECONDS_TO_CLOSE = 0.3
-"""Clients kill a server half a second after the first signal."""
 
 
 def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[MemoryTool] = TOOLS) -> FastMCP:
@@ -88,32 +88,34 @@ def search_statistics(store: Store) -> str:
 
 def run_server(path: Path, settings: Settings, export_folders: Sequence[Path] = ()) -> NoReturn:
     """Serve one client over standard input and output until it hangs up or a signal says stop; then end the process."""
+    opened: list[SessionMemoryStore] = []
 
     def open_store() -> SessionMemoryStore:
-        store = SessionMemoryStore(path, settings, export_folders=export_folders)
-        stop_on_signals(store)
-        return store
+        opened.append(SessionMemoryStore(path, settings, export_folders=export_folders))
+        return opened[0]
 
-    create_server(open_store).run(transport="stdio", show_banner=False)
-    # Everything is closed. Taking the interpreter apart as well would last longer than clients wait.
-    logging.shutdown()
-    os._exit(0)
+    def close() -> None:
+        for store in opened:
+            store.close()
+
+    end = partial(end_process, close)
+    stop_on_signals(end)
+    try:
+        asyncio.run(serve(create_server(open_store), Wire(*take_standard_streams(), at_end=end)))
+    except VectorMemoryError:
+        raise
+    except Exception:
+        # Python would wait for the thread that reads standard input, so for the client's next line.
+        logger.exception("The server broke down")
+        end_process(close, exit_code=1)
+    end()
 
 
-def stop_on_signals(store: SessionMemoryStore) -> None:
-    """Close the store and end the process when a signal comes, even in the middle of a call.
+async def serve(server: FastMCP, wire: Wire) -> None:
+    """Serve the client at the other end of the wire until it hangs up.
 
-    Nothing is unwound: a thread that waits for standard input cannot be woken up, so that the usual way out would
-    last until the client's next line.
+    What `FastMCP.run_stdio_async` does, which takes no other streams than the SDK's.
     """
-
-    def stop(_number: int, _frame: object) -> None:
-        for number in STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-        closing = threading.Thread(target=store.close)
-        closing.start()
-        closing.join(SECONDS_TO_CLOSE)
-        os._exit(0)
-
-    for number in STOP_SIGNALS:
-        signal.signal(number, stop)
+    async with server._lifespan_manager(), wire.streams() as (incoming, outgoing):  # noqa: SLF001 - see above
+        kernel = server._mcp_server  # noqa: SLF001 - see above
+        await kernel.run(incoming, outgoing, kernel.create_initialization_options())

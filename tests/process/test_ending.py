@@ -1,0 +1,217 @@
+"""However a server is told to end, and whatever it is doing, it ends in time and leaves a whole file (P5)."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from faults.soundness import faults_of
+from servers import SLOW_MODEL, Server, folders, wait_for
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+
+SECONDS_TO_END = 0.4
+WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
+SLOW = {"EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
+KEPT = {"agent_id": "a", "session_id": "kept", "content": "Acknowledged."}
+LONG = "\n".join(f"# Part {number}\n\nIt goes on, slowly." for number in range(200))
+
+
+class Unavailable(ToyEngine):
+    """Lets everything be stored without vectors."""
+
+    def embed(self, _texts: object) -> Vectors:
+        raise EmbeddingUnavailableError("not now")
+
+
+def store_something(server: Server) -> None:
+    assert server.hello().call("store_report", **KEPT)["success"]
+
+
+def idle(folder: Path) -> Server:
+    server = Server(folder)
+    store_something(server)
+    return server
+
+
+def storing(folder: Path) -> Server:
+    server = Server(folder, **SLOW)
+    store_something(server)
+    server.ask_tool("store_report", agent_id="a", session_id="s", content=LONG)
+    wait_for(folder / "embedding")
+    return server
+
+
+def searching(folder: Path) -> Server:
+    server = Server(folder, **SLOW)
+    store_something(server)
+    server.ask_tool("search_reports_specific_chunks", query="what is done slowly")
+    wait_for(folder / "embedding")
+    return server
+
+
+def loading(folder: Path) -> Server:
+    server = Server(folder, SLOW_LOADING="1", **SLOW).hello()
+    wait_for(folder / "loading")
+    server.ask_tool("store_report", **KEPT)
+    assert server.call("list_sessions")["success"]
+    return server
+
+
+def backfilling(folder: Path) -> Server:
+    with SessionMemoryStore(folder / "memory.db", Settings(embedding_model="toy"), embedder=Unavailable(384)) as store:
+        store.store_memory("report", KEPT["content"] + " Slowly: slowly", agent_id="a", session_id="kept")
+    server = Server(folder, **SLOW).hello()
+    wait_for(folder / "embedding")
+    return server
+
+
+@contextlib.contextmanager
+def ended(server: Server, how: str) -> Iterator[float]:
+    """End a server and give the seconds that took."""
+    with server:
+        seconds = server.seconds_to_end(how)
+        assert server.process.returncode == 0
+        assert server.errors() == b""
+        yield seconds
+
+
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return list(connection.execute(sql))
+    finally:
+        connection.close()
+
+
+def ends_in_time(tmp_path: Path, start: Callable[[Path], Server], how: str, *, kept: int = 1) -> bool:
+    """Try some times; each time the file has to be whole and closed, and what was acknowledged has to be in it."""
+    for folder in folders(tmp_path):
+        with ended(start(folder), how) as seconds:
+            path = folder / "memory.db"
+            assert not Path(f"{path}-wal").exists()
+            assert rows(path, "select count(*) from session_memories") == [(kept,)]
+            assert faults_of(path, ToyEngine(384), indexed=False) == []
+        if seconds < SECONDS_TO_END:
+            return True
+    return False
+
+
+def test_an_idle_server_ends_in_time_when_its_client_dies(tmp_path: Path) -> None:
+    assert ends_in_time(tmp_path, idle, "the client dies")
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_server_that_embeds_a_long_document_ends_in_time_and_stores_nothing_of_it(tmp_path: Path, how: str) -> None:
+    assert ends_in_time(tmp_path, storing, how)
+
+
+def test_a_server_that_searches_ends_in_time(tmp_path: Path) -> None:
+    assert ends_in_time(tmp_path, searching, "SIGTERM")
+
+
+def test_a_server_that_loads_its_model_ends_in_time(tmp_path: Path) -> None:
+    assert ends_in_time(tmp_path, loading, "SIGINT", kept=0)
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "end of input"])
+def test_a_server_that_fills_in_vectors_ends_in_time(tmp_path: Path, how: str) -> None:
+    assert ends_in_time(tmp_path, backfilling, how)
+
+
+def test_two_signals_in_a_row_end_a_server_like_one(tmp_path: Path) -> None:
+    def twice(folder: Path) -> Server:
+        server = storing(folder)
+        server.process.send_signal(2)
+        return server
+
+    assert ends_in_time(tmp_path, twice, "SIGTERM")
+
+
+def test_a_server_that_waits_for_another_process_ends_in_time(tmp_path: Path) -> None:
+    """It cannot close a file whose lock somebody else holds, and does not wait for that."""
+    for folder in folders(tmp_path):
+        server = idle(folder)
+        other = apsw.Connection(str(server.path))
+        other.execute("begin immediate")
+        server.ask_tool("store_report", agent_id="a", session_id="s", content="Never acknowledged.")
+        time.sleep(0.2)
+        with ended(server, "SIGTERM") as seconds:
+            other.execute("rollback")
+            other.close()
+            assert rows(server.path, "select content from session_memories") == [("Acknowledged.",)]
+        if seconds < SECONDS_TO_END:
+            return
+    pytest.fail("it took too long each time")
+
+
+def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> None:
+    """`printf '...' | vector-memory` prints every answer."""
+    with Server(tmp_path) as server:
+        requests = [
+            server.message(
+                "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"}
+            ),
+            server.message("tools/call", name="store_report", arguments=KEPT),
+            *(server.message("tools/call", name="list_sessions", arguments={}) for _ in range(100)),
+        ]
+        for request in requests:
+            server.send(request)
+        server.hang_up(reading=True)
+        assert {server.receive()["id"] for _ in requests} == {request["id"] for request in requests}
+        server.process.wait(10)
+        assert (server.process.returncode, server.errors()) == (0, b"")
+    assert faults_of(server.path, ToyEngine(384)) == []
+
+
+def test_a_server_reads_from_a_file_too(tmp_path: Path) -> None:
+    """`vector-memory < requests > answers` works like a pipe."""
+    with Server(tmp_path) as quoted:
+        (tmp_path / "requests").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n[]')
+        command = list(quoted.process.args)  # type: ignore[arg-type]
+    with (tmp_path / "requests").open("rb") as requests:
+        done = subprocess.run(command, stdin=requests, capture_output=True, check=True, timeout=30)
+    assert len(done.stdout.splitlines()) == 2
+
+
+BREAKS_DOWN = """
+import sys
+from vector_memory import server
+from vector_memory.logging_setup import set_up_logging
+from vector_memory.settings import Settings
+from pathlib import Path
+
+async def broken(server, wire):
+    async with server._lifespan_manager(), wire.streams() as (incoming, outgoing):
+        await incoming.receive()
+        raise RuntimeError("secret")
+
+set_up_logging("INFO", None)
+server.serve = broken
+server.run_server(Path(sys.argv[1]), Settings(embedding_model="toy"))
+"""
+
+
+def test_a_server_that_breaks_down_ends_instead_of_waiting_for_its_client(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BREAKS_DOWN, str(tmp_path / "memory.db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stderr is not None
+        server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        server.stdin.flush()
+        assert server.wait(30) == 1
+        said = server.stderr.read()
+    assert b"broke down" in said
+    assert b"secret" not in said

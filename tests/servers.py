@@ -1,0 +1,166 @@
+"""Real server processes, spoken to line by line in either protocol era."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+MAIN = Path(__file__).parent.parent / "main.py"
+SLOW_MODEL = Path(__file__).parent / "process" / "slow_model"
+CLIENT = {"name": "test", "version": "1"}
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": CLIENT,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+QUICK = {"EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""}
+"""The toy engine, and no token table: loading it would take longer than the rest."""
+
+TRIES = 3
+
+
+class Server:
+    """A server on `folder/memory.db`, in `folder`. `python` and `module` say how it is started."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: str = LEGACY,
+        start: Sequence[str] = (sys.executable, str(MAIN)),
+        prefix: Sequence[str] = (),
+        **variables: str,
+    ) -> None:
+        self.path = folder / "memory.db"
+        self._version = version
+        self._last_id = 0
+        self.process = subprocess.Popen(
+            [*prefix, *start, "serve", "--database-path", str(self.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **QUICK, **variables},
+            cwd=folder,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self.process.wait()
+
+    def hello(self) -> Self:
+        """Open the conversation in the server's era."""
+        if self._version == MODERN:
+            self.request("server/discover")
+        else:
+            self.request("initialize", protocolVersion=LEGACY, capabilities={}, clientInfo=CLIENT)
+            self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return self
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a request and return the answer, whatever it is."""
+        return self.receive(self.ask(method, **params))
+
+    def ask(self, method: str, **params: Any) -> int:
+        """Send a request and return its id."""
+        message = self.message(method, **params)
+        self.send(message)
+        return int(message["id"])
+
+    def message(self, method: str, **params: Any) -> dict[str, Any]:
+        """Return a request with an id of its own."""
+        self._last_id += 1
+        if self._version == MODERN:
+            params["_meta"] = ENVELOPE
+        return {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and return its structured answer."""
+        return dict(self.request("tools/call", name=tool, arguments=arguments)["result"]["structuredContent"])
+
+    def ask_tool(self, tool: str, **arguments: Any) -> int:
+        """Call a tool without waiting, and return the id of the request."""
+        return self.ask("tools/call", name=tool, arguments=arguments)
+
+    def answer(self, request_id: int) -> dict[str, Any]:
+        """Wait for the structured answer of a call."""
+        return dict(self.receive(request_id)["result"]["structuredContent"])
+
+    def send(self, message: object) -> None:
+        """Write a message."""
+        self.write(json.dumps(message).encode() + b"\n")
+
+    def write(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def receive(self, request_id: int | None = None) -> dict[str, Any]:
+        """Wait for the next message, or for the answer to a request."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message: dict[str, Any] = json.loads(line)
+            if request_id is None or message.get("id") == request_id:
+                return message
+        raise EOFError
+
+    def hang_up(self, *, reading: bool) -> None:
+        """Close the server's input, and unless `reading` its output too, as when the client dies."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        if not reading:
+            self.process.stdout.close()
+
+    def seconds_to_end(self, how: str) -> float:
+        """Tell the server to end, by the name of a signal or by hanging up, and return how long it lives on."""
+        began = time.monotonic()
+        if how.startswith("SIG"):
+            self.process.send_signal(getattr(signal, how))
+        else:
+            self.hang_up(reading=how == "end of input")
+        self.process.wait(30)
+        return time.monotonic() - began
+
+    def errors(self) -> bytes:
+        """Return what the server, which has ended, wrote to standard error."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def peak_mb(self) -> float:
+        """Return the largest resident memory of the process so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def folders(tmp_path: Path) -> Iterator[Path]:
+    """Give some empty folders, one for each try of what a busy machine can make late."""
+    for number in range(TRIES):
+        folder = tmp_path / f"try {number}"
+        folder.mkdir()
+        yield folder
+
+
+def wait_for(path: Path) -> None:
+    """Wait until a file is there."""
+    give_up = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < give_up, f"{path.name} did not come"
+        time.sleep(0.005)

@@ -1,0 +1,101 @@
+"""What a line says, and what its sender is told when it says nothing."""
+
+import io
+import json
+import tracemalloc
+
+import pytest
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from vector_memory.jsonrpc import MAX_LINE, RefusedLineError, read_line, read_message
+from vector_memory.values import MAX_CONTENT
+
+CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":%s}}'
+CALL_OF_JAVASCRIPT = b'{"method":"tools/call","params":{"a":%s},"jsonrpc":"2.0","id":"x-7"}'
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+REFUSED = {
+    "nothing that is JSON": (b"hello", PARSE_ERROR, None),
+    "broken JSON": (b'{"jsonrpc":"2.0","id":7,"method":"ping"', PARSE_ERROR, 7),
+    "broken before the id": (b'{"method":"ping",,"jsonrpc":"2.0","id', PARSE_ERROR, None),
+    "a lone surrogate": (CALL % rb'"\ud800"', PARSE_ERROR, 7),
+    "a lone surrogate, id last": (CALL_OF_JAVASCRIPT % rb'"\udc00"', PARSE_ERROR, "x-7"),
+    "bad UTF-8": (CALL % b'"\xff\xfe"', PARSE_ERROR, 7),
+    "deep nesting": (CALL % DEEP, PARSE_ERROR, 7),
+    "deep nesting alone": (DEEP, PARSE_ERROR, None),
+    "a broken answer": (b'{"jsonrpc":"2.0","id":7,"result":{', PARSE_ERROR, None),
+    "a batch": (b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]', INVALID_REQUEST, None),
+    "an empty batch": (b"[]", INVALID_REQUEST, None),
+    "a number": (b"7", INVALID_REQUEST, None),
+    "a text": (b'"ping"', INVALID_REQUEST, None),
+    "null": (b"null", INVALID_REQUEST, None),
+    "another object": (b'{"a":1,"id":7}', INVALID_REQUEST, 7),
+    "another version": (b'{"jsonrpc":"1.0","id":7,"method":"ping"}', INVALID_REQUEST, 7),
+    "a method that is no text": (b'{"jsonrpc":"2.0","id":7,"method":7}', INVALID_REQUEST, 7),
+    "an id that is null": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', INVALID_REQUEST, None),
+    "an id that is a fraction": (b'{"jsonrpc":"2.0","id":7.5,"method":"ping"}', INVALID_REQUEST, None),
+    "an id that is true": (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', INVALID_REQUEST, None),
+    "an answer that is none": (b'{"jsonrpc":"2.0","id":7,"result":7}', INVALID_REQUEST, None),
+    "params as a list": (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}', INVALID_PARAMS, 7),
+    "params as a text": (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":"a"}', INVALID_PARAMS, 7),
+}
+
+
+@pytest.mark.parametrize(("line", "code", "request_id"), REFUSED.values(), ids=REFUSED)
+def test_a_line_that_is_no_message_is_answered_with_its_id_where_that_can_be_read(
+    line: bytes, code: int, request_id: object
+) -> None:
+    with pytest.raises(RefusedLineError) as refused:
+        read_message(line + b"\n")
+    answer = json.loads(refused.value.answer.model_dump_json(exclude_unset=True))
+    assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", request_id, code)
+    assert answer["error"]["message"]
+
+
+def test_messages_of_every_kind_are_read() -> None:
+    assert read_message(CALL % b"1") == JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call", params={"a": 1})
+    assert isinstance(read_message(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'), JSONRPCNotification)
+    assert isinstance(read_message(b'{"jsonrpc":"2.0","id":7,"result":{}}'), JSONRPCResponse)
+
+
+@pytest.mark.parametrize(
+    ("call", "request_id"), [(CALL, 7), (CALL_OF_JAVASCRIPT, "x-7")], ids=["id in front", "id at the end"]
+)
+def test_of_a_line_that_is_too_long_only_the_id_is_kept_and_the_next_line_is_read(
+    call: bytes, request_id: object
+) -> None:
+    source = io.BytesIO(call % (b'"' + b"x" * (MAX_LINE + 100_000) + b'"') + b"\n" + CALL % b"1" + b"\n")
+    with pytest.raises(RefusedLineError) as refused:
+        read_line(source)
+    assert (refused.value.answer.id, refused.value.answer.error.code) == (request_id, INVALID_REQUEST)
+    assert read_line(source) == CALL % b"1" + b"\n"
+    assert read_line(source) == b""
+
+
+def test_a_line_may_be_as_long_as_json_can_make_the_longest_content() -> None:
+    line = CALL % json.dumps("\N{GRINNING FACE}" * MAX_CONTENT).encode() + b"\n"
+    assert len(line) < MAX_LINE - 2**20
+    assert read_line(io.BytesIO(line)) == line
+
+
+def test_an_endless_line_takes_no_more_memory_than_the_longest_accepted_one() -> None:
+    class Endless(io.RawIOBase):
+        """Gives 100 MB without a line's end."""
+
+        left = 100 * 2**20
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: bytearray) -> int:
+            count = min(self.left, len(buffer))
+            self.left -= count
+            buffer[:count] = bytes(count)
+            return count
+
+    tracemalloc.start()
+    with pytest.raises(RefusedLineError):
+        read_line(io.BufferedReader(Endless(), 2**16))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * MAX_LINE

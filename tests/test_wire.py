@@ -1,0 +1,213 @@
+"""The way between standard input and output and the server, with a server that does as it is told."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, BinaryIO
+
+import pytest
+from mcp.shared.memory import MessageStream
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest, JSONRPCResponse
+
+from vector_memory import stdio
+from vector_memory.jsonrpc import MAX_LINE
+from vector_memory.stdio import MAX_AT_ONCE, Wire
+
+A_MOMENT = 0.2
+
+
+class Client:
+    """The other end of a wire."""
+
+    def __init__(self) -> None:
+        source, self.input = pipe()
+        self.output, sink = pipe()
+        self._files = [self.input, source, self.output, sink]
+        self.ended = asyncio.Event()
+        self.wire = Wire(source, sink, self.ended.set)
+
+    async def send(self, *messages: object) -> None:
+        """Write messages, each on a line."""
+        await asyncio.to_thread(lambda: [self.input.write(f"{json.dumps(message)}\n".encode()) for message in messages])
+
+    def received(self) -> list[dict[str, Any]]:
+        """Return the messages that have come."""
+        return [json.loads(line) for line in os.read(self.output.fileno(), 2**16).splitlines()]
+
+    def hang_up(self) -> None:
+        """Close both ends, as when the client dies."""
+        self.input.close()
+        self.output.close()
+
+    def close(self) -> None:
+        """Close everything; the thread that reads has found the end of input by then."""
+        self.wire._reading.shutdown()
+        self.wire._writing.shutdown()
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+
+def pipe() -> tuple[BinaryIO, BinaryIO]:
+    """Return what can be read from and what can be written to."""
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb", 0)
+
+
+@asynccontextmanager
+async def wired() -> AsyncIterator[tuple[Client, MessageStream]]:
+    """Give a client and the server's streams."""
+    client = Client()
+    try:
+        async with client.wire.streams() as streams:
+            yield client, streams
+            client.hang_up()
+            await client.ended.wait()
+    finally:
+        client.hang_up()
+        client.close()
+
+
+def request(number: int, size: int = 0) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"text": "x" * size}}
+
+
+def notification(method: str, **params: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def answer(number: int) -> SessionMessage:
+    return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
+
+
+async def arrived(streams: MessageStream) -> list[object]:
+    """Take what arrives at the server until nothing more comes: ids of requests, methods of notifications."""
+    found: list[object] = []
+    while True:
+        try:
+            item = await asyncio.wait_for(streams[0].receive(), A_MOMENT)
+        except TimeoutError:
+            return found
+        assert isinstance(item, SessionMessage)
+        message = item.message
+        found.append(message.id if isinstance(message, JSONRPCRequest) else getattr(message, "method", None))
+
+
+def test_at_end_of_input_what_was_asked_is_answered_first() -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(request(1), request(2))
+            client.input.close()
+            assert await arrived(streams) == [1, 2]
+            assert not client.ended.is_set()
+            await streams[1].send(answer(2))
+            await streams[1].send(answer(1))
+            await asyncio.wait_for(client.ended.wait(), 5)
+            assert [message["id"] for message in client.received()] == [2, 1]
+
+    asyncio.run(scene())
+
+
+def test_nobody_waits_for_answers_that_nobody_reads() -> None:
+    async def scene() -> None:
+        async with wired() as (client, _):
+            await client.send(request(1))
+            client.hang_up()
+            await asyncio.wait_for(client.ended.wait(), 5)
+
+    asyncio.run(scene())
+
+
+def test_the_wait_for_answers_at_end_of_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "SECONDS_TO_ANSWER", 0.1)
+
+    async def scene() -> None:
+        async with wired() as (client, _):
+            await client.send(request(1))
+            client.input.close()
+            await asyncio.wait_for(client.ended.wait(), 5)
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_reads_no_more_ends_the_server() -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            client.output.close()
+            await streams[1].send(answer(1))
+            await asyncio.wait_for(client.ended.wait(), 5)
+
+    asyncio.run(scene())
+
+
+def test_so_many_requests_are_worked_on_at_once_and_each_answer_lets_one_more_in() -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(*map(request, range(MAX_AT_ONCE + 10)))
+            assert await arrived(streams) == list(range(MAX_AT_ONCE))
+            await streams[1].send(answer(5))
+            assert await arrived(streams) == [MAX_AT_ONCE]
+
+    asyncio.run(scene())
+
+
+def test_the_largest_requests_are_worked_on_one_by_one() -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(request(1, MAX_LINE - 1000), request(2, MAX_LINE - 1000), request(3))
+            assert await arrived(streams) == [1]
+            await streams[1].send(answer(1))
+            assert await arrived(streams) == [2, 3]
+
+    asyncio.run(scene())
+
+
+def test_what_is_no_request_overtakes_those_that_wait() -> None:
+    """The answer to a question of the server must reach it, however much was asked since."""
+
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(*map(request, range(MAX_AT_ONCE + 10)), {"jsonrpc": "2.0", "id": 1, "result": {}})
+            assert (await arrived(streams))[MAX_AT_ONCE:] == [None]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("written", [3, "3"], ids=["as it was sent", "as text"])
+def test_a_request_that_was_cancelled_makes_room_and_is_not_waited_for(written: object) -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(*map(request, range(MAX_AT_ONCE + 1)))
+            await arrived(streams)
+            await client.send(notification("notifications/cancelled", requestId=written))
+            assert await arrived(streams) == ["notifications/cancelled", MAX_AT_ONCE]
+            client.input.close()
+            for number in {*range(MAX_AT_ONCE + 1)} - {3}:
+                await streams[1].send(answer(number))
+            await asyncio.wait_for(client.ended.wait(), 5)
+
+    asyncio.run(scene())
+
+
+def test_a_notification_does_not_overtake_a_request_that_need_not_wait() -> None:
+    """`initialized` after `initialize`: the SDK would drop it if it came first."""
+
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(request(1), notification("notifications/initialized"), request(2))
+            assert await arrived(streams) == [1, "notifications/initialized", 2]
+
+    asyncio.run(scene())
+
+
+def test_a_bad_line_is_answered_while_requests_wait() -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(*map(request, range(MAX_AT_ONCE + 10)), [], 7)
+            await arrived(streams)
+            assert [message["error"]["code"] for message in client.received()] == [-32600, -32600]
+
+    asyncio.run(scene())
