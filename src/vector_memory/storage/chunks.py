@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 
+from vector_memory.errors import DatabaseError
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one
 from vector_memory.values import Chunk
 
@@ -112,13 +113,15 @@ def get_chunk(connection: apsw.Connection, chunk_id: int) -> StoredChunk | None:
 
 
 def get_chunks(connection: apsw.Connection, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
-    """Return those of the chunks that exist, by id."""
+    """Return the chunks that an index names, by id. Raises DatabaseError if one is not there: the file is damaged."""
     rows = fetch(
         connection,
         chunk_from_row,
         f"select {COLUMNS} from json_each(?) wanted join memory_chunks c on c.id = wanted.value",
         (json.dumps(chunk_ids),),
     )
+    if len(rows) < len(set(chunk_ids)):
+        raise DatabaseError("The index names a chunk that is not there: run `vector-memory doctor --fix`.")
     return {chunk.id: chunk for chunk in rows}
 
 

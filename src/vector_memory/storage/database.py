@@ -16,6 +16,7 @@ import sqlite_vec
 
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
+from vector_memory.storage.filesystem import require_local
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class Database:
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
         self._deleted_bytes_remain = False
+        require_local(path)
         create_private_file(path)
         with translated_errors():
             self._writer = self._connect()

@@ -1,0 +1,93 @@
+"""Memories as files: made, looked at from outside, and used by other processes."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from vector_memory.doctor.examining import Doctor
+from vector_memory.doctor.report import Report, State
+from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.settings import Settings
+from vector_memory.storage.database import load_vector_search
+from vector_memory.storage.inspection import inspect
+
+SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
+ORIGINAL = Path(__file__).parent / "data" / "original.db"
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+settings = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
+path, *more = map(Path, sys.argv[1:])
+"""
+WRITER = """
+with SessionMemoryStore(path, settings) as store:
+    for number in range(100_000):
+        store.store_memory("report", f"Report {number}. " + "some words " * 50, session_id=f"s{number % 7}")
+        print(number, flush=True)
+"""
+
+
+def doctor(path: Path, settings: Settings = SETTINGS) -> Doctor:
+    return Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
+
+
+def examine(path: Path, settings: Settings = SETTINGS) -> Report:
+    return doctor(path, settings).examine()
+
+
+def found(report: Report) -> dict[str, State]:
+    """Return what is not as it should be."""
+    return {finding.name: finding.state for finding in report.findings if finding.state != State.OK}
+
+
+def said(report: Report, name: str) -> str:
+    """Return what the report says in one of its findings."""
+    (finding,) = [finding for finding in report.findings if finding.name == name]
+    return f"{finding.message} {finding.advice or ''}"
+
+
+def change(path: Path, sql: str) -> None:
+    """Change a file behind the store's back."""
+    connection = apsw.Connection(str(path))
+    load_vector_search(connection)
+    connection.execute(sql)
+    assert connection.total_changes() or "drop" in sql
+    connection.close()
+
+
+def flip(path: Path) -> None:
+    """Damage a file in the middle."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\x55" * 8192)
+
+
+def contents(path: Path) -> list[str]:
+    """Return the texts of a memory in the order of their ids."""
+    sql = "select content from session_memories order by id"
+    return inspect(path, lambda connection: [content for (content,) in connection.execute(sql)])
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Return what the files of a folder hold."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+@contextmanager
+def process(code: str, *paths: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run code in another process, at least up to the first line that it prints; kill it at the end of the block."""
+    child = subprocess.Popen([sys.executable, "-c", CHILD + code, *paths], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline()
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.communicate()

@@ -1,0 +1,172 @@
+"""Looking at a file from outside: without a trace, again if it changes, and where it is."""
+
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from memory_files import SETTINGS, bytes_of, change, process
+from vector_memory.errors import DatabaseError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage import filesystem
+from vector_memory.storage.database import Database
+from vector_memory.storage.inspection import inspect
+from vector_memory.storage.log_state import HeldBack, held_back
+
+MOUNTS = r"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+31 27 0:29 / /mnt rw - tmpfs tmpfs rw
+30 31 0:28 / /mnt/with\040space rw shared:5 master:1 - cifs //server/share rw,vers=3
+32 27 0:30 / /twice rw - nfs4 server:/a rw
+33 32 0:31 / /twice rw - xfs /dev/vdb rw
+"""
+COUNT = "select count(*) from session_memories"
+READER = """
+from vector_memory.storage.database import Database
+import apsw
+database = Database(path, dimensions=16)
+with database.write() as connection:
+    connection.execute("update session_memories set access_count = 1")
+if more[0].name == "moved":
+    database._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+with database.read() as connection:
+    connection.execute("select count(*) from session_memories").fetchall()
+    print("reading", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with one memory."""
+    path = tmp_path / "memory.db"
+    store(path, "first")
+    return path
+
+
+def store(path: Path, content: str) -> None:
+    with SessionMemoryStore(path, SETTINGS) as opened:
+        opened.store_memory("input_prompt", content, session_id="s")
+
+
+def count(connection: apsw.Connection) -> int:
+    ((number,),) = connection.execute(COUNT).fetchall()
+    return int(number)
+
+
+def test_looking_leaves_no_trace(path: Path, tmp_path: Path) -> None:
+    before = bytes_of(tmp_path)
+    assert inspect(path, count) == 1
+    assert bytes_of(tmp_path) == before
+
+
+def test_looking_cannot_write(path: Path) -> None:
+    with pytest.raises(DatabaseError):
+        inspect(path, lambda connection: connection.execute("delete from session_memories"))
+
+
+def test_a_file_that_changes_under_the_eyes_is_looked_at_again(path: Path) -> None:
+    seen: list[int] = []
+
+    def look(connection: apsw.Connection) -> int:
+        seen.append(count(connection))
+        if len(seen) == 1:
+            store(path, "second")
+        return count(connection)
+
+    assert inspect(path, look) == 2
+    assert seen == [1, 2]
+
+
+def test_a_file_that_a_server_opens_meanwhile_is_looked_at_again(path: Path) -> None:
+    seen: list[int] = []
+    opened: list[SessionMemoryStore] = []
+
+    def look(connection: apsw.Connection) -> int:
+        if not opened:
+            opened.append(SessionMemoryStore(path, SETTINGS))
+            opened[0].store_memory("input_prompt", "second", session_id="s")
+        seen.append(count(connection))
+        return seen[-1]
+
+    assert inspect(path, look) == 2
+    assert len(seen) == 2
+    opened[0].close()
+
+
+def test_what_is_in_the_log_only_is_seen(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS) as opened:
+        opened.store_memory("input_prompt", "second", session_id="s")
+        assert inspect(path, count) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/me/memory.db", "ext4"),
+        ("/mnt/memory.db", "tmpfs"),
+        ("/mnt/with space/deep/memory.db", "cifs"),
+        ("/mnt/with spaces/memory.db", "tmpfs"),
+        ("/twice/memory.db", "xfs"),
+    ],
+)
+def test_a_file_is_on_the_innermost_and_latest_mount(
+    path: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounts").write_text(MOUNTS.lstrip())
+    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
+    assert filesystem.file_system(Path(path)) == kind
+
+
+def test_a_link_is_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mounts").write_text(MOUNTS.lstrip())
+    (tmp_path / "link").symlink_to("/mnt/with space")
+    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
+    assert filesystem.file_system(tmp_path / "link" / "memory.db") == "cifs"
+
+
+def test_a_network_file_system_is_refused_and_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mounts").write_text(MOUNTS.lstrip())
+    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
+    with pytest.raises(DatabaseError, match=r"network file system \(cifs\).*local disk"):
+        filesystem.require_local(Path("/mnt/with space/memory.db"))
+    filesystem.require_local(Path("/mnt/memory.db"))
+    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "none")
+    filesystem.require_local(Path("/mnt/with space/memory.db"))
+
+
+def test_a_store_on_a_network_file_system_is_refused_before_a_file_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mounts").write_text(f"30 27 0:9 / {tmp_path} rw - nfs4 server:/x rw\n")
+    monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
+    with pytest.raises(DatabaseError, match="network file system"):
+        Database(tmp_path / "memory.db", dimensions=8)
+    assert not (tmp_path / "memory.db").exists()
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph", "fuse.glusterfs", "lustre"])
+def test_these_are_network_file_systems(kind: str) -> None:
+    assert filesystem.is_network(kind)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "apfs", "fuse.gocryptfs", "9p"])
+def test_these_are_not(kind: str) -> None:
+    assert not filesystem.is_network(kind)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
+@pytest.mark.parametrize("state", ["pending", "moved"])
+def test_frames_written_after_a_reader_began_are_held_back(path: Path, tmp_path: Path, state: str) -> None:
+    assert held_back(path) is None
+    with process(READER, path, tmp_path / state) as reader:
+        assert held_back(path) is None
+        change(path, "update session_memories set access_count = access_count + 1")
+        held = held_back(path)
+        assert held is not None
+        assert (held.process, held.frames > 0) == (reader.pid, True)
+        change(path, "update session_memories set access_count = access_count + 1")
+        assert held_back(path) == HeldBack(held.frames * 2, held.mark, held.process)
+    assert held_back(path) is None
