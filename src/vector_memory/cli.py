@@ -6,6 +6,9 @@ Commands:
   serve        answer an MCP client over standard input and output (the default)
   demo         store a folder of Markdown files and ask questions about it
   backfill     make the vectors that are missing
+  doctor       say whether the installation and the memory are healthy
+  backup       copy the memory to a file, also while servers use it
+  restore      put a backup in the memory's place
   fetch-model  download the embedding model and the token table
   --version    print the version
 

@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ from cyclopts.validators import Number
 from vector_memory.arguments import fill_from_environment
 from vector_memory.errors import ConfigurationError
 from vector_memory.logging_setup import set_up_logging
-from vector_memory.settings import Place, ServerPlace, Settings
+from vector_memory.settings import Place, ServerPlace, Settings, full_path
 
 PlaceFlags = Annotated[Place, Parameter(name="*")]
 ServerPlaceFlags = Annotated[ServerPlace, Parameter(name="*")]
@@ -69,15 +71,69 @@ def backfill(*, place: PlaceFlags = Place(), settings: SettingsFlags = Settings(
     path = place.file()
     if not path.is_file():
         raise ConfigurationError(f"There is no memory at {path}: name its file with --database-path.")
-    from rich.progress import Progress
-
     from vector_memory.session_memory_store import SessionMemoryStore
 
-    quiet = not sys.stdout.isatty()
-    with SessionMemoryStore(path, settings) as store, Progress(transient=True, disable=quiet) as progress:
-        bar = progress.add_task("Memories")
-        result = store.backfill_embeddings(lambda done, total: progress.update(bar, completed=done, total=total))
+    with SessionMemoryStore(path, settings) as store, _progress("Memories") as update:
+        result = store.backfill_embeddings(update)
     _say(result.message or "")
+
+
+@app.command(help_epilogue=VARIABLES_HELP)
+def doctor(
+    *,
+    json: Annotated[bool, Parameter(help="Print one JSON object.", negative=())] = False,
+    fix: Annotated[
+        bool, Parameter(help="Make again what the text allows: vectors, full text, permissions.", negative=())
+    ] = False,
+    place: PlaceFlags = Place(),
+    settings: SettingsFlags = Settings(),
+) -> None:
+    """Say whether this installation and this memory are healthy. Exit code 0: healthy, 1: not.
+
+    Without --fix nothing is changed, and servers may go on working.
+    """
+    set_up_logging("ERROR", settings.log_file)
+    from vector_memory.doctor import run_doctor
+
+    sys.exit(0 if run_doctor(place.file(), settings, as_json=json, fix=fix) else 1)
+
+
+@app.command
+def backup(
+    target: Annotated[Path, Parameter(help="File to make.")],
+    /,
+    *,
+    overwrite: Annotated[bool, Parameter(help="Replace the file if it is there.", negative=())] = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """Copy the memory, as it is at this moment, to a file. Servers may go on writing."""
+    from vector_memory.backups import back_up
+
+    target = full_path(target)
+    with _progress("Copying") as update:
+        copied = back_up(place.file(), target, overwrite=overwrite, on_progress=update)
+    _say(f"Copied {copied.memories:,} memories ({copied.size / 1e6:,.1f} MB) to {target}")
+
+
+@app.command
+def restore(
+    source: Annotated[Path, Parameter(help="File that backup has made.")],
+    /,
+    *,
+    overwrite: Annotated[
+        bool, Parameter(help="Replace the memory that is there; it is kept in a file beside it.", negative=())
+    ] = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """Put a backup in the memory's place. No server may use the memory meanwhile."""
+    from vector_memory.backups import restore
+
+    path = place.file()
+    with _progress("Checking and copying") as update:
+        copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
+    _say(f"Restored {copied.memories:,} memories ({copied.size / 1e6:,.1f} MB) to {path}")
+    if copied.kept is not None:
+        _say(f"What was there before is kept in {copied.kept}")
 
 
 @app.command
@@ -87,6 +143,16 @@ def fetch_model() -> None:
 
     folder = fetch_model(_say)
     _say(f"The model is in {folder}")
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal; yields what to call with how much is done, and of how much."""
+    from rich.progress import Progress
+
+    with Progress(transient=True, disable=not sys.stdout.isatty()) as progress:
+        bar = progress.add_task(what)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,169 @@
+"""Checks of what is in the file: its structure, and whether all that was made from the text agrees with it."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from vector_memory.doctor.report import Finding, State, counted, fine, fixable, problem, warning
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
+from vector_memory.storage import index_faults, inspection, memories, vectors
+from vector_memory.storage.database import Connection
+from vector_memory.storage.inspection import FileKind
+
+NOT_PRESENT = {
+    FileKind.EMPTY: warning(
+        "schema", "The file is empty: no memory has been stored in it.", "The server fills it when it starts."
+    ),
+    FileKind.ORIGINAL: warning(
+        "schema",
+        "The file was written by the original server and has not been taken over yet.",
+        "The server does that when it starts, and keeps a copy with the name's ending .before-upgrade.",
+    ),
+    FileKind.OLDER: warning(
+        "schema", "The file was written by an earlier release.", "The server brings it up to date when it starts."
+    ),
+    FileKind.NEWER: problem(
+        "schema", "The file was written by a newer release of vector-memory.", "Upgrade vector-memory to open it."
+    ),
+    FileKind.FOREIGN: problem(
+        "schema", "The file is an SQLite database of another program.", "Name another file with --database-path."
+    ),
+}
+
+NAMED = 5
+"""So many memories are named by their ids."""
+
+RESTORE = "End all servers, then put the latest backup in its place: `vector-memory restore SOURCE --overwrite`."
+
+
+def contents_findings(path: Path, model: EmbeddingModel) -> list[Finding]:
+    """Return what is to be said about the file, which is not changed. Of a damaged one not much is looked at."""
+    if not path.is_file():
+        return [
+            problem(
+                "file",
+                f"There is no memory at {path}.",
+                "The server makes it when it starts. If you expected one, check --database-path.",
+            )
+        ]
+    try:
+        return inspection.inspect(path, lambda connection: list(_findings(connection, model)))
+    except VectorMemoryError as error:
+        return [problem("file", f"The file cannot be read. {error}", RESTORE)]
+
+
+def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
+    kind = inspection.file_kind(connection)
+    length = inspection.database_bytes(connection)
+    yield fine("file", f"The file can be read; it is {length / 1e6:,.1f} MB long.")
+    yield NOT_PRESENT.get(kind) or fine("schema", "The tables are those of this release.")
+    structure = integrity(connection)
+    yield structure
+    if kind == FileKind.PRESENT and structure.state == State.OK:
+        yield orphans(connection)
+        yield from texts(connection)
+        yield from filed_vectors(connection)
+        yield full_text(connection)
+        yield unindexed(connection)
+        yield fingerprint(connection, model)
+
+
+def integrity(connection: Connection) -> Finding:
+    """Ask SQLite whether the file is whole."""
+    lines = inspection.damage(connection)
+    if not lines:
+        return fine("integrity", "The file is whole, as far as SQLite can tell.")
+    return problem("integrity", f"The file is damaged in {counted(len(lines), 'place')}; one is: {lines[0]}.", RESTORE)
+
+
+def orphans(connection: Connection) -> Finding:
+    """Check that whatever belongs to something has it."""
+    found = inspection.count_orphans(connection)
+    tables = ", ".join(f"{number:,} in {table}" for table, number in sorted(found.items()))
+    return agreement(
+        "orphans", "Every chunk and passage has its memory.", tables and f"Rows belong to what is not there: {tables}."
+    )
+
+
+def texts(connection: Connection) -> Iterator[Finding]:
+    """Check texts against their checksums, and chunks and passages against the texts."""
+    faults = index_faults.text_faults(connection)
+    if faults.text:
+        yield problem("text", f"The text of {named(faults.text)} is not what was stored.", RESTORE)
+    else:
+        total = inspection.count_memories(connection)
+        yield fine("text", f"The text of {counted(total, 'memory', 'memories')} is what was stored.")
+    yield agreement(
+        "chunks",
+        "Every chunk is a piece of its memory's text.",
+        faults.chunks and f"Chunks of {named(faults.chunks)} are missing, or are no pieces of the text.",
+    )
+    yield agreement(
+        "passages",
+        "Every passage is a piece of its memory's text.",
+        faults.passages and f"Passages of {named(faults.passages)} are missing, or are no pieces of the text.",
+    )
+
+
+def filed_vectors(connection: Connection) -> Iterator[Finding]:
+    """Check that each passage has a vector and each vector a passage, and that vectors are filed rightly."""
+    faults = index_faults.vector_faults(connection)
+    missing = f"Passages of {named(faults.missing)} have no usable vector." if faults.missing else ""
+    strays = f"There are vectors of no passage: {len(faults.strays):,}." if faults.strays else ""
+    unreadable = f"Not readable: {', '.join(faults.unreadable)}." if faults.unreadable else ""
+    yield agreement(
+        "vectors",
+        "Every passage has a vector, and every vector a passage.",
+        " ".join(filter(None, [missing, strays, unreadable])),
+    )
+    yield agreement(
+        "index",
+        "Vectors are filed under the session, kind, agent, iteration and task of their memory.",
+        faults.misfiled and f"Vectors of {named(faults.misfiled)} are filed under another session, agent or kind.",
+    )
+
+
+def full_text(connection: Connection) -> Finding:
+    """Check that the full-text index holds the words of the text."""
+    tables = index_faults.full_text_faults(connection)
+    return agreement(
+        "full-text",
+        "The full-text index says what the text says.",
+        tables and f"The full-text index says something else than the text: {', '.join(tables)}.",
+    )
+
+
+def unindexed(connection: Connection) -> Finding:
+    """Say whether there are memories that cannot be found by meaning yet."""
+    missing = memories.count_unindexed(connection)
+    if not missing:
+        return fine("unindexed", "Every memory can be found by meaning.")
+    have = "has" if missing == 1 else "have"
+    message = f"{counted(missing, 'memory', 'memories')} {have} no vectors yet, and cannot be found by meaning."
+    return fixable("unindexed", message, State.WARNING)
+
+
+def fingerprint(connection: Connection, model: EmbeddingModel) -> Finding:
+    """Check that the file's vectors and those of the model can be compared."""
+    present = vectors.fingerprint_of(connection)
+    try:
+        vectors.require_same_fingerprint(connection, model.fingerprint)
+    except EmbeddingUnavailableError as error:
+        if model.is_ready:
+            return problem("fingerprint", str(error))
+        return fine("fingerprint", "Without a model there is nothing to compare the vectors with.")
+    made = f"were made by {vectors.describe(present)}, which is the model here" if present else "are still to be made"
+    return fine("fingerprint", f"The vectors {made}.")
+
+
+def agreement(name: str, good: str, bad: object) -> Finding:
+    """Return a finding that is fine unless there is something bad to say, which --fix can mend."""
+    return fixable(name, str(bad)) if bad else fine(name, good)
+
+
+def named(ids: Collection[int]) -> str:
+    """Name memories by their ids, a few of them if they are many."""
+    shown = ", ".join(str(number) for number in sorted(ids)[:NAMED])
+    if len(ids) == 1:
+        return f"memory {shown}"
+    return f"{len(ids):,} memories ({shown}{', ...' if len(ids) > NAMED else ''})"

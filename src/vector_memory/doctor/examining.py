@@ -1,0 +1,79 @@
+"""The doctor: looks at an installation and a file, and mends what can be made again from the text."""
+
+from pathlib import Path
+
+from vector_memory.backfilling import Backfill, Progress
+from vector_memory.doctor.contents import contents_findings
+from vector_memory.doctor.installation import installation_findings
+from vector_memory.doctor.place import close_to_others, place_findings
+from vector_memory.doctor.report import Report, counted
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.indexing import Indexer
+from vector_memory.settings import Settings
+from vector_memory.storage import mending
+from vector_memory.storage.database import Database
+
+INDEX = {"chunks", "passages", "vectors", "index"}
+
+
+class Doctor:
+    """Examines the memory at `path`. Servers may use it meanwhile, but not in this process."""
+
+    def __init__(self, path: Path, settings: Settings, model: EmbeddingModel) -> None:
+        self._path = path
+        self._settings = settings
+        self._model = model
+
+    def examine(self) -> Report:
+        """Look at everything. Nothing is changed, and nothing is made."""
+        installation = list(installation_findings(self._model, self._settings))
+        place = list(place_findings(self._path))
+        contents = contents_findings(self._path, self._model)
+        return Report(str(self._path), {"installation": installation, "place": place, "contents": contents})
+
+    def mend(self, report: Report, on_progress: Progress | None = None) -> list[str]:
+        """Make again what the report found wrong and the text allows; return what was done, a sentence each.
+
+        Texts are never touched. What needs the model stays as it is if there is none.
+        """
+        wrong = report.fixable()
+        done = []
+        if "permissions" in wrong:
+            closed = close_to_others(self._path)
+            done.append(f"Closed {counted(closed, 'file or folder', 'files and folders')} to other users.")
+        if wrong - {"permissions"}:
+            database = Database(self._path, dimensions=self._settings.embedding_dim)
+            try:
+                done += self._mend_contents(database, wrong, on_progress)
+            finally:
+                database.close()
+        return done
+
+    def _mend_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
+        done = []
+        indexer = Indexer(self._model, self._settings)
+        usable = self._is_model_usable(database, indexer)
+        with database.write() as connection:
+            # First, because removing rows takes their words out of it too, which have to be there.
+            if "full-text" in wrong:
+                mending.rebuild_full_text(connection)
+                done.append("Made the full-text index again.")
+            if "orphans" in wrong:
+                number = mending.remove_orphans(connection)
+                done.append(f"Cleared away {counted(number, 'row')} that belonged to nothing.")
+            if usable and wrong & (INDEX | {"orphans"}):
+                mending.withdraw_faulty(connection)
+        if usable and wrong & (INDEX | {"orphans", "unindexed"}):
+            result = Backfill(database, indexer).run(on_progress)
+            made = counted(result.memories_processed, "memory", "memories")
+            done.append(f"Made the vectors of {made}.")
+        return done
+
+    def _is_model_usable(self, database: Database, indexer: Indexer) -> bool:
+        try:
+            with database.read() as connection:
+                indexer.require_usable_model(connection)
+        except EmbeddingUnavailableError:
+            return False
+        return True

@@ -1,0 +1,212 @@
+"""Comparing what was made from the text with the text. Faults are named by the memories that have them."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import apsw
+
+from vector_memory.storage.rows import fetch_column
+from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
+
+FULL_TEXT = {
+    "fts_chunk_search": "select id, content from memory_chunks",
+    "fts_session_search": "select id, content from unchunked_memories",
+}
+"""The full-text tables, and what they are made from."""
+
+UNIT_LENGTH_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class TextFaults:
+    """Memories whose text is not what was stored, whose chunks are not pieces of it, whose passages do not cover it."""
+
+    text: set[int] = field(default_factory=set)
+    chunks: set[int] = field(default_factory=set)
+    passages: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFaults:
+    """Memories with a passage that has no usable vector, or one filed under another place; vectors of no passage.
+
+    `unreadable`: tables that sqlite-vec itself cannot read any more.
+    """
+
+    missing: set[int] = field(default_factory=set)
+    misfiled: set[int] = field(default_factory=set)
+    strays: list[tuple[str, int]] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+class StoredText(NamedTuple):
+    """A memory as bytes: damaged text need not be text any more."""
+
+    id: int
+    content: bytes
+    content_hash: str
+    chunked: bool
+    chunk_count: int
+    indexed: bool
+
+
+class StoredPiece(NamedTuple):
+    """A chunk or a passage of it; `text` of passages is empty."""
+
+    chunk_id: int | None
+    start: int
+    end: int
+    text: bytes
+
+
+def text_faults(connection: apsw.Connection) -> TextFaults:
+    """Compare each memory with its checksum, its chunks and its passages. One memory is held at a time."""
+    faults = TextFaults()
+    for memory in _memories(connection):
+        if hashlib.sha256(memory.content).hexdigest() != memory.content_hash:
+            faults.text.add(memory.id)
+            continue
+        content, chunks = memory.content.decode(errors="replace"), _chunks(connection, memory.id)
+        if not _are_pieces(memory, content, chunks):
+            faults.chunks.add(memory.id)
+        elif not _are_covered(memory, content, chunks, _passages(connection, memory.id)):
+            faults.passages.add(memory.id)
+    return faults
+
+
+def _are_pieces(memory: StoredText, content: str, chunks: list[StoredPiece]) -> bool:
+    """Tell whether the chunks are those that the memory says it has, and stand in its text where they say."""
+    if not memory.chunked or (not chunks and not memory.indexed):
+        return not chunks
+    return len(chunks) == memory.chunk_count and all(
+        0 <= chunk.start <= chunk.end <= len(content) and content[chunk.start : chunk.end].encode() == chunk.text
+        for chunk in chunks
+    )
+
+
+def _are_covered(memory: StoredText, content: str, chunks: list[StoredPiece], passages: list[StoredPiece]) -> bool:
+    """Tell whether an indexed memory has passages inside all its pieces, and another one none."""
+    if not memory.indexed:
+        return not passages
+    pieces = chunks if memory.chunked else [StoredPiece(None, 0, len(content), b"")]
+    spans = {piece.chunk_id: piece for piece in pieces}
+    inside = all(
+        (piece := spans.get(passage.chunk_id)) is not None and piece.start <= passage.start < passage.end <= piece.end
+        for passage in passages
+    )
+    covered = {passage.chunk_id for passage in passages}
+    return inside and all(piece.chunk_id in covered or not content[piece.start : piece.end].strip() for piece in pieces)
+
+
+def _memories(connection: apsw.Connection) -> Iterator[StoredText]:
+    rows = connection.execute(
+        """
+        select id, cast(content as blob), content_hash, auto_chunk, chunk_count, embedding_model_id is not null
+        from session_memories order by id
+        """
+    )
+    return map(StoredText._make, rows)
+
+
+def _chunks(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
+    sql = "select id, start_char, end_char, cast(content as blob) from memory_chunks where parent_id = ?"
+    return [StoredPiece(*row) for row in connection.execute(sql, (memory_id,))]
+
+
+def _passages(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
+    sql = "select chunk_id, start_char, end_char, x'' from memory_passages where memory_id = ?"
+    return [StoredPiece(*row) for row in connection.execute(sql, (memory_id,))]
+
+
+def vector_faults(connection: apsw.Connection) -> VectorFaults:
+    """Compare the vector tables with the passages and with the memories' places."""
+    faults = VectorFaults()
+    for table, of_chunks in ((CHUNK_TABLE, True), (MEMORY_TABLE, False)):
+        try:
+            _compare(connection, table, faults, of_chunks=of_chunks)
+        except (apsw.SQLError, apsw.CorruptError):
+            faults.unreadable.append(table)
+    return faults
+
+
+def _compare(connection: apsw.Connection, table: str, faults: VectorFaults, *, of_chunks: bool) -> None:
+    faults.missing.update(_without_vector(connection, table, of_chunks=of_chunks))
+    for passage_id, memory_id, usable, filed in _filed(connection, table, of_chunks=of_chunks):
+        if memory_id is None:
+            faults.strays.append((table, passage_id))
+        elif not usable:
+            faults.missing.add(memory_id)
+        elif not filed:
+            faults.misfiled.add(memory_id)
+
+
+def _without_vector(connection: apsw.Connection, table: str, *, of_chunks: bool) -> list[int]:
+    return fetch_column(
+        connection,
+        f"""
+        select distinct memory_id from memory_passages
+        where (chunk_id is not null) = ? and id not in (select passage_id from {table})
+        """,
+        (of_chunks,),
+    )
+
+
+def _filed(connection: apsw.Connection, table: str, *, of_chunks: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield of each vector: its passage, the memory (None: there is none), whether it is usable and filed rightly."""
+    origin = bytes(4 * vector_dimensions(connection))
+    return connection.execute(
+        f"""
+        select v.passage_id, p.memory_id,
+            abs(coalesce(vec_distance_l2(v.embedding, :origin), 0) - 1) < :tolerance,
+            m.id is null or (
+                v.session_key = (select id from index_keys where name = coalesce(m.session_id, ''))
+                and v.kind_key = (select id from index_keys where name = m.memory_type)
+                and v.agent_key = (select id from index_keys where name = m.agent_id)
+                and v.task_key = (select id from index_keys where name = coalesce(m.task_code, ''))
+                and v.session_iter = m.session_iter
+            )
+        from {table} v
+        left join memory_passages p on p.id = v.passage_id and (p.chunk_id is not null) = :of_chunks
+        left join session_memories m on m.id = p.memory_id
+        """,
+        {"origin": origin, "tolerance": UNIT_LENGTH_TOLERANCE, "of_chunks": of_chunks},
+    )
+
+
+def full_text_faults(connection: apsw.Connection) -> list[str]:
+    """Return the full-text tables that say something else than ones made anew from the text, in memory, would.
+
+    FTS5's own `integrity-check` does the same, but as a write.
+    """
+    return [table for table, source in FULL_TEXT.items() if _differs(connection, table, source)]
+
+
+def _differs(connection: apsw.Connection, table: str, source: str) -> bool:
+    connection.execute(
+        f"""
+        create virtual table temp.anew using fts5(content, content='', tokenize='porter unicode61');
+        insert into temp.anew(rowid, content) {source};
+        create virtual table temp.words_anew using fts5vocab('temp', 'anew', 'instance');
+        create virtual table temp.words_there using fts5vocab('main', '{table}', 'instance');
+        """
+    )
+    try:
+        return not (
+            _same(
+                connection,
+                *(f"select id, sz from {name}_docsize order by id" for name in (f"main.{table}", "temp.anew")),
+            )
+            and _same(connection, *(f"select term, doc, offset from temp.words_{which}" for which in ("there", "anew")))
+        )
+    except (apsw.CorruptError, apsw.SQLError):
+        return True
+    finally:
+        connection.execute("drop table temp.words_there; drop table temp.words_anew; drop table temp.anew")
+
+
+def _same(connection: apsw.Connection, there: str, anew: str) -> bool:
+    """Tell whether two queries have the same rows in the same order. Nothing is collected."""
+    return all(left == right for left, right in zip_longest(connection.execute(there), connection.execute(anew)))

@@ -1,0 +1,139 @@
+"""A copy is whole or not there, also while servers write."""
+
+from pathlib import Path
+
+import pytest
+
+from memory_files import SETTINGS, bytes_of, contents, examine, flip, found, process
+from vector_memory.backups import back_up
+from vector_memory.errors import DatabaseError, ValidationError
+from vector_memory.session_memory_store import SessionMemoryStore
+
+BACKING_UP = """
+from vector_memory.backups import back_up
+from vector_memory.storage import copying
+copying.PAGES_PER_STEP = 1
+def progress(done, total):
+    if done > total / 2:
+        print("half", flush=True)
+        time.sleep(60)
+back_up(path, more[0], overwrite=True, on_progress=progress)
+"""
+STORING = """
+with SessionMemoryStore(path, settings) as store:
+    for number in range(100_000):
+        store.store_memory("report", f"Report {number}. " + "some words " * 50, session_id="s")
+        more[0].with_suffix(".new").write_text(str(number))
+        more[0].with_suffix(".new").replace(more[0])
+        print(number, flush=True)
+"""
+
+
+def test_a_copy_is_healthy_private_and_holds_everything(path: Path, folder: Path) -> None:
+    before = bytes_of(folder)
+    copied = back_up(path, folder.parent / "copy.db")
+    assert (copied.memories, copied.size) == (2, (folder.parent / "copy.db").stat().st_size)
+    assert contents(folder.parent / "copy.db") == contents(path)
+    assert (folder.parent / "copy.db").stat().st_mode & 0o777 == 0o600
+    assert found(examine(folder.parent / "copy.db")) == {}
+    assert bytes_of(folder) == before
+
+
+def test_a_copy_made_while_another_process_stores_holds_a_prefix_of_what_was_acknowledged(
+    path: Path, tmp_path: Path
+) -> None:
+    acknowledged, copy = tmp_path / "acknowledged", tmp_path / "copy.db"
+    with process(STORING, path, acknowledged) as writer:
+        for _ in range(3):
+            before = int(acknowledged.read_text())
+            back_up(path, copy, overwrite=True)
+            assert writer.poll() is None
+            stored = contents(copy)[2:]
+            assert len(stored) > before
+            assert [content.split(".")[0] for content in stored] == [
+                f"Report {number}" for number in range(len(stored))
+            ]
+            assert found(examine(copy)) == {}
+    assert len(contents(path)) >= int(acknowledged.read_text()) + 3 > len(stored) - 1
+
+
+def test_a_backup_does_not_begin_again_for_each_store(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vector_memory.storage.copying.PAGES_PER_STEP", 1)
+    steps: list[int] = []
+    with SessionMemoryStore(path, SETTINGS) as store:
+
+        def progress(done: int, _total: int) -> None:
+            store.store_memory("report", f"Stored after step {len(steps)}", session_id="s")
+            steps.append(done)
+
+        back_up(path, tmp_path / "copy.db", on_progress=progress)
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(contents(tmp_path / "copy.db")) == 2
+    assert found(examine(tmp_path / "copy.db")) == {}
+
+
+def test_a_backup_that_is_killed_leaves_no_copy(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    with process(BACKING_UP, path, copy):
+        pass
+    assert not copy.exists()
+    assert [file.suffix for file in tmp_path.iterdir() if file.is_file()] == [".partial"]
+    back_up(path, copy)
+    assert found(examine(copy)) == {}
+
+
+def test_a_backup_that_is_killed_leaves_an_older_copy_as_it_was(path: Path, saved: Path) -> None:
+    before = saved.read_bytes()
+    with process(BACKING_UP, path, saved):
+        pass
+    assert saved.read_bytes() == before
+
+
+def test_a_backup_that_fails_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    def fail(_done: int, _total: int) -> None:
+        raise ZeroDivisionError
+
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ZeroDivisionError):
+        back_up(path, tmp_path / "copy.db", on_progress=fail)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_damaged_memory_is_not_copied_over_an_older_copy(path: Path, saved: Path) -> None:
+    flip(path)
+    before = bytes_of(path.parent), saved.read_bytes()
+    with pytest.raises(DatabaseError, match="damaged"):
+        back_up(path, saved, overwrite=True)
+    assert (bytes_of(path.parent), saved.read_bytes()) == before
+
+
+def test_a_copy_is_written_over_only_if_that_is_said(path: Path, saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(ValidationError, match="--overwrite"):
+        back_up(path, saved)
+    assert saved.read_bytes() == before
+    back_up(path, saved, overwrite=True)
+    assert contents(saved) == contents(path)
+
+
+def test_a_backup_over_a_database_in_use_is_refused(path: Path, saved: Path) -> None:
+    with SessionMemoryStore(saved, SETTINGS), pytest.raises(ValidationError, match="in use"):
+        back_up(path, saved, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"), [("memory.db", "the memory itself"), (".", "not a file"), ("none/copy.db", "No such file")]
+)
+def test_a_target_that_makes_no_sense_is_refused(path: Path, target: str, reason: str) -> None:
+    before = bytes_of(path.parent)
+    with pytest.raises((ValidationError, DatabaseError), match=reason):
+        back_up(path, path.parent / target, overwrite=True)
+    assert bytes_of(path.parent) == before
+
+
+def test_a_missing_memory_is_said_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="There is no memory at"):
+        back_up(tmp_path / "none.db", tmp_path / "copy.db")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,177 @@
+"""Restoring: what was there is kept, and refusals change nothing."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from memory_files import ORIGINAL, WRITER, bytes_of, contents, examine, flip, found, process
+from vector_memory.backups import restore
+from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
+from vector_memory.storage.filesystem import log_index_of, log_of
+
+REPLACING = """
+from vector_memory.storage import copying
+copying.PAGES_PER_STEP = 1
+def progress(done, total):
+    if done > total / 2:
+        print("half", flush=True)
+        time.sleep(60)
+copying.replace_database(path, more[0], more[0].with_name("kept"), progress)
+"""
+
+
+def test_what_is_restored_replaces_the_memory_and_what_was_there_is_kept(path: Path, saved: Path) -> None:
+    before, file = path.read_bytes(), path.stat().st_ino
+    restored = restore(saved, path, overwrite=True)
+    assert (restored.memories, restored.kept) == (1, path.with_name("memory.db.before-restore"))
+    assert contents(path) == contents(saved)
+    assert path.with_name("memory.db.before-restore").read_bytes() == before
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+        "memory.db": 0o600,
+        "memory.db.before-restore": 0o600,
+    }
+    assert path.stat().st_ino == file, "a process that opens the file now would else go on with the old one"
+    assert found(examine(path)) == {}
+
+
+def test_what_was_replaced_can_be_restored_and_nothing_kept_is_lost(path: Path, saved: Path) -> None:
+    now = contents(path)
+    restore(saved, path, overwrite=True)
+    again = restore(path.with_name("memory.db.before-restore"), path, overwrite=True)
+    assert contents(path) == now
+    assert again.kept == path.with_name("memory.db.before-restore-2")
+    assert contents(again.kept) == contents(saved)
+
+
+def test_a_memory_is_replaced_only_if_that_is_said(path: Path, saved: Path) -> None:
+    before = bytes_of(path.parent)
+    with pytest.raises(ValidationError, match="--overwrite"):
+        restore(saved, path)
+    assert bytes_of(path.parent) == before
+
+
+def test_a_memory_that_another_process_has_open_is_not_replaced(path: Path, saved: Path) -> None:
+    with process(WRITER, path) as writer:
+        with pytest.raises(DatabaseLockError, match="end the servers"):
+            restore(saved, path, overwrite=True)
+        assert writer.poll() is None
+    assert contents(path)[:2] == ["# Now\n\nWhat is there now.", "Something else."]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["memory.db", "memory.db-shm", "memory.db-wal"]
+
+
+def test_a_memory_whose_server_crashed_is_kept_with_its_log(path: Path, saved: Path) -> None:
+    with process(WRITER, path):
+        pass
+    now = contents(path)
+    restored = restore(saved, path, overwrite=True)
+    assert contents(path) == contents(saved)
+    assert not log_of(path).exists()
+    assert not log_index_of(path).exists()
+    assert found(examine(path)) == {}
+    assert restored.kept is not None
+    assert contents(restored.kept) == now
+
+
+def header(path: Path) -> None:
+    """Damage the first bytes of a file."""
+    with path.open("r+b") as file:
+        file.write(b"\x55" * 200)
+
+
+@pytest.mark.parametrize(
+    "damage", [flip, header, lambda path: os.truncate(path, 5000), lambda path: os.truncate(path, 0)]
+)
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_damaged_memory_can_be_replaced(
+    path: Path, saved: Path, damage: Callable[[Path], None], *, crashed: bool
+) -> None:
+    if crashed:
+        with process(WRITER, path):
+            pass
+    damage(path)
+    before = path.read_bytes()
+    restored = restore(saved, path, overwrite=True)
+    assert contents(path) == contents(saved)
+    assert found(examine(path)) == {}
+    assert restored.kept is not None
+    assert restored.kept.read_bytes() == before
+
+
+def test_a_restore_that_is_killed_leaves_the_memory_as_it_was(path: Path, saved: Path) -> None:
+    now = contents(path)
+    with process(REPLACING, saved, path):
+        pass
+    connection = apsw.Connection(str(path))  # rolls back what was under way
+    assert connection.pragma("integrity_check") == "ok"
+    connection.close()
+    assert contents(path) == now
+
+
+def test_a_memory_that_is_not_there_is_made_and_an_old_log_is_not_taken_for_its_own(path: Path, saved: Path) -> None:
+    with process(WRITER, path):
+        pass
+    path.unlink()
+    assert restore(saved, path).kept is None
+    assert not log_of(path).exists()
+    assert contents(path) == contents(saved)
+    assert found(examine(path)) == {}
+    assert log_of(path.with_name("memory.db.before-restore")).exists()
+
+
+def test_a_memory_is_restored_into_a_new_private_folder(saved: Path, tmp_path: Path) -> None:
+    restore(saved, tmp_path / "new" / "memory.db")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert found(examine(tmp_path / "new" / "memory.db")) == {}
+
+
+def test_a_copy_of_the_original_servers_file_is_restored_as_it_is(tmp_path: Path) -> None:
+    restore(ORIGINAL, tmp_path / "memory.db")
+    assert contents(tmp_path / "memory.db") == contents(ORIGINAL)
+
+
+def newer(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("insert into schema_migrations values (999, 'from the future', '2099')")
+    connection.close()
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    connection = apsw.Connection(str(path))
+    connection.execute("create table songs (title text)")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (newer, "newer release"),
+        (foreign, "no memory of vector-memory"),
+        (lambda path: path.write_text("notes " * 1000), "no memory of vector-memory"),
+        (lambda path: os.truncate(path, 0), "no memory of vector-memory"),
+        (flip, "damaged"),
+        (Path.unlink, "There is no memory at"),
+    ],
+    ids=["newer", "foreign", "text", "empty", "damaged", "missing"],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_source_that_is_no_whole_memory_is_refused_and_nothing_is_changed(
+    path: Path, saved: Path, damage: Callable[[Path], object], reason: str, *, there: bool
+) -> None:
+    damage(saved)
+    if not there:
+        shutil.rmtree(path.parent)
+        path.parent.mkdir()
+    before = bytes_of(path.parent)
+    with pytest.raises((DatabaseError, ValidationError), match=reason):
+        restore(saved, path, overwrite=True)
+    assert bytes_of(path.parent) == before
+
+
+def test_a_memory_is_not_restored_from_itself(path: Path) -> None:
+    with pytest.raises(ValidationError, match="the memory itself"):
+        restore(path, path, overwrite=True)

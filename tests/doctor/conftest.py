@@ -1,0 +1,32 @@
+"""A healthy file for every test."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memory_files import SETTINGS
+from vector_memory.session_memory_store import SessionMemoryStore
+
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} " * 20 for number in range(6))
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A healthy file: 1 and 2 are chunked, 3 and 4 are not, and 5 belongs to no session."""
+    path = tmp_path_factory.mktemp("template") / "memory.db"
+    with SessionMemoryStore(path, SETTINGS) as store:
+        store.store_memory("report", DOCUMENT, session_id="s", agent_id="a", task_code="t")
+        store.store_memory("working_memory", f"Ünïcode 数据 🙂. {DOCUMENT}", session_id="s", agent_id="b")
+        store.store_memory("system_memory", "make database", session_id="s", agent_id="a")
+        store.store_memory("input_prompt", "Why? " * 300, session_id="s", session_iter=2)
+        store.store_memory("knowledge_base", DOCUMENT, title="Lasting")
+    return path
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    """A copy of the healthy file in a folder of its own."""
+    folder = tmp_path / "memory"
+    folder.mkdir(mode=0o700)
+    return Path(shutil.copy(template, folder / "memory.db"))

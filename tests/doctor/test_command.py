@@ -1,0 +1,55 @@
+"""The command: exit codes, plain text, JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from memory_files import change
+
+VECTOR_REMOVED = "delete from vec_chunk_search where passage_id = 2"
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "vector_memory", "doctor", *map(str, words)],
+        env={**os.environ, "EMBEDDING_MODEL": "toy", "EMBEDDING_DIM": "16", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_command_says_it_in_80_columns_and_plain_text_and_ends_with_0(path: Path) -> None:
+    ended = run("--database-path", path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Healthy: 22 checks, no problems, no warnings." in ended.stdout
+    assert "\x1b" not in ended.stdout
+    assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
+
+
+def test_the_command_ends_with_1_if_there_is_a_problem_and_with_0_when_it_is_mended(path: Path) -> None:
+    change(path, VECTOR_REMOVED)
+    assert run("--database-path", path).returncode == 1
+    ended = run("--database-path", path, "--fix")
+    assert ended.returncode == 0
+    assert "Made the vectors of 1 memory." in ended.stdout
+    assert "Not healthy" not in ended.stdout
+
+
+def test_json_is_one_object_whose_keys_stay(path: Path) -> None:
+    change(path, VECTOR_REMOVED)
+    ended = run("--database-path", path, "--json", "--fix")
+    report = json.loads(ended.stdout)
+    assert list(report) == ["healthy", "database", "checks", "mended"]
+    assert (report["healthy"], report["database"]) == (True, str(path))
+    assert [(check["part"], check["name"]) for check in report["checks"]] == [
+        *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
+        *[("place", name) for name in ("file-system", "disk", "permissions", "log", "readers")],
+        *[("contents", name) for name in ("file", "schema", "integrity", "orphans", "text", "chunks", "passages")],
+        *[("contents", name) for name in ("vectors", "index", "full-text", "unindexed", "fingerprint")],
+    ]
+    assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
+    assert report["mended"] == ["Made the vectors of 1 memory."]

@@ -1,0 +1,154 @@
+"""What is in the file is said, and the file is not changed."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from memory_files import ORIGINAL, WRITER, bytes_of, change, doctor, examine, found, process, said
+from vector_memory.doctor.report import State
+
+
+def test_a_healthy_file_is_healthy(path: Path) -> None:
+    report = examine(path)
+    assert found(report) == {}
+    assert report.healthy
+    assert len(report.findings) == 22
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "update session_memories set content = replace(content, 'word3', 'word4') where id = 1",
+        "update session_memories set content = upper(content) where id = 3",
+        "update session_memories set content = cast(x'ff80' as text) where id = 2",
+        "update session_memories set content_hash = 'x' where id = 3",
+    ],
+)
+def test_text_that_is_not_what_was_stored_is_named_and_left_alone(path: Path, sql: str) -> None:
+    change(path, sql)
+    report = examine(path)
+    assert found(report) == {"text": State.PROBLEM}
+    assert "restore" in said(report, "text")
+    before = bytes_of(path.parent)
+    assert doctor(path).mend(report) == []
+    assert bytes_of(path.parent) == before
+
+
+def test_vectors_of_another_model_are_named(path: Path) -> None:
+    change(path, "update embedding_models set model = 'another'")
+    report = examine(path)
+    assert found(report) == {"fingerprint": State.PROBLEM}
+    assert "made by another" in said(report, "fingerprint")
+
+
+def overwrite_root_of(path: Path, index: str) -> None:
+    connection = apsw.Connection(str(path))
+    ((root,),) = connection.execute("select rootpage from sqlite_schema where name = ?", (index,)).fetchall()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(b"\x55" * 4096)
+
+
+def overwrite_header(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"\x55" * 100)
+
+
+@pytest.mark.parametrize("index", ["idx_created_at", "session_memories", "vec_chunk_search_rowids"])
+def test_a_page_of_garbage_is_a_problem_of_integrity(path: Path, index: str) -> None:
+    overwrite_root_of(path, index)
+    report = examine(path)
+    assert found(report) == {"integrity": State.PROBLEM}
+    assert "restore" in said(report, "integrity")
+
+
+@pytest.mark.parametrize("damage", [overwrite_header, lambda path: os.truncate(path, 5000)])
+def test_a_file_that_cannot_be_read_is_said(path: Path, damage: Callable[[Path], None]) -> None:
+    damage(path)
+    report = examine(path)
+    assert set(found(report)) & {"file", "integrity"}
+    assert not report.healthy
+
+
+KINDS = {
+    "newer release": ("insert into schema_migrations values (999, 'from the future', '2099')", State.PROBLEM),
+    "another program": ("drop table schema_migrations; drop table memory_chunks", State.PROBLEM),
+    "an earlier release": ("update schema_migrations set version = 0", State.WARNING),
+}
+
+
+@pytest.mark.parametrize(("kind", "sql", "state"), [(kind, *rest) for kind, rest in KINDS.items()], ids=KINDS)
+def test_a_file_of_another_schema_is_said_to_be_one(path: Path, kind: str, sql: str, state: State) -> None:
+    change(path, sql)
+    report = examine(path)
+    assert found(report) == {"schema": state}
+    assert kind in said(report, "schema")
+
+
+def test_a_file_of_the_original_server_is_said_to_be_one_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = Path(shutil.copy(ORIGINAL, tmp_path / "memory.db"))
+    path.chmod(0o600)
+    before = bytes_of(path.parent)
+    report = examine(path)
+    assert found(report) == {"schema": State.WARNING}
+    assert "original server" in said(report, "schema")
+    assert doctor(path).mend(report) == []
+    assert bytes_of(path.parent) == before
+
+
+def test_an_empty_file_is_said_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    path.touch(mode=0o600)
+    report = examine(path)
+    assert found(report) == {"schema": State.WARNING}
+    assert path.stat().st_size == 0
+
+
+def test_a_missing_file_is_a_problem_and_stays_missing(tmp_path: Path) -> None:
+    report = examine(tmp_path / "folder" / "memory.db")
+    assert found(report) == {"file": State.PROBLEM}
+    assert "There is no memory at" in said(report, "file")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("sql", ["", "delete from vec_chunk_search", "delete from memory_chunks where id = 2"])
+def test_looking_changes_nothing(path: Path, sql: str) -> None:
+    if sql:
+        change(path, sql)
+    before = bytes_of(path.parent)
+    examine(path)
+    assert bytes_of(path.parent) == before
+
+
+def test_looking_at_the_file_of_a_crashed_server_changes_nothing(path: Path) -> None:
+    with process(WRITER, path):
+        pass
+    before = bytes_of(path.parent)
+    assert len(before) == 3
+    assert found(examine(path)) == {}
+    assert (
+        bytes_of(path.parent).items() >= {name: digest for name, digest in before.items() if "-shm" not in name}.items()
+    )
+
+
+def test_a_file_that_a_server_writes_is_healthy(path: Path) -> None:
+    with process(WRITER, path) as server:
+        for _ in range(3):
+            assert found(examine(path)) == {}
+        assert server.poll() is None
+
+
+def test_no_finding_holds_stored_content(path: Path) -> None:
+    change(path, "update memory_chunks set content = upper(content) where id = 2")
+    change(path, "delete from memory_passages where memory_id = 3; update index_keys set name = 'x' where name = 's'")
+    change(path, "update session_memories set content_hash = 'x' where id = 4")
+    report = examine(path)
+    assert set(found(report)) == {"chunks", "passages", "index", "text"}
+    assert not re.search("word3|title|make database", json.dumps(report.as_json([])), re.IGNORECASE)

@@ -1,0 +1,51 @@
+"""The installation: packages, SQLite, the extension, the model, the token counter."""
+
+import re
+from pathlib import Path
+
+import pytest
+import sqlite_vec
+
+import vector_memory.chunking.tokens
+import vector_memory.doctor.installation
+import vector_memory.storage.database
+from memory_files import examine, found, said
+from vector_memory.doctor.report import State
+from vector_memory.settings import Settings
+
+
+def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_memory.doctor.installation, "PACKAGES", ("vector-memory", "no-such-package"))
+    report = examine(path)
+    assert found(report) == {"versions": State.PROBLEM}
+    assert "no-such-package" in said(report, "versions")
+
+
+def test_an_unsafe_sqlite_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_memory.storage.database, "SAFE_SQLITE", (99, 0, 0))
+    assert found(examine(path)) == {"sqlite": State.PROBLEM}
+
+
+def test_an_extension_that_cannot_be_loaded_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_vec, "loadable_path", lambda: "/nowhere/vec0")
+    assert "vector-search" in found(examine(path))
+
+
+def test_a_model_that_is_not_there_is_a_problem(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_memory.chunking.tokens, "has_cl100k", lambda: False)
+    report = examine(path, Settings(embedding_model_path=tmp_path))
+    assert found(report) == {"model": State.PROBLEM, "tokens": State.WARNING}
+    assert "EMBEDDING_MODEL_PATH" in said(report, "model")
+
+
+def test_weights_that_are_not_the_official_ones_are_a_problem(path: Path, tmp_path: Path) -> None:
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    report = examine(path, Settings(embedding_model_path=tmp_path))
+    assert "not the official one" in said(report, "model")
+
+
+def test_the_real_model_is_computed_with_and_the_counter_is_named(tmp_path: Path) -> None:
+    report = examine(tmp_path / "memory.db", Settings())
+    assert "makes vectors of 384 numbers. Its files are the official ones." in said(report, "model")
+    assert re.search("cl100k_base|word pieces", said(report, "tokens"))

@@ -1,0 +1,127 @@
+"""Every damage to what is made from the text is found by exactly its check and mended; the text stays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from memory_files import SETTINGS, WRITER, change, doctor, examine, found, process, said
+from vector_memory.doctor.report import State
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage.inspection import inspect
+from vector_memory.values import Scope
+
+FIXABLE = {
+    "a memory removed without its chunks": ("delete from session_memories where id = 1", "orphans"),
+    "a memory removed without its passages": ("delete from session_memories where id = 3", "orphans"),
+    "a model removed": ("delete from embedding_models", "orphans"),
+    "a chunk in the wrong place": ("update memory_chunks set start_char = 1, end_char = 3 where id = 2", "chunks"),
+    "a chunk's text changed": ("update memory_chunks set content = upper(content) where id = 2", "chunks"),
+    "a chunk removed": ("pragma foreign_keys = on; delete from memory_chunks where id = 3", "chunks"),
+    "a passage beyond the text": ("update memory_passages set end_char = 9999 where memory_id = 3", "passages"),
+    "a passage outside its chunk": ("update memory_passages set start_char = 0 where chunk_id = 3", "passages"),
+    "an empty passage": ("update memory_passages set end_char = start_char where memory_id = 3", "passages"),
+    "passages removed": ("delete from memory_passages where memory_id in (1, 3)", "passages"),
+    "a chunk's passages removed": ("delete from memory_passages where chunk_id = 3", "passages"),
+    "a vector removed": ("delete from vec_chunk_search where passage_id = 2", "vectors"),
+    "a whole memory's vector removed": (
+        "delete from vec_session_search where passage_id = (select min(id) from memory_passages where memory_id = 4)",
+        "vectors",
+    ),
+    "a vector of zeros": ("update vec_chunk_search set embedding = zeroblob(64) where passage_id = 2", "vectors"),
+    "a vector of nothing": (
+        """
+        insert into vec_chunk_search (passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding)
+        values (9999, 1, 1, 1, 1, 1, zeroblob(64))
+        """,
+        "vectors",
+    ),
+    "sqlite-vec's own tables damaged": ("delete from vec_chunk_search_chunks", "vectors"),
+    "a key changed": ("update index_keys set name = 'elsewhere' where name = 's'", "index"),
+    "a key removed": ("delete from index_keys where name = 'a'", "index"),
+    "a vector's iteration changed": ("update vec_chunk_search set session_iter = 9 where passage_id = 2", "index"),
+    "a full-text row removed": (
+        """
+        insert into fts_chunk_search(fts_chunk_search, rowid, content)
+        select 'delete', id, content from memory_chunks where id = 2
+        """,
+        "full-text",
+    ),
+    "a full-text row added": ("insert into fts_session_search(rowid, content) values (99, 'stray')", "full-text"),
+    "a full-text row of other words": (
+        """
+        insert into fts_session_search(fts_session_search, rowid, content) values ('delete', 3, 'make database');
+        insert into fts_session_search(rowid, content) values (3, 'made up')
+        """,
+        "full-text",
+    ),
+    "FTS5's own tables damaged": ("delete from fts_chunk_search_data where id > 10", "full-text"),
+}
+
+
+def texts(path: Path) -> list[tuple[object, ...]]:
+    return inspect(path, lambda connection: connection.execute("select * from session_memories").fetchall())
+
+
+@pytest.mark.parametrize(("sql", "check"), FIXABLE.values(), ids=FIXABLE)
+def test_what_is_made_from_the_text_is_checked_and_mended_and_the_text_stays(path: Path, sql: str, check: str) -> None:
+    change(path, sql)
+    damaged = examine(path)
+    assert found(damaged) == {check: State.PROBLEM}
+    assert "--fix" in said(damaged, check)
+    before = texts(path)
+    assert doctor(path).mend(damaged)
+    assert found(examine(path)) == {}
+    assert [row[:-1] for row in texts(path)] == [row[:-1] for row in before]
+    assert texts(path) == before or check == "orphans"
+
+
+def test_several_damages_are_mended_at_once(path: Path) -> None:
+    for sql, _ in (FIXABLE[name] for name in ("a chunk's text changed", "a key removed", "FTS5's own tables damaged")):
+        change(path, sql)
+    change(path, FIXABLE["a memory removed without its passages"][0])
+    assert doctor(path).mend(examine(path))
+    assert found(examine(path)) == {}
+
+
+def test_what_was_mended_is_found_again(path: Path) -> None:
+    change(path, "delete from vec_chunk_search")
+    doctor(path).mend(examine(path))
+    with SessionMemoryStore(path, SETTINGS) as store:
+        results = store.search_chunks("word3", Scope.of("report"), 1).results
+    assert "word3" in results[0].chunk_content
+
+
+class Modelless(ToyEngine):
+    def embed(self, texts: Sequence[str]) -> NoReturn:
+        raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
+
+
+def test_memories_without_vectors_are_a_warning_and_are_mended(path: Path) -> None:
+    with SessionMemoryStore(path, SETTINGS, embedder=Modelless()) as store:
+        store.store_memory("report", "Stored without a model.", session_id="s")
+    report = examine(path)
+    assert (found(report), report.healthy) == ({"unindexed": State.WARNING}, True)
+    doctor(path).mend(report)
+    assert found(examine(path)) == {}
+
+
+def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) -> None:
+    change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a full-text row removed"][0])
+    modelless = doctor(path, Settings(embedding_model_path=tmp_path))
+    before = texts(path)
+    modelless.mend(modelless.examine())
+    assert found(examine(path)) == {"vectors": State.PROBLEM}
+    assert texts(path) == before
+
+
+def test_what_a_server_writes_is_mended_while_it_writes(path: Path) -> None:
+    change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a full-text row removed"][0])
+    with process(WRITER, path) as server:
+        doctor(path).mend(examine(path))
+        assert found(examine(path)) == {}
+        assert server.poll() is None

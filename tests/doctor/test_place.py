@@ -1,0 +1,83 @@
+"""The place of the file: permissions, log, readers, file system, room."""
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from memory_files import doctor, examine, found, process, said
+from vector_memory.doctor import place
+from vector_memory.doctor.report import State
+from vector_memory.storage import filesystem
+
+READER = """
+with SessionMemoryStore(path, settings) as store, store._database.read() as connection:
+    connection.execute("select count(*) from session_memories").fetchall()
+    for number in range(5):
+        store.store_memory("input_prompt", f"prompt {number}", session_id="s")
+    print("reading", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "state"),
+    [("memory.db", 0o644, State.PROBLEM), ("memory.db-wal", 0o660, State.PROBLEM), (".", 0o755, State.WARNING)],
+)
+def test_what_others_may_use_is_a_matter_of_permissions_and_is_closed(
+    path: Path, name: str, mode: int, state: State
+) -> None:
+    place = path.parent / name
+    place.touch()
+    place.chmod(mode)
+    report = examine(path)
+    assert found(report) == {"permissions": state}
+    assert f"({mode:o})" in said(report, "permissions")
+    doctor(path).mend(report)
+    assert found(examine(path)) == {}
+    assert place.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_holds_other_things_too_is_not_ours_to_close(path: Path) -> None:
+    (path.parent / "main.py").touch()
+    path.parent.chmod(0o755)
+    assert found(examine(path)) == {}
+
+
+def test_a_long_log_is_a_warning(path: Path) -> None:
+    log = filesystem.log_of(path)
+    log.touch(mode=0o600)
+    os.truncate(log, place.LARGE_LOG + 1)
+    assert found(examine(path)) == {"log": State.WARNING}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
+def test_a_process_that_holds_the_log_back_is_named_with_what_it_holds_back(path: Path) -> None:
+    with process(READER, path) as reader:
+        report = examine(path)
+    assert found(report) == {"readers": State.WARNING}
+    assert re.search(rf"Process {reader.pid} .* [1-9]\d* pages", said(report, "readers"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [("nfs4", State.PROBLEM), ("cifs", State.PROBLEM), ("fuse.sshfs", State.PROBLEM), ("9p", State.WARNING)],
+)
+def test_a_network_file_system_is_said(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: State
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"27 1 254:0 / / rw - ext4 /dev/vda rw\n30 27 0:9 / {path.parent} rw - {kind} server:/x rw\n")
+    monkeypatch.setattr(filesystem, "MOUNTS", mounts)
+    report = examine(path)
+    assert found(report) == {"file-system": state}
+    assert f"({kind})" in said(report, "file-system")
+
+
+@pytest.mark.parametrize(("free", "state"), [(1_000_000, State.PROBLEM), (100_000_000, State.WARNING)])
+def test_a_full_disk_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))  # type: ignore[attr-defined]
+    assert found(examine(path)) == {"disk": state}
