@@ -34,7 +34,7 @@ WAYS = {
 every_way = pytest.mark.parametrize(("codes", "lasting"), WAYS.values(), ids=WAYS)
 every_way_to_be_unwritable = pytest.mark.parametrize(("codes", "lasting"), list(WAYS.values())[:4], ids=list(WAYS)[:4])
 
-STEP = effort(quick=5, long=1)
+STEP = effort(quick=7, long=1)
 """From one operation that fails to the next."""
 
 ADVICE = re.compile(r"free some space|check the disk|check that its (folder|disk)")
@@ -133,7 +133,7 @@ def open_and_close(path: Path) -> None:
 def test_an_opening_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds(
     disk: BadDisk, tmp_path: Path, codes: Codes, lasting: bool
 ) -> None:
-    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=9, long=1)):
+    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=15, long=1)):
         path = tmp_path / str(attempt.at) / "memory.db"
         attempt(open_and_close, path)
         with open_store(path) as store:
@@ -151,7 +151,7 @@ def upgrade(path: Path) -> None:
 def test_an_upgrade_or_a_backfill_that_meets_a_fault_loses_no_memory_and_the_next_one_finishes(
     disk: BadDisk, tmp_path: Path, codes: Codes, lasting: bool
 ) -> None:
-    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=101, long=7)):
+    for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=211, long=7)):
         path = copied_original(tmp_path / str(attempt.at))
         attempt(upgrade, path)
         assert texts(path) == original_texts(), attempt
@@ -184,7 +184,7 @@ def test_an_error_of_a_store_that_meets_a_fault_says_what_to_do(
     disk: BadDisk, path: Path, codes: Codes, lasting: bool
 ) -> None:
     with open_store(path) as store:
-        for attempt in sweep(disk, codes, lasting=lasting):
+        for attempt in sweep(disk, codes, lasting=lasting, step=STEP):
             error = attempt(store.store_memory, **memory(attempt.at))
             assert error is None or ADVICE.search(str(error)), attempt
 
@@ -194,7 +194,7 @@ def test_an_error_of_a_delete_that_meets_a_fault_says_what_to_do(
     store: SessionMemoryStore, disk: BadDisk, codes: Codes, lasting: bool
 ) -> None:
     memory_id = store.store_memory(**memory(7)).memory_id
-    for attempt in sweep(disk, codes, lasting=lasting):
+    for attempt in sweep(disk, codes, lasting=lasting, step=STEP):
         error = attempt(store.delete_memory, memory_id)
         assert error is None or ADVICE.search(str(error)), attempt
         if error is None:
@@ -216,7 +216,7 @@ def test_a_search_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds
 ) -> None:
     with open_store(path) as store:
         store.store_memory(**memory(0))
-    for attempt in sweep(disk, codes, lasting=lasting):
+    for attempt in sweep(disk, codes, lasting=lasting, step=STEP):
         with open_store(path) as store:
             attempt(search, store, 0)
             assert search(store, 0), attempt

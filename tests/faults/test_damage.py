@@ -1,6 +1,7 @@
 """A file is damaged while nobody looks (R8)."""
 
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import content, memory, open_store
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.values import Scope
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
 MEMORIES = {number + 1: number for number in range(24)}
 PAGE = 4096
 FILE_HEADER = 100
-EVERY = effort(quick=3, long=1)
+EVERY = effort(quick=5, long=1)
 """One page out of so many is damaged."""
 
 
@@ -114,7 +115,7 @@ def failure(path: Path) -> str:
     """Return what a store says about a damaged file, or nothing if all its answers are right."""
     try:
         use_all(path)
-    except DatabaseError as error:
+    except VectorMemoryError as error:
         return str(error)
     return ""
 
@@ -158,8 +159,16 @@ def test_a_damaged_page_of_vectors_is_said_with_advice(path: Path) -> None:
 
 def test_flipped_bytes_in_a_page_are_said_or_change_no_text(path: Path) -> None:
     said = [failure(copy) for page, copy in with_flipped_bytes(path) if not page.is_of_vectors]
-    assert all("restore it from a backup" in message for message in said if message)
+    # A row whose number was flipped is not noticed by SQLite: it is not found any more.
+    assert all(re.search("restore it from a backup|doctor --fix|no memory", message) for message in said if message)
     assert any(said)
+
+
+def test_a_search_that_meets_a_vector_without_its_chunk_names_the_doctor(path: Path) -> None:
+    with connected(path) as connection:
+        connection.pragma("foreign_keys", False)
+        connection.execute("delete from memory_chunks where id % 2")
+    assert "doctor --fix" in failure(path)
 
 
 def test_a_damaged_schema_is_said_when_the_file_is_opened(path: Path) -> None:

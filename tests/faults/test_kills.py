@@ -21,7 +21,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 KILLS = effort(quick=8, long=75)
 KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
 KILLS_WHILE_CREATING = effort(quick=2, long=50)
-KILLS_WHILE_INDEXING = effort(quick=4, long=75)
+KILLS_WHILE_INDEXING = effort(quick=3, long=75)
 KILLS_OF_A_SERVER = effort(quick=1, long=15)
 
 
