@@ -32,9 +32,9 @@ TABLES = {
     "embedding_models": "What vectors were made with. Vectors of another model are never mixed in.",
     "memory_passages": "The windows that are embedded: each chunk, and each memory without chunks, has some.",
     "index_keys": "Numbers for sessions, agents and the like: the vector index filters by numbers.",
-    "unchunked_memories": "What the full-text index of whole memories reads.",
-    "fts_chunk_search": "The words of chunks. Holds no text of its own.",
-    "fts_session_search": "The words of memories that are not chunked. Holds no text of its own.",
+    "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
+    "keyword_memories": "Where the keyword index has a memory's pieces, and how many terms each has.",
+    "keyword_postings": "Which piece has which term how often: 64 bits each. Holds hashes of words, and no words.",
     "vec_chunk_search": "The vectors of the passages of chunks, one partition for each session.",
     "vec_session_search": "The vectors of the passages of memories that are not chunked.",
 }
@@ -197,7 +197,7 @@ def schema() -> Iterator[str]:
     yield from head("Database", "src/vector_memory/storage/schema.py")
     yield (
         "One SQLite file in WAL mode. What was stored is in `session_memories` and `memory_chunks`; passages, vectors "
-        "and full text can be made again from it. The tables in which FTS5 and vec0 keep their own data are left out."
+        "and keywords can be made again from it. The tables in which vec0 keeps its own data are left out."
     )
     yield ""
     entries = master_entries()

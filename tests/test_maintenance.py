@@ -20,7 +20,7 @@ from vector_memory.values import Scope
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))
 TABLES = (
     "session_memories", "memory_chunks", "memory_passages", "vec_chunk_search", "vec_session_search",
-    "fts_chunk_search_docsize", "fts_session_search_docsize",
+    "keyword_blocks", "keyword_memories", "keyword_postings",
 )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_a_memory_that_an_engine_fails_on_does_not_keep_the_others_from_being_in
         assert (result.memories_processed, result.memories_remaining) == (2, 1)
         found = store.search_memories("three", Scope.of("system_memory"), 5)
     assert sorted(memory.id for memory in found.results) == [1, 3]
-    assert "1 memories of this scope have no vectors yet" in (found.message or "")
+    assert "1 memory of this scope has no vectors yet" in (found.message or "")
     assert "poison" not in caplog.text
 
 

@@ -45,7 +45,7 @@ class Maintenance:
         return SessionsResult(sessions=entries, total_sessions=total, message=f"{len(entries)} of {total} sessions.")
 
     def delete(self, memory_id: str | int) -> DeleteResult:
-        """Delete a memory with its chunks, vectors and full-text rows, and overwrite their bytes."""
+        """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
         number = parse_id("memory_id", memory_id)
         with self._database.write() as connection:
             memory = memories.require_memory(connection, number)

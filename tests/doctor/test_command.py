@@ -49,7 +49,7 @@ def test_json_is_one_object_whose_keys_stay(path: Path) -> None:
         *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
         *[("place", name) for name in ("file-system", "disk", "permissions", "log", "readers")],
         *[("contents", name) for name in ("file", "schema", "integrity", "orphans", "text", "chunks", "passages")],
-        *[("contents", name) for name in ("vectors", "index", "full-text", "unindexed", "fingerprint")],
+        *[("contents", name) for name in ("vectors", "index", "keywords", "unindexed", "fingerprint")],
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
     assert report["mended"] == ["Made the vectors of 1 memory."]

@@ -44,22 +44,21 @@ FIXABLE = {
     "a key changed": ("update index_keys set name = 'elsewhere' where name = 's'", "index"),
     "a key removed": ("delete from index_keys where name = 'a'", "index"),
     "a vector's iteration changed": ("update vec_chunk_search set session_iter = 9 where passage_id = 2", "index"),
-    "a full-text row removed": (
-        """
-        insert into fts_chunk_search(fts_chunk_search, rowid, content)
-        select 'delete', id, content from memory_chunks where id = 2
-        """,
-        "full-text",
+    "a keyword row removed": (
+        "delete from keyword_postings where id = (select max(id) from keyword_postings)",
+        "keywords",
     ),
-    "a full-text row added": ("insert into fts_session_search(rowid, content) values (99, 'stray')", "full-text"),
-    "a full-text row of other words": (
-        """
-        insert into fts_session_search(fts_session_search, rowid, content) values ('delete', 3, 'make database');
-        insert into fts_session_search(rowid, content) values (3, 'made up')
-        """,
-        "full-text",
+    "a keyword row of no block": ("insert into keyword_postings values (999999, x'0000000000000000')", "keywords"),
+    "a memory taken out of the keyword index": ("delete from keyword_memories where memory_id = 3", "keywords"),
+    "a keyword added": ("update keyword_postings set postings = cast(postings || postings as blob)", "keywords"),
+    "half a keyword": (
+        "update keyword_postings set postings = substr(postings, 5) where id = (select min(id) from keyword_postings)",
+        "keywords",
     ),
-    "FTS5's own tables damaged": ("delete from fts_chunk_search_data where id > 10", "full-text"),
+    "a length changed": ("update keyword_memories set lengths = zeroblob(length(lengths))", "keywords"),
+    "keywords of another session": ("update keyword_blocks set session_id = 'elsewhere'", "keywords"),
+    "a block that counts too few pieces": ("update keyword_blocks set pieces = 1", "keywords"),
+    "a block removed": ("delete from keyword_blocks where id = 1; delete from keyword_memories", "keywords"),
 }
 
 
@@ -81,7 +80,7 @@ def test_what_is_made_from_the_text_is_checked_and_mended_and_the_text_stays(pat
 
 
 def test_several_damages_are_mended_at_once(path: Path) -> None:
-    for sql, _ in (FIXABLE[name] for name in ("a chunk's text changed", "a key removed", "FTS5's own tables damaged")):
+    for sql, _ in (FIXABLE[name] for name in ("a chunk's text changed", "a key removed", "a length changed")):
         change(path, sql)
     change(path, FIXABLE["a memory removed without its passages"][0])
     assert doctor(path).mend(examine(path))
@@ -111,7 +110,7 @@ def test_memories_without_vectors_are_a_warning_and_are_mended(path: Path) -> No
 
 
 def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) -> None:
-    change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a full-text row removed"][0])
+    change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a keyword row removed"][0])
     modelless = doctor(path, Settings(embedding_model_path=tmp_path))
     before = texts(path)
     modelless.mend(modelless.examine())
@@ -120,7 +119,7 @@ def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) ->
 
 
 def test_what_a_server_writes_is_mended_while_it_writes(path: Path) -> None:
-    change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a full-text row removed"][0])
+    change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a keyword row removed"][0])
     with process(WRITER, path) as server:
         doctor(path).mend(examine(path))
         assert found(examine(path)) == {}

@@ -10,6 +10,7 @@ import sqlite_vec
 
 from lattice import LatticeEmbedder
 from vector_memory.embedding.embedder import Embedder
+from vector_memory.storage.index_faults import are_keywords_right
 
 ORPHANS = {
     "a chunk without its memory": """
@@ -30,11 +31,11 @@ ORPHANS = {
         select passage_id from vec_session_search
         except select id from memory_passages where chunk_id is null
     """,
-    "a row of full text without its chunk": """
-        select id from fts_chunk_search_docsize except select id from memory_chunks
+    "keywords without a block": """
+        select id from keyword_postings where id / 256 not in (select id from keyword_blocks)
     """,
-    "a row of full text without its memory": """
-        select id from fts_session_search_docsize except select id from session_memories where auto_chunk = 0
+    "keywords without a memory": """
+        select id from keyword_blocks where id not in (select block_id from keyword_memories)
     """,
 }
 HALVES = {
@@ -54,11 +55,9 @@ HALVES = {
         select id from session_memories m where embedding_model_id is null
             and exists (select 1 from memory_passages where memory_id = m.id)
     """,
-    "a chunk that is not in full text": """
-        select id from memory_chunks except select id from fts_chunk_search_docsize
-    """,
-    "a memory that is not in full text": """
-        select id from session_memories where auto_chunk = 0 except select id from fts_session_search_docsize
+    "a memory whose pieces are not in the keyword index": """
+        select m.id from session_memories m left join keyword_memories k on k.memory_id = m.id
+        where coalesce(length(k.lengths) / 4, 0) <> iif(m.auto_chunk, m.chunk_count, 1)
     """,
     "a chunk with a wrong neighbour": """
         select c.id from memory_chunks c
@@ -111,14 +110,11 @@ def connected(path: Path) -> Iterator[apsw.Connection]:
 
 
 def integrity(connection: apsw.Connection) -> list[str]:
-    """Return what SQLite and its full-text index say about the file."""
+    """Return what SQLite says about the file, and whether the keyword index is that of the text."""
     found = [row[0] for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
     found += [f"a foreign key of {row[0]}" for row in connection.execute("pragma foreign_key_check")]
-    for table in ("fts_chunk_search", "fts_session_search"):
-        try:
-            connection.execute(f"insert into {table}({table}, rank) values ('integrity-check', 1)")
-        except apsw.CorruptError as error:
-            found.append(f"{table}: {error}")
+    if not are_keywords_right(connection, ()):
+        found.append("the keyword index says something else than the text")
     return found
 
 

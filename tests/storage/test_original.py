@@ -8,10 +8,11 @@ import pytest
 
 from vector_memory.storage.chunks import chunks_of
 from vector_memory.storage.database import Database
+from vector_memory.storage.keywords import rank
 from vector_memory.storage.memories import count_unindexed, get_memory
 from vector_memory.storage.original import locate
 from vector_memory.storage.rows import fetch_column, fetch_value
-from vector_memory.values import Span
+from vector_memory.values import Scope, Span
 
 ORIGINAL = Path(__file__).parent.parent / "data" / "original.db"
 
@@ -72,13 +73,11 @@ def test_chunks_that_lost_characters_are_dropped_to_be_made_again(database: Data
         assert count_unindexed(connection) == 6
 
 
-def test_the_old_vectors_are_gone_and_the_full_text_is_there(database: Database) -> None:
+def test_the_old_vectors_are_gone_and_the_keywords_are_there(database: Database) -> None:
     with database.read() as connection:
         assert fetch_value(connection, "select count(*) from vec_chunk_search") == 0
-        found = fetch_column(connection, "select rowid from fts_chunk_search where fts_chunk_search match 'ledger'")
-        assert found == [2]
-        found = fetch_column(connection, "select rowid from fts_session_search where fts_session_search match 'noon'")
-        assert found == [2]
+        for word, found in {"ledger": (1, 2), "noon": (2, None)}.items():
+            assert [match[:2] for match in rank(connection, Scope(), [word]).best(connection, 10)] == [found]
 
 
 def test_the_id_of_a_deleted_memory_is_never_given_again(database: Database) -> None:

@@ -7,7 +7,9 @@ from vector_memory.doctor.report import Finding, State, counted, fine, fixable, 
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.storage import index_faults, inspection, memories, vectors
+from vector_memory.storage import reembedding as spare
 from vector_memory.storage.database import Connection
+from vector_memory.storage.index_faults import TextFaults
 from vector_memory.storage.inspection import FileKind
 
 NOT_PRESENT = {
@@ -61,11 +63,13 @@ def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding
     yield structure
     if kind == FileKind.PRESENT and structure.state == State.OK:
         yield orphans(connection)
-        yield from texts(connection)
+        faults = index_faults.text_faults(connection)
+        yield from texts(connection, faults)
         yield from filed_vectors(connection)
-        yield full_text(connection)
+        yield keywords(connection, faults.text | faults.chunks)
         yield unindexed(connection)
         yield fingerprint(connection, model)
+        yield from reembedding(connection)
 
 
 def integrity(connection: Connection) -> Finding:
@@ -85,9 +89,8 @@ def orphans(connection: Connection) -> Finding:
     )
 
 
-def texts(connection: Connection) -> Iterator[Finding]:
-    """Check texts against their checksums, and chunks and passages against the texts."""
-    faults = index_faults.text_faults(connection)
+def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
+    """Say whether texts agree with their checksums, and chunks and passages with the texts."""
     if faults.text:
         yield problem("text", f"The text of {named(faults.text)} is not what was stored.", RESTORE)
     else:
@@ -123,13 +126,13 @@ def filed_vectors(connection: Connection) -> Iterator[Finding]:
     )
 
 
-def full_text(connection: Connection) -> Finding:
-    """Check that the full-text index holds the words of the text."""
-    tables = index_faults.full_text_faults(connection)
+def keywords(connection: Connection, damaged: Collection[int]) -> Finding:
+    """Check that the keyword index holds the words of the text, of memories that are not damaged themselves."""
+    right = index_faults.are_keywords_right(connection, damaged)
     return agreement(
-        "full-text",
-        "The full-text index says what the text says.",
-        tables and f"The full-text index says something else than the text: {', '.join(tables)}.",
+        "keywords",
+        "The keyword index says what the text says.",
+        "" if right else "The keyword index says something else than the text.",
     )
 
 
@@ -154,6 +157,18 @@ def fingerprint(connection: Connection, model: EmbeddingModel) -> Finding:
         return fine("fingerprint", "Without a model there is nothing to compare the vectors with.")
     made = f"were made by {vectors.describe(present)}, which is the model here" if present else "are still to be made"
     return fine("fingerprint", f"The vectors {made}.")
+
+
+def reembedding(connection: Connection) -> Iterator[Finding]:
+    """Say whether a change of the model was not brought to its end, or is going on."""
+    if spare.exists(connection):
+        made_for = spare.unfinished(connection)
+        message = (
+            f"The vectors are being made anew by {vectors.describe(made_for)}, or that was interrupted."
+            if made_for
+            else "Vectors of an earlier model have not all been erased yet."
+        )
+        yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
 
 
 def agreement(name: str, good: str, bad: object) -> Finding:

@@ -11,7 +11,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing import Indexer
 from vector_memory.settings import Settings
-from vector_memory.storage import mending
+from vector_memory.storage import keywords, mending
 from vector_memory.storage.database import Database
 
 INDEX = {"chunks", "passages", "vectors", "index"}
@@ -55,10 +55,10 @@ class Doctor:
         indexer = Indexer(self._model, self._settings)
         usable = self._is_model_usable(database, indexer)
         with database.write() as connection:
-            # First, because removing rows takes their words out of it too, which have to be there.
-            if "full-text" in wrong:
-                mending.rebuild_full_text(connection)
-                done.append("Made the full-text index again.")
+            # First, because removing rows takes their words out of it too.
+            if "keywords" in wrong:
+                keywords.rebuild(connection)
+                done.append("Made the keyword index again.")
             if "orphans" in wrong:
                 number = mending.remove_orphans(connection)
                 done.append(f"Cleared away {counted(number, 'row')} that belonged to nothing.")

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage import keywords
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one
 from vector_memory.values import Chunk
 
@@ -55,7 +56,7 @@ def insert_chunks(
     enriched: bool,
     now: str,
 ) -> list[int]:
-    """Add a document's chunks, linked to their neighbours, and return their ids in order."""
+    """Add a document's chunks, linked to their neighbours and in the keyword index, and return their ids in order."""
     connection.execute("update session_memories set chunk_count = ? where id = ?", (len(chunks), memory_id))
     connection.executemany(
         """
@@ -91,6 +92,8 @@ def insert_chunks(
             for chunk in chunks
         ],
     )
+    if chunks:
+        keywords.add(connection, memory_id, [chunk.text for chunk in chunks])
     connection.execute(
         """
         with linked as (

@@ -1,21 +1,17 @@
 """Comparing what was made from the text with the text. Faults are named by the memories that have them."""
 
 import hashlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import apsw
+import numpy as np
 
-from vector_memory.storage.rows import fetch_column
+from vector_memory.storage import keywords
+from vector_memory.storage.rows import as_dict, fetch, fetch_column, fetch_value
 from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
-
-FULL_TEXT = {
-    "fts_chunk_search": "select id, content from memory_chunks",
-    "fts_session_search": "select id, content from unchunked_memories",
-}
-"""The full-text tables, and what they are made from."""
 
 UNIT_LENGTH_TOLERANCE = 0.01
 
@@ -60,6 +56,16 @@ class StoredPiece(NamedTuple):
     start: int
     end: int
     text: bytes
+
+
+class FiledMemory(NamedTuple):
+    """Where the keyword index has a memory, and the session that the memory is of."""
+
+    id: int
+    first: int
+    lengths: bytes
+    is_gone: int
+    session_id: str | None
 
 
 def text_faults(connection: apsw.Connection) -> TextFaults:
@@ -176,37 +182,56 @@ def _filed(connection: apsw.Connection, table: str, *, of_chunks: bool) -> Itera
     )
 
 
-def full_text_faults(connection: apsw.Connection) -> list[str]:
-    """Return the full-text tables that say something else than ones made anew from the text, in memory, would.
-
-    FTS5's own `integrity-check` does the same, but as a write.
+def are_keywords_right(connection: apsw.Connection, damaged: Collection[int]) -> bool:
+    """Tell whether the keyword index says what the text says, memories that are damaged themselves left aside."""
+    blocks = fetch(connection, as_dict, "select id as block_id, session_id, pieces from keyword_blocks")
+    strays = "select count(*) from keyword_postings where id / ? not in (select id from keyword_blocks)"
+    lost = """
+        select m.id from session_memories m
+        where (m.auto_chunk = 0 or exists (select 1 from memory_chunks where parent_id = m.id))
+            <> (m.id in (select memory_id from keyword_memories))
     """
-    return [table for table, source in FULL_TEXT.items() if _differs(connection, table, source)]
-
-
-def _differs(connection: apsw.Connection, table: str, source: str) -> bool:
-    connection.execute(
-        f"""
-        create virtual table temp.anew using fts5(content, content='', tokenize='porter unicode61');
-        insert into temp.anew(rowid, content) {source};
-        create virtual table temp.words_anew using fts5vocab('temp', 'anew', 'instance');
-        create virtual table temp.words_there using fts5vocab('main', '{table}', 'instance');
-        """
+    return (
+        not fetch_value(connection, strays, (keywords.BUCKETS,))
+        and set(fetch_column(connection, lost)) <= set(damaged)
+        and all(_is_block_right(connection, **block, damaged=damaged) for block in blocks)
     )
-    try:
-        return not (
-            _same(
-                connection,
-                *(f"select id, sz from {name}_docsize order by id" for name in (f"main.{table}", "temp.anew")),
-            )
-            and _same(connection, *(f"select term, doc, offset from temp.words_{which}" for which in ("there", "anew")))
+
+
+def _is_block_right(
+    connection: apsw.Connection, *, block_id: int, session_id: str | None, pieces: int, damaged: Collection[int]
+) -> bool:
+    there = _entries(keywords.postings_of(connection, block_id))
+    unknown = set[int]()
+    memories = fetch(
+        connection,
+        FiledMemory,
+        """
+        select k.memory_id as id, k.first_piece as first, k.lengths, m.id is null as is_gone, m.session_id
+        from keyword_memories k left join session_memories m on m.id = k.memory_id where k.block_id = ?
+        """,
+        (block_id,),
+    )
+    for memory in memories:
+        end = memory.first + len(memory.lengths) // keywords.LENGTH.itemsize
+        if memory.is_gone or memory.id in damaged:
+            unknown.update(range(memory.first, end))
+            continue
+        lengths, postings = keywords.indexed(keywords.texts_of(connection, memory.id), memory.first)
+        wanted = _entries(postings)
+        if lengths != memory.lengths or end > pieces or memory.session_id != session_id or wanted - there:
+            return False
+        there -= wanted
+    return bool(memories) and all(number in unknown for _, number, _ in there)
+
+
+def _entries(postings: dict[int, bytes]) -> Counter[tuple[int, int, int]]:
+    """Return how often each posting is there: its bucket, the number of its piece, and itself."""
+    entries = Counter[tuple[int, int, int]]()
+    for bucket, row in postings.items():
+        whole = np.frombuffer(
+            row[: len(row) // keywords.POSTING.itemsize * keywords.POSTING.itemsize], keywords.POSTING
         )
-    except (apsw.CorruptError, apsw.SQLError):
-        return True
-    finally:
-        connection.execute("drop table temp.words_there; drop table temp.words_anew; drop table temp.anew")
-
-
-def _same(connection: apsw.Connection, there: str, anew: str) -> bool:
-    """Tell whether two queries have the same rows in the same order. Nothing is collected."""
-    return all(left == right for left, right in zip_longest(connection.execute(there), connection.execute(anew)))
+        numbers = keywords.numbers_of(whole).tolist()
+        entries.update(zip([bucket] * len(numbers), numbers, whole.tolist(), strict=True))
+    return entries

@@ -112,7 +112,7 @@ def damage(connection: apsw.Connection) -> list[str]:
             lines.extend(said.splitlines())
     except (apsw.CorruptError, apsw.NotADBError) as error:
         lines.append(str(error))
-    # The full-text index can be made again: it is looked at by itself.
+    # The full-text index of earlier releases is not used any more.
     return [line for line in lines if line != "ok" and not line.startswith("***") and "fts5" not in line.lower()]
 
 

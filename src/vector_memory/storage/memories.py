@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import NotFoundError
+from vector_memory.storage import keywords
 from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.values import NewMemory, Scope
@@ -49,8 +50,8 @@ def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any
 
 
 def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_hash: str, chunked: bool, now: str) -> int:
-    """Add a memory and return its id."""
-    return int(
+    """Add a memory and return its id. One that is not chunked is in the keyword index at once."""
+    memory_id = int(
         fetch_value(
             connection,
             """
@@ -79,6 +80,9 @@ def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_has
             },
         )
     )
+    if not chunked:
+        keywords.add(connection, memory_id, [memory.content])
+    return memory_id
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
@@ -167,7 +171,9 @@ def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[
     return {origin.id: origin for origin in rows}
 
 
-def list_memories(connection: apsw.Connection, scope: Scope, limit: int, *, latest_first: bool = True) -> list[Memory]:
+def list_memories(
+    connection: apsw.Connection, scope: Scope, limit: int, offset: int = 0, *, latest_first: bool = True
+) -> list[Memory]:
     """Return the memories of a scope by iteration and time, the newest (or the oldest) first."""
     condition = memory_filter(scope)
     direction = "desc" if latest_first else "asc"
@@ -176,9 +182,10 @@ def list_memories(connection: apsw.Connection, scope: Scope, limit: int, *, late
         memory_from_row,
         f"""
         select {COLUMNS} from session_memories m where {condition.sql}
-        order by m.session_iter {direction}, m.created_at {direction}, m.id {direction} limit :limit
+        order by m.session_iter {direction}, m.created_at {direction}, m.id {direction}
+        limit :limit offset :offset
         """,
-        condition.bindings | {"limit": limit},
+        condition.bindings | {"limit": limit, "offset": offset},
     )
 
 
@@ -190,7 +197,8 @@ def count_memories(connection: apsw.Connection, scope: Scope) -> int:
 
 
 def delete_memory(connection: apsw.Connection, memory_id: int) -> bool:
-    """Remove a memory with its chunks, passages, vectors and full-text rows; False if there is none."""
+    """Remove a memory with its chunks, passages, vectors and keywords; False if there is none."""
+    keywords.remove(connection, memory_id)
     connection.execute("delete from session_memories where id = ?", (memory_id,))
     return bool(connection.changes())
 

@@ -5,24 +5,23 @@ from collections.abc import Collection
 
 import apsw
 
-from vector_memory.storage.index_faults import FULL_TEXT, text_faults, vector_faults
+from vector_memory.storage import keywords
+from vector_memory.storage.index_faults import text_faults, vector_faults
 from vector_memory.storage.inspection import count_orphans
+from vector_memory.storage.rows import fetch_column
 from vector_memory.storage.schema import PARTITION_ROWS, VECTOR_TABLE
 from vector_memory.storage.vectors import vector_dimensions
 
 
-def rebuild_full_text(connection: apsw.Connection) -> None:
-    """Make the full-text tables again from the text."""
-    for table in FULL_TEXT:
-        connection.execute(f"insert into {table}({table}) values ('rebuild')")
-
-
 def remove_orphans(connection: apsw.Connection) -> int:
-    """Remove chunks and passages whose memory is gone, and return how many rows referred to nothing.
+    """Remove chunks, passages and keywords whose memory is gone, and return how many rows referred to nothing.
 
     A memory whose model is not known any more counts as not indexed.
     """
     number = count_orphans(connection).total()
+    gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
+    for memory_id in fetch_column(connection, gone):
+        keywords.remove(connection, memory_id)
     connection.execute("delete from memory_chunks where parent_id not in (select id from session_memories)")
     connection.execute(
         """
@@ -52,6 +51,8 @@ def withdraw_faulty(connection: apsw.Connection) -> int:
     for table, passage_id in vectors.strays:
         connection.execute(f"delete from {table} where passage_id = ?", (passage_id,))
     faulty = (text.chunks | text.passages | vectors.missing | vectors.misfiled) - text.text
+    for memory_id in text.chunks:
+        keywords.remove(connection, memory_id)
     _delete(connection, "memory_chunks where parent_id", text.chunks)
     _delete(connection, "memory_passages where memory_id", faulty)
     connection.execute(
@@ -69,5 +70,5 @@ def make_vector_table_again(connection: apsw.Connection, table: str) -> None:
 
 
 def _delete(connection: apsw.Connection, rows: str, ids: Collection[int]) -> None:
-    """Delete the rows with the ids; triggers take their full-text rows and vectors along."""
+    """Delete the rows with the ids; triggers take their vectors along."""
     connection.execute(f"delete from {rows} in (select value from json_each(?))", (json.dumps(sorted(ids)),))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage import original, schema
+from vector_memory.storage import keywords, original, schema
 from vector_memory.storage.rows import fetch_column, fetch_value
 from vector_memory.values import utc_now
 
@@ -36,7 +36,16 @@ def create_tables(connection: apsw.Connection, dimensions: int) -> None:
         original.move_rows(connection)
 
 
-MIGRATIONS = (Migration("create tables", create_tables),)
+def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
+    """Make the keyword index in place of the full-text tables, from the text. One memory is held at a time."""
+    connection.execute(schema.KEYWORDS)
+    keywords.rebuild(connection)
+
+
+MIGRATIONS = (
+    Migration("create tables", create_tables),
+    Migration("replace the full-text tables by a keyword index", replace_full_text),
+)
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 
 

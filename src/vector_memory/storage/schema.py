@@ -1,4 +1,4 @@
-"""The tables, as the first migration makes them. docs/schema.md is generated from a file made by this."""
+"""The tables, as the migrations make them. docs/schema.md is generated from a file made by these."""
 
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
 """Passages of chunks; passages of memories that are not chunked."""
@@ -155,5 +155,41 @@ create trigger chunk_passage_removed after delete on memory_passages when old.ch
 end;
 create trigger memory_passage_removed after delete on memory_passages when old.chunk_id is null begin
     delete from vec_session_search where passage_id = old.id;
+end;
+"""
+
+# A memory cannot be deleted before it is taken out of the keyword index.
+KEYWORDS = """
+drop trigger chunk_added;
+drop trigger chunk_removed;
+drop trigger memory_added;
+drop trigger memory_removed;
+drop table fts_chunk_search;
+drop table fts_session_search;
+drop view unchunked_memories;
+
+create table keyword_blocks (
+    id integer primary key,
+    session_id text,
+    pieces integer not null
+);
+
+create table keyword_memories (
+    memory_id integer primary key references session_memories(id),
+    block_id integer not null references keyword_blocks(id),
+    first_piece integer not null,
+    lengths blob not null
+);
+
+create table keyword_postings (
+    id integer primary key,
+    postings blob not null
+);
+
+create index idx_keyword_block_session on keyword_blocks(session_id);
+create index idx_keyword_memory_block on keyword_memories(block_id);
+
+create trigger keyword_block_removed after delete on keyword_blocks begin
+    delete from keyword_postings where id >= old.id * 256 and id < (old.id + 1) * 256;
 end;
 """

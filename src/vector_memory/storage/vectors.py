@@ -4,6 +4,7 @@ A vec0 table keeps a session's vectors together (partition key) and filters by k
 the index. Names are interned as integers there: sqlite-vec compares those faster than text, and takes no NULL.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -60,19 +61,21 @@ def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
     return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from embedding_models")
 
 
+def are_comparable(connection: apsw.Connection, fingerprint: Fingerprint) -> bool:
+    """Tell whether vectors of this fingerprint may join those of the file."""
+    return fingerprint_of(connection) in (None, fingerprint) and vector_dimensions(connection) == fingerprint.dimensions
+
+
 def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
     """Raise EmbeddingUnavailableError if vectors of this fingerprint may not join those of the file."""
+    if are_comparable(connection, fingerprint):
+        return
     present = fingerprint_of(connection)
-    if present not in (None, fingerprint):
-        raise EmbeddingUnavailableError(
-            f"The vectors of this file were made by {describe(present)}, and this server runs {describe(fingerprint)}: "
-            "they cannot be compared. Set EMBEDDING_MODEL back, or use another database."
-        )
-    if vector_dimensions(connection) != fingerprint.dimensions:
-        raise EmbeddingUnavailableError(
-            f"This file holds vectors of {vector_dimensions(connection)} numbers, and {fingerprint.model} makes "
-            f"{fingerprint.dimensions}: use another database."
-        )
+    made = f"were made by {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
+    raise EmbeddingUnavailableError(
+        f"The vectors of this file {made}, and this server runs {describe(fingerprint)}: they cannot be compared. Run "
+        "`vector-memory reembed` to make them anew with this model, or set EMBEDDING_MODEL back."
+    )
 
 
 def describe(fingerprint: Fingerprint) -> str:
@@ -102,25 +105,41 @@ def insert_passages(
     Raises EmbeddingUnavailableError, having written nothing, if the file's vectors were made by something else.
     """
     model_id = adopt_fingerprint(connection, fingerprint)
+    add_passages(connection, memory, passages, vectors)
+    connection.execute(
+        "update session_memories set embedding_model_id = ? where id = ?",
+        (model_id, memory.id),
+    )
+
+
+def add_passages(
+    connection: apsw.Connection,
+    memory: Memory,
+    passages: Sequence[Passage],
+    vectors: NDArray[np.float32],
+    *,
+    prefix: str = "",
+) -> None:
+    """Add a memory's passages with their vectors; `prefix` begins the names of the tables they go into."""
     table = table_for(chunked=memory.chunked)
     keys = [intern(connection, name) for name in index_names(memory)]
     for passage, vector in zip(passages, vectors, strict=True):
         passage_id = fetch_value(
             connection,
-            "insert into memory_passages (memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?) returning id",
+            f"""
+            insert into {prefix}memory_passages (memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?)
+            returning id
+            """,
             (memory.id, *passage),
         )
         connection.execute(
             f"""
-            insert into {table} (passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding)
-            values (?, ?, ?, ?, ?, ?, ?)
+            insert into {prefix}{table} (
+                passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
+            ) values (?, ?, ?, ?, ?, ?, ?)
             """,
             (passage_id, *keys, memory.session_iter, vector.tobytes()),
         )
-    connection.execute(
-        "update session_memories set embedding_model_id = ? where id = ?",
-        (model_id, memory.id),
-    )
 
 
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
@@ -204,3 +223,23 @@ def scan(connection: apsw.Connection, table: str, scope: Scope, query: NDArray[n
         """,
         {"query": query.tobytes()} | condition.bindings,
     )
+
+
+def distances(
+    connection: apsw.Connection, table: str, pieces: Sequence[int], query: NDArray[np.float32]
+) -> dict[int, float]:
+    """Return how far the best passage of each piece is from the query, by chunk id or, without chunks, memory id.
+
+    Pieces without vectors are left out.
+    """
+    piece = "chunk_id" if table == CHUNK_TABLE else "memory_id"
+    rows = connection.execute(
+        f"""
+        select p.{piece}, min(vec_distance_l2(v.embedding, ?))
+        from json_each(?) wanted join memory_passages p on p.{piece} = wanted.value
+        join {table} v on v.passage_id = p.id
+        group by p.{piece}
+        """,
+        (query.tobytes(), json.dumps(pieces)),
+    )
+    return dict(rows)

@@ -1,0 +1,98 @@
+"""From text to the terms that the keyword index knows.
+
+Words are cut and folded by FTS5's `unicode61` (case, diacritics) and stemmed by its `porter`. Two kinds of terms are
+added: identifiers as a whole, which `unicode61` cuts up, with the parts of those in camel case; and, of scripts that
+write no spaces between words, each character and each pair of neighbours.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import cast
+
+import apsw
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all am an and any are as at be because been before being below between both but by
+    can could did do does doing down during each few for from further had has have having he her here hers herself him
+    himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
+    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
+    there these they this those through to too under until up very was we were what when where which while who whom why
+    will with would you your yours yourself yourselves
+    """.split()  # noqa: SIM905 - a hundred lines shorter
+)
+
+JOINED = re.compile(
+    r"\#\d+"  # of an issue: #42
+    r"|\b\w++(?:[-./:@#]++\w++)++"  # paths, versions, names with dots or dashes: a/b/c.py, v1.2.3
+    r"|\b[^\W_]*+_\w++"  # store_report
+)
+PARTS_OF_PATHS = re.compile(r"[/:@#]+")
+PARTS_OF_NAMES = re.compile(r"[-./:@#]+")
+CAMEL_CASE = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*+|\b\w*?[A-Z]{2}[a-z]{2}\w*+")
+CAMEL_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+UNSPACED = re.compile(
+    "["
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
+    "\uac00-\ud7af"  # Hangul
+    "]+"
+)
+
+_connection = apsw.Connection(":memory:")
+_words = _connection.fts5_tokenizer("unicode61", ["remove_diacritics", "2"])
+_stems = _connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of a text, each as often as it occurs, in no particular order."""
+    return [*_tokens(_stems, _spaced(text)), *_wholes(text), *_unspaced(text)]
+
+
+def query_terms(text: str) -> list[str]:
+    """Return the terms to look for, each once: those of the text without the stop words, unless it has only those.
+
+    Whatever the text holds is a term or nothing: there is no syntax.
+    """
+    words = _tokens(_words, _spaced(text))
+    wanted = [word for word in words if word not in STOP_WORDS]
+    others = [*_wholes(text), *_unspaced(text)]
+    return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
+
+
+def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
+    data = text.encode(errors="replace")
+    found = tokenizer(data, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False)
+    return cast("list[str]", found)
+
+
+def _spaced(text: str) -> str:
+    """Return the text with the parts of names in camel case added, and what is written without spaces left out."""
+    parts = (CAMEL_JOINT.sub(" ", name) for name in CAMEL_CASE.findall(text))
+    return " ".join([UNSPACED.sub(" ", text), *parts])
+
+
+def _wholes(text: str) -> Iterator[str]:
+    """Yield each identifier as it stands, and those inside it: of `a/b_c.py` itself, `b_c.py` and `b_c`."""
+    for found in JOINED.findall(text):
+        name = _folded(found).strip("_")
+        for whole in dict.fromkeys([name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]):
+            inner = whole.strip("_")
+            if inner and not inner.isalnum():
+                yield inner
+
+
+def _unspaced(text: str) -> Iterator[str]:
+    for run in UNSPACED.findall(text):
+        yield from run
+        yield from map("".join, pairwise(run))
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        return name.lower()
+    marks_apart = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(character for character in marks_apart if not unicodedata.combining(character))

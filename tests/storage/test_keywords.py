@@ -1,0 +1,353 @@
+"""Keywords: BM25 with the statistics of the scope, compared with a plain one; identifiers; hostile queries."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vector_memory.kinds import MemoryKind
+from vector_memory.storage import keywords, migrations
+from vector_memory.storage.chunks import insert_chunks
+from vector_memory.storage.database import Database
+from vector_memory.storage.index_faults import are_keywords_right
+from vector_memory.storage.keywords import Match, Piece, rank
+from vector_memory.storage.memories import delete_memory, insert_memory
+from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.terms import query_terms, terms
+from vector_memory.values import Chunk, NewMemory, Scope
+
+WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
+REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.KNOWLEDGE_BASE
+
+texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+memories = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from([REPORT, PROMPT, SESSIONLESS]),
+        "agent_id": st.sampled_from(["a", "b"]),
+        "session_id": st.sampled_from(["s", "t"]),
+        "session_iter": st.sampled_from([1, 2]),
+        "task_code": st.sampled_from([None, "x"]),
+        "tags": st.sampled_from([(), ("one",), ("one", "two")]),
+        "pieces": st.lists(texts, min_size=1, max_size=4),
+    }
+)
+scopes = st.builds(
+    Scope,
+    kind=st.sampled_from([None, REPORT, PROMPT, SESSIONLESS]),
+    agent_id=st.sampled_from([None, "a"]),
+    session_id=st.sampled_from([None, "s", "nowhere"]),
+    session_iter=st.sampled_from([None, 2]),
+    task_code=st.sampled_from([None, "x"]),
+    tags=st.sampled_from([(), ("two",), ("one", "three")]),
+)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    database = Database(tmp_path_factory.mktemp("keywords") / "memory.db", dimensions=16)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def connection(opened: Database) -> Iterator[apsw.Connection]:
+    with undone(opened) as connection:
+        yield connection
+
+
+class UndoneError(Exception):
+    pass
+
+
+@contextmanager
+def undone(database: Database) -> Iterator[apsw.Connection]:
+    """Give an empty file, and undo what is written to it."""
+    with suppress(UndoneError), database.write() as connection:
+        yield connection
+        raise UndoneError
+
+
+def save(connection: apsw.Connection, pieces: Sequence[str], kind: MemoryKind = REPORT, **fields: Any) -> int:
+    """Store a report in these pieces, or a memory of another kind with the first one as a whole."""
+    chunked = kind is REPORT
+    if kind is SESSIONLESS:
+        fields["session_id"] = None
+    new = NewMemory(kind=kind, content=pieces[0] or "-", **{"agent_id": "a", "session_id": "s", **fields})
+    memory_id = insert_memory(connection, new, content_hash="", chunked=chunked, now="2026")
+    if chunked:
+        insert_chunks(connection, memory_id, None, [piece(*part) for part in enumerate(pieces)], enriched=False, now="")
+    return memory_id
+
+
+def piece(index: int, text: str) -> Chunk:
+    return Chunk(
+        index=index, text=text, start=0, end=0, kind="text", token_count=0, headings=(), level=0,
+        contains_code=False, contains_table=False, oversized=False,
+    )  # fmt: skip
+
+
+def find(connection: apsw.Connection, query: str, scope: Scope | None = None, limit: int = 1000) -> list[Match]:
+    return rank(connection, scope or Scope(), query_terms(query)).best(connection, limit)
+
+
+def is_in(memory: dict[str, Any], scope: Scope) -> bool:
+    session_id = None if memory["kind"] is SESSIONLESS else memory["session_id"]
+    same = {name: getattr(scope, name) for name in ("kind", "agent_id", "session_iter", "task_code")}
+    return (
+        all(wanted in (None, memory[name]) for name, wanted in same.items())
+        and scope.session_id in (None, session_id)
+        and (not scope.tags or bool(set(scope.tags) & set(memory["tags"])))
+    )
+
+
+def plain_bm25(pieces: dict[Piece, list[str]], wanted: list[str]) -> list[Match]:
+    """Return what BM25 says, written as in the textbook."""
+    counted = {key: Counter(found) for key, found in pieces.items()}
+    mean = sum(map(len, pieces.values())) / max(1, len(pieces)) or 1
+    matches = []
+    for key, counts in counted.items():
+        score = 0.0
+        for term in wanted:
+            having = sum(term in other for other in counted.values())
+            idf = math.log(1 + (len(pieces) - having + 0.5) / (having + 0.5))
+            count = min(counts[term], keywords.MAX_COUNT)
+            norm = keywords.K1 * (1 - keywords.B + keywords.B * len(pieces[key]) / mean)
+            score += idf * count * (keywords.K1 + 1) / (count + norm) if count else 0.0
+        if score:
+            matches.append(Match(*key, score))
+    return sorted(matches, key=lambda match: (-match.score, match.memory_id, match.chunk_id or 0))
+
+
+def same(found: list[Match], wanted: list[Match]) -> bool:
+    return [match[:2] for match in found] == [match[:2] for match in wanted] and [
+        match.score for match in found
+    ] == pytest.approx([match.score for match in wanted], rel=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(memories, max_size=8), st.sets(st.integers(0, 7)), scopes, texts, st.integers(1, 5))
+def test_scores_are_those_of_bm25_over_the_scope_whatever_else_is_there_or_was_deleted(
+    opened: Database, stored: list[dict[str, Any]], deleted: set[int], scope: Scope, query: str, limit: int
+) -> None:
+    with undone(opened) as connection:
+        ids = [save(connection, **memory) for memory in stored]
+        for position in deleted & set(range(len(ids))):
+            delete_memory(connection, ids[position])
+        there: dict[Piece, list[str]] = {}
+        everywhere: list[Piece] = []
+        for position, memory in enumerate(stored):
+            if position in deleted:
+                continue
+            chunk_ids = fetch_column(
+                connection, "select id from memory_chunks where parent_id = ? order by id", (ids[position],)
+            )
+            parts = zip(chunk_ids or [None], memory["pieces"], strict=False)
+            own = {Piece(ids[position], chunk): terms(text) for chunk, text in parts}
+            everywhere += own
+            if is_in(memory, scope):
+                there.update(own)
+        wanted = plain_bm25(there, query_terms(query))
+        ranking = rank(connection, scope, query_terms(query))
+        assert same(ranking.best(connection, 1000), wanted)
+        assert ranking.best(connection, limit) == ranking.best(connection, 1000)[:limit]
+        scores = {match[:2]: match.score for match in ranking.best(connection, 1000)}
+        assert ranking.scores_of(connection, everywhere) == [scores.get(key, 0.0) for key in everywhere]
+        assert are_keywords_right(connection, ())
+
+
+def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection) -> None:
+    save(connection, ["alpha beta", "beta gamma"])
+    save(connection, ["gamma gamma delta"])
+    before = find(connection, "beta gamma", Scope(session_id="s"))
+    for number in range(5):
+        save(connection, ["alpha gamma gamma " * 20] * 3, session_id=f"t{number}")
+        save(connection, ["beta"], SESSIONLESS)
+    assert len(before) == 3
+    assert find(connection, "beta gamma", Scope(session_id="s")) == before
+    assert find(connection, "beta gamma") != before
+
+
+def test_what_begins_a_new_block_is_ranked_like_the_rest(connection: apsw.Connection) -> None:
+    pieces: dict[Piece, list[str]] = {}
+    for number in range(keywords.PIECES_PER_BLOCK // 20 + 4):
+        content = [f"alpha word{number} piece{part}" + " beta" * (part % 3) for part in range(40)]
+        memory_id = save(connection, content)
+        ids = fetch_column(connection, "select id from memory_chunks where parent_id = ?", (memory_id,))
+        pieces |= {Piece(memory_id, chunk): terms(text) for chunk, text in zip(ids, content, strict=True)}
+    assert fetch_value(connection, "select count(*) from keyword_blocks") > 1
+    assert same(find(connection, "beta word3 piece7"), plain_bm25(pieces, query_terms("beta word3 piece7")))
+
+
+def test_a_term_that_is_very_often_in_a_piece_counts_like_one_that_is_often(connection: apsw.Connection) -> None:
+    pieces = [["alpha " * 5000], ["alpha " * keywords.MAX_COUNT + "beta " * (5000 - keywords.MAX_COUNT)]]
+    for text in pieces:
+        save(connection, text, PROMPT)
+    first, second = find(connection, "alpha")
+    assert first.score == second.score > 0
+
+
+IDENTIFIERS = {
+    "store_report": ("store_report", "store", "report"),
+    "getUserById": ("getuserbyid", "GetUserById", "user", "id"),
+    "HTTPServer": ("httpserver", "server", "http"),
+    "ECONNREFUSED": ("econnrefused",),
+    "task #42": ("#42", "42", "task #42"),
+    "v1.2.3": ("v1.2.3", "v1"),
+    "see `a/b/c.py`.": ("a/b/c.py", "c.py", "py"),
+    "src/vector_memory/values.py:check_text()": ("check_text", "vector_memory", "values.py", "src/vector_memory"),
+    "std::io::Error": ("std::io::error", "Error", "io"),
+    "Crème brûlée": ("creme", "BRULEE"),
+    "Café_Menü": ("cafe_menu", "CAFÉ"),
+    "databases": ("database",),
+    "東京都に行く": ("東京", "京都", "都", "行く"),
+    "お寿司とラーメン": ("寿司", "ラーメン"),
+    "สวัสดีชาวโลก": ("สวัสดี",),
+    "한국어를 배운다": ("한국어", "국어"),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "query"), [(text, query) for text, queries in IDENTIFIERS.items() for query in queries]
+)
+def test_identifiers_and_words_are_found_whole_and_in_parts(connection: apsw.Connection, text: str, query: str) -> None:
+    wanted = save(connection, [f"Then {text} was there."])
+    save(connection, ["Something else was said about another one."])
+    assert [match.memory_id for match in find(connection, query)] == [wanted]
+
+
+def test_an_identifier_as_a_whole_ranks_before_its_parts(connection: apsw.Connection) -> None:
+    parts = save(connection, ["the store made a report"])
+    whole = save(connection, ["about store_report it said"])
+    assert [match.memory_id for match in find(connection, "store_report")] == [whole, parts]
+
+
+@pytest.mark.parametrize("inside", ["store_report", "#42", "v1.2.3", "a/b/c.py", "std::io"])
+def test_an_identifier_is_a_term_as_it_stands(inside: str) -> None:
+    assert inside in query_terms(f"what is {inside}?")
+
+
+def test_identifiers_inside_an_identifier_are_terms_too() -> None:
+    assert {"a/b/c.py", "c.py"} <= set(terms("a/b/c.py"))
+    assert {"src/values.py:check_text", "values.py", "check_text"} <= set(terms("src/values.py:check_text"))
+
+
+def test_stop_words_are_dropped_from_queries_of_other_words_only() -> None:
+    assert query_terms("What is the cause of it?") == ["caus"]
+    assert query_terms("to be or not to be") == ["to", "be", "or", "not"]
+    assert query_terms("?!") == []
+
+
+HOSTILE = [
+    'alpha" OR beta', "alpha AND beta", "NOT alpha", "content:alpha", "alpha*", "NEAR(alpha beta)", "^alpha", "{alpha}",
+    "alpha' --", "alpha; drop table keyword_postings", "(alpha", "alpha\x00beta", "alpha - beta", "+alpha", "%alpha%",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+def test_syntax_in_a_query_means_nothing(connection: apsw.Connection, query: str) -> None:
+    save(connection, ["alpha"])
+    save(connection, ["alphabet"])
+    assert [match.memory_id for match in find(connection, query)][:1] == [find(connection, "alpha")[0].memory_id]
+    assert len(find(connection, query)) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_can_be_stored_and_asked_for_and_finds_itself(opened: Database, text: str) -> None:
+    with undone(opened) as connection:
+        # Lone surrogates are never stored.
+        content = text.encode(errors="ignore").decode()
+        memory_id = save(connection, [f"- {content}"])
+        save(connection, ["something else"])
+        found = find(connection, text)
+        assert [match.memory_id for match in found][:1] == ([memory_id] if query_terms(content) else [])
+        assert set(query_terms(content)) <= set(terms(content))
+
+
+def test_what_was_deleted_is_not_found_and_the_rest_is(connection: apsw.Connection) -> None:
+    ids = [save(connection, [f"alpha number{number}", "alpha"]) for number in range(5)]
+    for memory_id in (ids[1], ids[4]):
+        delete_memory(connection, memory_id)
+    assert {match.memory_id for match in find(connection, "alpha")} == {ids[0], ids[2], ids[3]}
+    assert find(connection, "number4") == []
+    for memory_id in (ids[0], ids[2], ids[3]):
+        delete_memory(connection, memory_id)
+    for table in ("keyword_blocks", "keyword_memories", "keyword_postings"):
+        assert fetch_value(connection, f"select count(*) from {table}") == 0
+
+
+def test_a_deleted_memory_leaves_no_posting_behind(connection: apsw.Connection) -> None:
+    save(connection, ["alpha beta"])
+    before = connection.execute("select * from keyword_postings").fetchall()
+    delete_memory(connection, save(connection, ["alpha gamma", "beta " * 20]))
+    assert connection.execute("select * from keyword_postings").fetchall() == before
+
+
+def test_no_memory_can_be_deleted_while_it_is_in_the_index(connection: apsw.Connection) -> None:
+    memory_id = save(connection, ["alpha"], PROMPT)
+    with pytest.raises(apsw.ConstraintError):
+        connection.execute("delete from session_memories where id = ?", (memory_id,))
+
+
+def test_no_word_of_a_text_is_in_the_index(connection: apsw.Connection) -> None:
+    save(connection, ["zanzibar zanzibar zanzibar"])
+    rows = fetch_column(
+        connection, "select lengths from keyword_memories union all select postings from keyword_postings"
+    )
+    assert not any(b"zanzi" in row for row in rows)
+
+
+def test_made_again_the_index_answers_as_before(connection: apsw.Connection) -> None:
+    ids = [
+        save(connection, [f"alpha number{number}", "alpha beta"], session_id=f"s{number % 2}") for number in range(6)
+    ]
+    delete_memory(connection, ids[2])
+    before = [
+        find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
+    ]
+    keywords.rebuild(connection)
+    assert are_keywords_right(connection, ())
+    assert before == [
+        find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
+    ]
+
+
+def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
+    text = "Some words of store_report, and of others. " * 50
+    wanted = terms(text)
+    found: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: found.extend(terms(text) for _ in range(50))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [wanted] * 200
+
+
+def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "memory.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        patch.setattr(keywords, "add", lambda *_: None)
+        older = Database(path, dimensions=16)
+        with older.write() as connection:
+            save(connection, ["alpha beta", "gamma"])
+            save(connection, ["delta"], PROMPT, session_id="t")
+        older.close()
+    database = Database(path, dimensions=16)
+    with database.read() as connection:
+        assert [match[:2] for match in find(connection, "gamma")] == [(1, 2)]
+        assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, None)]
+        assert are_keywords_right(connection, ())
+        assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
+    database.close()
