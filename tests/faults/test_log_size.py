@@ -70,7 +70,7 @@ def searching_all_the_time(path: Path) -> Iterator[list[int]]:
 
 def test_the_log_stays_small_while_others_read_all_the_time(store: SessionMemoryStore, path: Path) -> None:
     with searching_all_the_time(path) as found:
-        assert largest_log(store, itertools.count(), path) < 2 * BOUND
+        assert largest_log(store, itertools.count(), path) < 4 * BOUND
     assert max(found) == 5
 
 

@@ -29,6 +29,14 @@ SAFE_SQLITE = (3, 51, 3)
 
 MAX_IDLE_READERS = 8
 
+CHECKPOINT_PAGES = 1_000
+"""From this length of the log on, each commit moves it into the file as far as nobody reads what was there before."""
+
+RESTART_PAGES = 2_000
+"""From this length on a commit waits for those readers, so that the log can begin anew even if somebody always reads."""
+
+RESTART_PATIENCE_MS = 1_000
+
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 FAILURES: dict[type[apsw.Error], str] = {
     apsw.FullError: "The disk or the database is full. Nothing was changed; free some space and repeat the call.",
@@ -78,6 +86,7 @@ class Database:
         with translated_errors():
             self._writer = self._connect()
             with closed_on_error(self._writer):
+                LogKeeper(self._writer)
                 migrations.require_ours(self._writer)
                 use_write_ahead_log(self._writer)
                 migrations.migrate(self._writer, dimensions)
@@ -174,6 +183,39 @@ class Database:
         overwrite_deleted_bytes(connection)
         set_durability(connection, self._synchronous)
         return connection
+
+
+class LogKeeper:
+    """Keeps the write-ahead log of a writing connection short: moves it into the file after commits, as SQLite does.
+
+    SQLite begins the log anew only at a moment when nobody reads from it. Where somebody always does, such a moment has
+    to be waited for; where one reader goes on and on, that is tried again when the log has grown as much again.
+    """
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._restart_at = RESTART_PAGES
+        connection.set_wal_hook(self._after_commit)
+
+    def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        """Move the log, which is so many pages long. A failure loses nothing: the log is as good as the file."""
+        if pages >= self._restart_at:
+            restarted = self._restarts(connection, database)
+            self._restart_at = RESTART_PAGES + (0 if restarted else pages)
+        elif pages >= CHECKPOINT_PAGES:
+            with contextlib.suppress(apsw.Error):
+                connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return apsw.SQLITE_OK
+
+    @staticmethod
+    def _restarts(connection: apsw.Connection, database: str) -> bool:
+        connection.set_busy_timeout(RESTART_PATIENCE_MS)
+        try:
+            connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error:
+            return False
+        finally:
+            wait_for_locks(connection)
+        return True
 
 
 @contextlib.contextmanager
