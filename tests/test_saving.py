@@ -152,7 +152,7 @@ def test_without_a_model_everything_is_stored_and_the_receipt_says_what_is_missi
         assert "Not yet findable by meaning. There is no model" in (receipt.message or "")
         assert store.reconstruct_document(receipt.memory_id or 0).content == DOCUMENT
         with pytest.raises(EmbeddingUnavailableError, match="fetch-model"):
-            store.search_chunks("word1", Scope.of("report"), 3)
+            store.search_chunks("word1", Scope.of("report"), 3, mode="vector")
 
 
 def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Path, settings: Settings) -> None:
@@ -167,7 +167,7 @@ def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Pat
         assert "were made by lattice" in (receipt.message or "")
         assert counts(store)["vec_chunk_search"] == 1
         with pytest.raises(EmbeddingUnavailableError, match="lattice"):
-            store.search_chunks("first", Scope.of("report"), 3)
+            store.search_chunks("first", Scope.of("report"), 3, mode="vector")
 
 
 def test_nothing_is_kept_of_a_memory_whose_write_fails(

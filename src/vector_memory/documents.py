@@ -68,6 +68,9 @@ class Documents:
             content=text,
             title=memory.title,
             memory_type=memory.memory_type,
+            agent_id=memory.agent_id,
+            session_id=memory.session_id,
+            created_at=memory.created_at,
             chunk_count=memory.chunk_count,
             content_length=len(memory.content),
             content_end=end,
@@ -107,6 +110,10 @@ class Documents:
             message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
         return ExpandedChunkResult(
             memory_id=memory.id,
+            memory_type=memory.memory_type,
+            agent_id=memory.agent_id,
+            session_id=memory.session_id,
+            created_at=memory.created_at,
             target_chunk_index=target.chunk.index,
             context_window=window,
             chunks_returned=len(chunks),

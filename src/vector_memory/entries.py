@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vector_memory.results import SCOPED_MATCH, FoundMemory, MemoryEntry
+from vector_memory.results import FoundMemory, MemoryEntry, Source
 from vector_memory.storage.memories import Memory, Origin
 
 HASH_SHOWN = 16
@@ -24,11 +24,19 @@ def memory_entry(memory: Memory) -> MemoryEntry:
     return MemoryEntry(**shown(memory))
 
 
-def found_memory(memory: Memory, similarity: float | None = None) -> FoundMemory:
-    """Return a memory as a search result: found at that similarity, or without one by its scope."""
-    if similarity is None:
-        return FoundMemory(**shown(memory), similarity=SCOPED_MATCH, source_type="scoped")
-    return FoundMemory(**shown(memory), similarity=similarity, source_type="vector")
+def found_memory(memory: Memory) -> FoundMemory:
+    """Return a memory as a result of a search that compared nothing."""
+    return FoundMemory(**shown(memory))
+
+
+def matched_memory(memory: Memory, similarity: float | None, sources: Sequence[Source]) -> FoundMemory:
+    """Return a memory as a result of a search that compared it, by words only if there is no similarity."""
+    return FoundMemory(
+        **shown(memory),
+        similarity=similarity,
+        source_type="keyword" if similarity is None else "vector",
+        sources=list(sources),
+    )
 
 
 def shown(memory: Memory) -> dict[str, Any]:

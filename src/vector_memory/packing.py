@@ -4,12 +4,13 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from vector_memory.errors import ValidationError
 from vector_memory.results import MemoryEntry, Omitted
+from vector_memory.values import Page
 
 T = TypeVar("T", bound=BaseModel)
 E = TypeVar("E", bound=MemoryEntry)
@@ -37,7 +38,12 @@ class Packer:
     """Packs results into answers of at most `max_tokens` tokens."""
 
     def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
         self._budget = max_tokens * BYTES_PER_TOKEN
+
+    def within(self, max_tokens: int | None) -> "Packer":
+        """Return a packer for an answer that a caller wants no longer than that."""
+        return self if max_tokens is None else Packer(min(max_tokens, self._max_tokens))
 
     def cut(self, text: str, offset: int = 0, *, times: int = 1) -> Cut:
         """Return as much of the text as fits into an answer that holds it so many times, from `offset` on.
@@ -125,6 +131,22 @@ def at_boundary(text: str) -> str:
 def omissions(items: Sequence[T], kept: Sequence[T], describe: Callable[[T], Omitted]) -> list[Omitted]:
     """Say what was left out of an answer that begins like `items`."""
     return [describe(item) for item in items[len(kept) :]]
+
+
+class Packed(NamedTuple, Generic[T]):
+    """What an answer holds of a page of results, what did not fit, and the offset to ask on with, if there is more."""
+
+    results: list[T]
+    omitted: list[Omitted]
+    next_offset: int | None
+
+
+def packed(
+    found: Sequence[T], results: list[T], page: Page, describe: Callable[[T], Omitted], *, more: bool
+) -> Packed[T]:
+    """Say what was left out of an answer that begins like `found`; `more`: there are others after that page."""
+    omitted = omissions(found, results, describe)
+    return Packed(results, omitted, page.offset + len(results) if omitted or more else None)
 
 
 def omitted_memory(entry: MemoryEntry) -> Omitted:

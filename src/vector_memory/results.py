@@ -12,6 +12,12 @@ SCOPED_MATCH = 2.0
 """The similarity of a result that was looked up by its scope and not compared with anything."""
 
 
+Source = Literal["vector", "keyword"]
+"""A list that a result came from: the nearest in meaning, or those with the query's words."""
+
+Confidence = Literal["high", "low"]
+
+
 class Result(BaseModel):
     """Base of all answers."""
 
@@ -60,10 +66,11 @@ class MemoryEntry(BaseModel):
 
 
 class FoundMemory(MemoryEntry):
-    """A whole memory in a search result; `similarity` 2.0 means found by scope, not by meaning."""
+    """A whole memory in a search result; `similarity` 2.0 means found by scope, None that only words were compared."""
 
-    similarity: float = SCOPED_MATCH
-    source_type: Literal["scoped", "vector"] = "scoped"
+    similarity: float | None = SCOPED_MATCH
+    source_type: Literal["scoped", "vector", "keyword"] = "scoped"
+    sources: list[Source] = []
 
 
 class Omitted(BaseModel):
@@ -75,16 +82,24 @@ class Omitted(BaseModel):
     characters: int
 
 
-class SearchMemoriesResult(Result):
+class SearchResult(Result):
+    """Base of the answers of all searches; `confidence` None: nothing was compared by meaning."""
+
+    total_results: int = 0
+    next_offset: int | None = Field(default=None, description="Set when there is more: send it as offset")
+    omitted: list[Omitted] = []
+    confidence: Confidence | None = Field(default=None, description="low: nothing on this topic is in the scope")
+    elsewhere: dict[str, int] = Field(default={}, description="If low: matches in other_iterations and so on")
+
+
+class SearchMemoriesResult(SearchResult):
     """Answer of the searches for whole memories that are not chunked."""
 
     results: list[FoundMemory] = []
-    total_results: int = 0
     query: str | None = None
     filters: dict[str, Any] = {}
     limit: int | None = None
     latest_first: bool | None = None
-    omitted: list[Omitted] = []
 
 
 class Provenance(BaseModel):
@@ -102,7 +117,10 @@ class Provenance(BaseModel):
 
 
 class FoundChunk(Provenance):
-    """A chunk that matched; `similarity` is the cosine of its best passage, cut to 0-1."""
+    """A chunk that matched; `similarity` is the cosine of its best passage, cut to 0-1; None if only words were compared.
+
+    Results are ordered by meaning and words together, `similarity` is of the meaning alone.
+    """
 
     chunk_id: int
     memory_id: int
@@ -115,13 +133,14 @@ class FoundChunk(Provenance):
     chunk_type: str
     header_path: str
     level: int
-    similarity: float
+    similarity: float | None
     source: Literal["chunk"] = "chunk"
+    sources: list[Source]
     granularity: Literal["fine"] = "fine"
 
 
 class FoundSection(Provenance):
-    """A section with chunks that matched; `similarity` is the mean of those chunks."""
+    """A section with chunks that matched; `similarity` is the mean of those chunks, None if only words were compared."""
 
     memory_id: int
     section_header: str
@@ -131,8 +150,9 @@ class FoundSection(Provenance):
     matched_chunks: int
     match_ratio: float
     auto_merged: bool
-    similarity: float
+    similarity: float | None
     source: Literal["expanded_section"] = "expanded_section"
+    sources: list[Source]
     granularity: Literal["medium"] = "medium"
     content_start: int = Field(description="Offset of section_content in the document")
     content_end: int | None = Field(
@@ -140,28 +160,21 @@ class FoundSection(Provenance):
     )
 
 
-class GranularSearchResult(Result):
-    """Base of the answers of the searches over chunked kinds."""
-
-    total_results: int = 0
-    omitted: list[Omitted] = []
-
-
-class FineSearchResult(GranularSearchResult):
+class FineSearchResult(SearchResult):
     """Chunks, best first."""
 
     results: list[FoundChunk] = []
     granularity: Literal["fine"] = "fine"
 
 
-class MediumSearchResult(GranularSearchResult):
+class MediumSearchResult(SearchResult):
     """Sections, best first."""
 
     results: list[FoundSection] = []
     granularity: Literal["medium"] = "medium"
 
 
-class CoarseSearchResult(GranularSearchResult):
+class CoarseSearchResult(SearchResult):
     """Whole documents, newest or best first."""
 
     results: list[FoundMemory] = []
@@ -196,6 +209,10 @@ class ExpandedChunkResult(Result):
     """A chunk with its neighbours; `expanded_content` is the stretch of the document they cover, nothing repeated."""
 
     memory_id: int | None = None
+    memory_type: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    created_at: str | None = None
     target_chunk_index: int | None = None
     context_window: int | None = None
     chunks_returned: int = 0
@@ -213,6 +230,9 @@ class DocumentResult(Result):
     content: str | None = None
     title: str | None = None
     memory_type: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    created_at: str | None = None
     chunk_count: int | None = None
     content_length: int | None = Field(default=None, description="Characters of the whole content")
     content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")

@@ -14,6 +14,7 @@ from vector_memory.indexing import Indexer
 from vector_memory.kinds import MAIN_AGENT, MemoryKind
 from vector_memory.maintenance import Maintenance
 from vector_memory.packing import Packer
+from vector_memory.reembedding import Reembedded, Reembedding
 from vector_memory.results import (
     BackfillResult,
     CleanupResult,
@@ -33,10 +34,10 @@ from vector_memory.results import (
     TaskContextResult,
 )
 from vector_memory.saving import Saving
-from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, NearestNeighbours, SearchTimer
+from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Database
-from vector_memory.values import NewMemory, Scope
+from vector_memory.values import NewMemory, Page, Scope, SearchMode
 
 
 class SessionMemoryStore:
@@ -62,16 +63,17 @@ class SessionMemoryStore:
         self._access = AccessRecorder(self._database)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
-        neighbours = NearestNeighbours(self._database, self._model, settings)
+        retriever = Retriever(self._database, self._model, settings)
         indexer = Indexer(self._model, settings)
         self._saving = Saving(self._database, indexer)
-        self._fine = FineSearch(self._database, neighbours, self._timer, packer)
-        self._medium = MediumSearch(self._database, neighbours, self._timer, packer)
-        self._coarse = CoarseSearch(self._database, neighbours, self._timer, packer, self._access)
+        self._fine = FineSearch(self._database, retriever, self._timer, packer)
+        self._medium = MediumSearch(self._database, retriever, self._timer, packer)
+        self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"])
         self._documents = Documents(self._database, packer, self._access, exports)
         self._maintenance = Maintenance(self._database)
         self._backfill = Backfill(self._database, indexer)
+        self._reembedding = Reembedding(self._database, indexer, self._backfill)
 
     def __enter__(self) -> Self:
         return self
@@ -131,27 +133,79 @@ class SessionMemoryStore:
             )
         )
 
-    def search_scoped(self, scope: Scope, limit: int, *, latest_first: bool = True) -> SearchMemoriesResult:
-        """Look up whole memories by their scope, newest (or oldest) first; limit 1-100."""
-        return self._coarse.scoped(scope, limit, latest_first=latest_first)
+    def search_scoped(
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        latest_first: bool = True,
+    ) -> SearchMemoriesResult:
+        """Look up whole memories by their scope, newest (or oldest) first.
 
-    def search_memories(self, query: str | None, scope: Scope, limit: int) -> SearchMemoriesResult:
-        """Find whole memories of a kind that is not chunked, by meaning; without a query look them up. Limit 1-100."""
-        return self._coarse.memories(query, scope, limit)
+        In every search: `limit` 1-100 results after the first `offset`, in an answer of at most `max_tokens`; `mode`
+        None is that of the settings.
+        """
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._coarse.scoped(scope, page, latest_first=latest_first)
 
-    def search_chunks(self, query: str, scope: Scope, limit: int) -> FineSearchResult:
-        """Find the chunks closest in meaning to the query, best first; limit 1-100."""
-        return self._fine.search(query, scope, limit)
+    def search_memories(
+        self,
+        query: str | None,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> SearchMemoriesResult:
+        """Find whole memories of a kind that is not chunked, best match first; without a query look them up."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._coarse.memories(query, scope, page, SearchMode.of(mode))
 
-    def search_sections(self, query: str, scope: Scope, limit: int) -> MediumSearchResult:
-        """Find the sections whose chunks are closest in meaning to the query, best first; limit 1-100."""
-        return self._medium.search(query, scope, limit)
+    def search_chunks(
+        self,
+        query: str,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> FineSearchResult:
+        """Find the chunks that match the query best."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._fine.search(query, scope, page, SearchMode.of(mode))
+
+    def search_sections(
+        self,
+        query: str,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> MediumSearchResult:
+        """Find the sections whose chunks match the query best."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._medium.search(query, scope, page, SearchMode.of(mode))
 
     def search_documents(
-        self, query: str | None, scope: Scope, limit: int, *, order: Literal["recent", "relevance"] = "recent"
+        self,
+        query: str | None,
+        scope: Scope,
+        limit: int,
+        *,
+        order: Literal["recent", "relevance"] = "recent",
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
     ) -> CoarseSearchResult:
-        """Find whole documents: the newest, or by `relevance` those with the best passage. Limit 1-100."""
-        return self._coarse.documents(query, scope, limit, order=order)
+        """Find whole documents: the newest, or by `relevance` those whose chunks match the query best."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._coarse.documents(query, scope, page, SearchMode.of(mode), order=order)
 
     def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
         """Return what a sub-agent needs to go on with a session's iteration."""
@@ -201,6 +255,14 @@ class SessionMemoryStore:
         `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
         """
         return self._backfill.run(on_progress)
+
+    def reembed(self, on_progress: Progress | None = None) -> Reembedded:
+        """Make all vectors anew with this model, beside those of another one that the file has until then.
+
+        Servers of the other model go on answering. Can be stopped and repeated at any time. `on_progress(done, total)`
+        is called after each memory. Raises EmbeddingUnavailableError, DatabaseError.
+        """
+        return self._reembedding.run(on_progress)
 
     def get_search_statistics(self) -> SearchStatistics:
         """Return the latencies of this process's latest searches."""

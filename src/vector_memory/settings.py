@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vector_memory.errors import ConfigurationError
+from vector_memory.values import SearchMode
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
@@ -63,6 +64,10 @@ class Settings(BaseModel):
         default=False,
         description="Embed title, heading path and position in front of each passage of a report or knowledge-base "
         "entry.",
+    )
+    search_mode: SearchMode = Field(
+        default=SearchMode.HYBRID,
+        description="What searches compare: meaning and words (hybrid), meaning only (vector), or words only (keyword).",
     )
     vector_search_batch_size: int = Field(
         default=100,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from vector_memory.errors import ValidationError
@@ -24,6 +25,8 @@ MAX_TAG = 100
 MAX_METADATA = 20_000
 MAX_DEPTH = 32
 MAX_LIMIT = 100
+MAX_OFFSET = 10_000
+LEAST_TOKENS = 200
 DEFAULT_CATEGORY = "general"
 
 ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
@@ -282,6 +285,45 @@ class Scope:
             "tags": list(self.tags),
         }
         return {name: value for name, value in named.items() if value not in (None, [])}
+
+
+class SearchMode(StrEnum):
+    """What a search compares: meaning and words, meaning only, or words only."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    KEYWORD = "keyword"
+
+    @classmethod
+    def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
+        """Read a mode by its wire name; None stays None."""
+        try:
+            return None if value is None else cls(value)
+        except ValueError:
+            raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which results are wanted: `limit` of them after the first `offset`; and how many tokens the answer may have.
+
+    `max_tokens` None: as many as the settings allow.
+    """
+
+    limit: int
+    offset: int = 0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range("limit", self.limit, 1, MAX_LIMIT)
+        check_range("offset", self.offset, 0, MAX_OFFSET)
+        if self.max_tokens is not None:
+            check_range("max_tokens", self.max_tokens, LEAST_TOKENS, LARGEST)
+
+    @property
+    def end(self) -> int:
+        """The number of results up to the last one wanted."""
+        return self.offset + self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Whatever path answers, results are those of a brute-force scan: ids, order and ties."""
+"""A search by meaning has the results of a brute-force scan, whatever path answers: ids, order and ties."""
 
 import random
 import string
@@ -130,13 +130,13 @@ def test_chunks_and_memories_are_those_of_a_brute_force_scan(
     passages = passages_of(store)
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         expected = brute_force(passages, query, scope, lambda passage: passage.chunk_id)[:limit]
-        found = store.search_chunks(query, scope, limit).results
+        found = store.search_chunks(query, scope, limit, mode="vector").results
         assert [(chunk.chunk_id, chunk.similarity) for chunk in found] == [
             (number, similarity(distance)) for number, distance in expected
         ]
-        documents = store.search_documents(query, scope, limit, order="relevance").results
+        documents = store.search_documents(query, scope, limit, order="relevance", mode="vector").results
     else:
-        documents = store.search_memories(query, scope, limit).results  # type: ignore[assignment]
+        documents = store.search_memories(query, scope, limit, mode="vector").results  # type: ignore[assignment]
     expected = brute_force(passages, query, scope, lambda passage: passage.memory_id)[:limit]
     assert [(memory.id, memory.similarity) for memory in documents] == [
         (number, similarity(distance)) for number, distance in expected
@@ -167,7 +167,7 @@ def test_results_are_exact_beyond_the_limits_of_the_vector_index(
     assert len(passages) > 4096
     scope = Scope(kind=scope.kind, session_id=scope.session_id, tags=tags)
     expected = brute_force(passages, "a b c d", scope, lambda passage: passage.chunk_id)
-    found = deep_store.search_chunks("a b c d", scope, 100).results
+    found = deep_store.search_chunks("a b c d", scope, 100, mode="vector").results
     assert [chunk.chunk_id for chunk in found] == [number for number, _ in expected[:100]]
 
 
@@ -175,7 +175,9 @@ def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(t
     with open_store(tmp_path / "memory.db") as store:
         for number in range(6):
             store.store_memory("report", "same " * (4000 - 4 * number), session_id="s")
-        found = store.search_chunks("same same same same", Scope.of("report", session_id="s"), 100).results
+        found = store.search_chunks(
+            "same same same same", Scope.of("report", session_id="s"), 100, mode="vector"
+        ).results
         ids = [chunk.chunk_id for chunk in found]
         assert len(passages_of(store)) > 4096
         assert ids == list(range(1, 101))
@@ -189,7 +191,7 @@ def test_similarity_is_the_cosine_cut_to_0_and_1(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         for text in texts:
             store.store_memory("report", text, session_id="s")
-        found = store.search_chunks("a b c d", Scope.of("report"), 100).results
+        found = store.search_chunks("a b c d", Scope.of("report"), 100, mode="vector").results
     assert {chunk.chunk_content: chunk.similarity for chunk in found} == pytest.approx(
         {text: max(0.0, cosine) for text, cosine in cosines.items()}, abs=1e-6
     )
@@ -202,7 +204,7 @@ def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_pat
         everything = store.search_chunks("a b", Scope.of("report"), 100).results
     with open_store(path, use_threshold_filtering=True, similarity_threshold=0.25) as store:
         found = store.search_chunks("a b", Scope.of("report"), 100).results
-    assert found == [chunk for chunk in everything if chunk.similarity >= 0.25]
+    assert found == [chunk for chunk in everything if (chunk.similarity or 0.0) >= 0.25]
     assert 0 < len(found) < len(everything)
 
 

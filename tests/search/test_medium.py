@@ -2,11 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.search.medium import MatchedSection, Section, rank_sections, sections_of
-from vector_memory.search.ranking import Match
+from vector_memory.search.ranking import Hit
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.storage.chunks import ChunkOutline
 from vector_memory.values import Scope
@@ -61,20 +62,30 @@ def test_a_section_reaches_from_its_first_chunk_to_the_farthest_end() -> None:
     assert [(section.start, section.end) for section in sections] == [(10, 42)]
 
 
+def hit(number: int, score: float, similarity: float | None = 0.5) -> Hit:
+    return Hit(number, 1, score, similarity, ("vector",))
+
+
 @given(st.lists(st.integers(1, 12), unique=True), st.randoms(use_true_random=False))
 def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source: object) -> None:
     sections = [Section(1, (str(first),), (first, first + 1, first + 2), first, first + 3) for first in (1, 4, 7, 10)]
-    matches = [Match(number, 1, source.random()) for number in ids]  # type: ignore[attr-defined]
-    ranked = rank_sections(sections, matches)
+    ranked = rank_sections(sections, [hit(number, source.random()) for number in ids])  # type: ignore[attr-defined]
     assert {chunk_id for found in ranked for chunk_id in found.section.chunk_ids} >= set(ids)
-    assert all(one.similarity >= other.similarity for one, other in pairwise(ranked))
-    assert sum(len(found.similarities) for found in ranked) == len(ids)
+    means = [sum(match.score for match in found.hits) / len(found.hits) for found in ranked]
+    assert all(one >= other - 1e-12 for one, other in pairwise(means))
+    assert sum(len(found.hits) for found in ranked) == len(ids)
 
 
 def test_a_section_counts_as_merged_from_three_of_five_matching_chunks() -> None:
     section = Section(1, (), (1, 2, 3, 4, 5), 0, 9)
-    ratios = [MatchedSection(section, (0.5,) * count).match_ratio for count in (2, 3)]
+    ratios = [MatchedSection(section, (hit(1, 0.5),) * count).match_ratio for count in (2, 3)]
     assert ratios == [0.4, 0.6]
+
+
+def test_the_similarity_of_a_section_is_the_mean_of_those_chunks_that_have_one() -> None:
+    section = Section(1, (), (1, 2, 3), 0, 9)
+    assert MatchedSection(section, (hit(1, 0.9, 0.2), hit(2, 0.1, 0.6), hit(3, 0.1, None))).similarity == 0.4
+    assert MatchedSection(section, (hit(1, 0.9, None),)).similarity is None
 
 
 def test_the_text_of_a_section_is_the_stretch_of_the_document_that_holds_it(store: SessionMemoryStore) -> None:
@@ -100,7 +111,7 @@ def test_the_similarity_of_a_section_is_the_mean_of_its_chunks_in_the_fine_searc
             if " > ".join(chunk.header_path.split(" > ")[:2]) == section.section_header
         ]
         assert section.matched_chunks == len(parts)
-        assert abs(section.similarity - sum(parts) / len(parts)) < 1e-12
+        assert section.similarity == pytest.approx(sum(parts) / len(parts))
 
 
 def test_five_chunks_are_searched_for_each_section_asked_for(store: SessionMemoryStore) -> None:

@@ -16,14 +16,24 @@ CONTRACT: dict[str, dict[str, Any]] = json.loads(
 )["tools"]
 
 ADDED_PARAMETERS = {
-    "search_reports_full_documents": {"order"},
-    "search_working_memory_full_documents": {"order"},
-    "search_knowledge_base_full_documents": {"order"},
     "reconstruct_document": {"offset"},
     "get_memory_by_id": {"offset"},
     "write_document_to_file": {"overwrite"},
 }
-"""What decisions 20, 22 and 28 added to the contract."""
+"""What decisions 22 and 28 added to the contract."""
+
+
+def added_parameters(tool: str) -> set[str]:
+    """Return the parameters that a tool has beyond the contract: for searches, those of decisions 20, 22 and 24."""
+    if not tool.startswith("search_"):
+        return ADDED_PARAMETERS.get(tool, set())
+    added = {"offset", "max_tokens"}
+    if tool.endswith("_full_documents"):
+        added.add("order")
+    if tool.endswith(("_specific_chunks", "_section_context")):
+        added.add("search_mode")
+    return added
+
 
 CUT = {"content_length", "content_end"}
 """Where a text was cut to fit (decision 22)."""
@@ -48,10 +58,10 @@ Nothing is sent anywhere.
 def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.startswith("search_"):
-        return {"omitted"}
+        return {"omitted", "next_offset", "confidence", "elsewhere"}
     added = {
-        "reconstruct_document": CUT,
-        "expand_chunk_context": {"content_end"},
+        "reconstruct_document": CUT | {"agent_id", "session_id", "created_at"},
+        "expand_chunk_context": {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
         "load_session_context_for_task": {"recent_observations", "omitted"},
     }
     return added.get(tool, set())
@@ -60,8 +70,10 @@ def added_keys(tool: str) -> set[str]:
 def added_item_keys(tool: str) -> set[str]:
     """Return the keys of single results beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return PROVENANCE | {"content_start", "content_end"}
-    if tool.startswith("search_") or tool == "get_memory_by_id":
+        return PROVENANCE | {"content_start", "content_end", "sources"}
+    if tool.startswith("search_"):
+        return CUT | {"sources"}
+    if tool == "get_memory_by_id":
         return CUT
     return {"agents"} if tool == "list_sessions" else set()
 
@@ -113,7 +125,7 @@ async def test_parameters_are_the_contracts(client: Client) -> None:
     assert set(tools) == set(CONTRACT)
     for name, contract in CONTRACT.items():
         properties = tools[name]["properties"]
-        optional = {*contract["optional"], *contract["extra_optional"], *ADDED_PARAMETERS.get(name, ())}
+        optional = {*contract["optional"], *contract["extra_optional"], *added_parameters(name)}
         assert set(tools[name].get("required", [])) == set(contract["required"]), name
         assert set(properties) == {*contract["required"], *optional}, name
         for parameter, default in contract["optional"].items():

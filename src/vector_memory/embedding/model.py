@@ -70,19 +70,31 @@ class EmbeddingModel:
         self._load = load
         self._clock = clock
         self._loading = threading.Lock()
+        self._starting = threading.Lock()
+        self._loader = threading.Thread()
         self._engine: Embedder | None = None
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
         self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
 
     def start_loading(self) -> None:
-        """Load in the background; returns at once. A failure shows at the next use."""
-        threading.Thread(target=self._load_quietly, name="embedding-model", daemon=True).start()
+        """Load in the background, unless that is under way; returns at once. A failure shows at the next use."""
+        with self._starting:
+            if not self._loader.is_alive():
+                self._loader = threading.Thread(target=self._load_quietly, name="embedding-model", daemon=True)
+                self._loader.start()
 
     @property
     def is_ready(self) -> bool:
         """Whether the engine is loaded, so that the next use will not wait."""
         return self._engine is not None
+
+    def wait_for_loading(self, seconds: float) -> bool:
+        """Wait at most so long for the engine to be loaded, or to fail; False: it is still being loaded."""
+        if self._engine is None:
+            self.start_loading()
+            self._loader.join(seconds)
+        return not self._loader.is_alive()
 
     @property
     def failure(self) -> EmbeddingUnavailableError | None:

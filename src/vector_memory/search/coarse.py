@@ -1,115 +1,124 @@
-"""Coarse search: whole memories, looked up by scope or found by their best passage."""
+"""Coarse search: whole memories, looked up by scope or found by their best piece."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 from vector_memory.access import AccessRecorder
-from vector_memory.entries import READ_WITH, found_memory, said_of_cut
+from vector_memory.entries import READ_WITH, found_memory, matched_memory, said_of_cut
 from vector_memory.errors import ValidationError
-from vector_memory.packing import Packer, omissions, omitted_memory
+from vector_memory.packing import Packed, Packer, omitted_memory, packed
 from vector_memory.results import CoarseSearchResult, FoundMemory, SearchMemoriesResult
-from vector_memory.search.neighbours import NearestNeighbours
+from vector_memory.search.confidence import Judgement, judge
+from vector_memory.search.retrieval import Retriever
 from vector_memory.search.timing import SearchTimer
 from vector_memory.search.wording import explain, nothing_stored
 from vector_memory.storage.database import Database
 from vector_memory.storage.memories import get_memories, list_memories
-from vector_memory.values import MAX_LIMIT, Scope, check_range
+from vector_memory.values import Page, Scope, SearchMode
+
+NOT_COMPARED = 'The newest first, not compared with the query: send order="relevance" for the best match.'
 
 
 class CoarseSearch:
     """Finds whole memories (seed 001, COARSE)."""
 
     def __init__(
-        self,
-        database: Database,
-        neighbours: NearestNeighbours,
-        timer: SearchTimer,
-        packer: Packer,
-        access: AccessRecorder,
+        self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
     ) -> None:
         self._database = database
-        self._neighbours = neighbours
+        self._retriever = retriever
         self._timer = timer
         self._packer = packer
         self._access = access
 
-    def scoped(self, scope: Scope, limit: int, *, latest_first: bool = True) -> SearchMemoriesResult:
+    def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return the newest (or oldest) memories of the scope; nothing is compared."""
-        found, problem = self._look_up(scope, limit, latest_first=latest_first)
-        return self._memories_result(found, problem, scope, limit, query=None, latest_first=latest_first)
+        answer, judgement = self._look_up(scope, page, latest_first=latest_first)
+        return memories_result(answer, judgement, scope, page, query=None, latest_first=latest_first)
 
-    def memories(self, query: str | None, scope: Scope, limit: int) -> SearchMemoriesResult:
-        """Return the memories nearest to the query, or without one the newest."""
-        found, problem = self._look_up(scope, limit) if query is None else self._nearest(query, scope, limit)
-        return self._memories_result(found, problem, scope, limit, query=query, latest_first=True)
+    def memories(self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None) -> SearchMemoriesResult:
+        """Return the memories that match the query best, or without one the newest."""
+        answer, judgement = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
+        return memories_result(answer, judgement, scope, page, query=query, latest_first=True)
 
     def documents(
-        self, query: str | None, scope: Scope, limit: int, *, order: Literal["recent", "relevance"]
+        self,
+        query: str | None,
+        scope: Scope,
+        page: Page,
+        mode: SearchMode | None,
+        *,
+        order: Literal["recent", "relevance"],
     ) -> CoarseSearchResult:
-        """Return the newest documents of the scope, or by `relevance` those nearest to the query."""
+        """Return the newest documents of the scope, or by `relevance` those that match the query best."""
         if order == "recent":
-            found, problem = self._look_up(scope, limit)
+            answer, judgement = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         elif query is None:
             raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
         else:
-            found, problem = self._nearest(query, scope, limit)
-        results = self._hand_out(found)
-        message = summary(found, results, problem, scope)
-        if query is not None and order == "recent":
-            message += ' The newest first, not compared with the query: send order="relevance" for the best match.'
+            answer, judgement = self._best(query, scope, page, mode)
         return CoarseSearchResult(
-            results=results,
-            total_results=len(results),
-            omitted=omissions(found, results, omitted_memory),
-            message=message,
+            **answer._asdict(),
+            total_results=len(answer.results),
+            confidence=judgement.confidence,
+            elsewhere=judgement.elsewhere,
+            message=summary(answer, judgement, scope),
         )
 
-    def _look_up(self, scope: Scope, limit: int, *, latest_first: bool = True) -> tuple[list[FoundMemory], str | None]:
-        check_range("limit", limit, 1, MAX_LIMIT)
+    def _look_up(
+        self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None
+    ) -> tuple[Packed[FoundMemory], Judgement]:
         with self._timer.time(f"search_coarse_{scope.kind}"), self._database.read() as connection:
-            memories = list_memories(connection, scope, limit, latest_first=latest_first)
-        return [found_memory(memory) for memory in memories], None if memories else nothing_stored(scope)
+            memories = list_memories(connection, scope, page.limit + 1, page.offset, latest_first=latest_first)
+        found = [found_memory(memory) for memory in memories]
+        notes = [nothing_stored(scope)] if not found and not page.offset else []
+        return self._hand_out(found, page), Judgement(notes=(*notes, *filter(None, [note])))
 
-    def _nearest(self, query: str, scope: Scope, limit: int) -> tuple[list[FoundMemory], str | None]:
-        check_range("limit", limit, 1, MAX_LIMIT)
+    def _best(
+        self, query: str, scope: Scope, page: Page, mode: SearchMode | None
+    ) -> tuple[Packed[FoundMemory], Judgement]:
         with self._timer.time(f"search_coarse_{scope.kind}"):
-            vector = self._neighbours.embed(query)
+            question = self._retriever.prepare(query, mode)
             with self._database.read() as connection:
-                matches = self._neighbours.memories(connection, vector, scope, limit)
-                memories = get_memories(connection, [match.id for match in matches])
-                problem = self._neighbours.explain_missing(connection, scope, found=bool(matches))
-        return [found_memory(memories[match.id], match.similarity) for match in matches], problem
+                found = self._retriever.find(connection, question, scope, page.end + 1, memories=True)
+                hits = found.hits[page.offset :]
+                memories = get_memories(connection, [hit.id for hit in hits])
+                judgement = judge(self._retriever, connection, question, scope, found)
+        matched = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in hits]
+        return self._hand_out(matched, page), judgement
 
-    def _hand_out(self, found: Sequence[FoundMemory]) -> list[FoundMemory]:
-        results = self._packer.share(found)
+    def _hand_out(self, found: Sequence[FoundMemory], page: Page) -> Packed[FoundMemory]:
+        """Pack a page of what may be one more than it."""
+        wanted = found[: page.limit]
+        results = self._packer.within(page.max_tokens).share(wanted)
         self._access.record([memory.id for memory in results])
-        return results
-
-    def _memories_result(
-        self,
-        found: list[FoundMemory],
-        problem: str | None,
-        scope: Scope,
-        limit: int,
-        *,
-        query: str | None,
-        latest_first: bool,
-    ) -> SearchMemoriesResult:
-        results = self._hand_out(found)
-        return SearchMemoriesResult(
-            results=results,
-            total_results=len(results),
-            query=query,
-            filters=scope.as_filters(),
-            limit=limit,
-            latest_first=latest_first,
-            omitted=omissions(found, results, omitted_memory),
-            message=summary(found, results, problem, scope),
-        )
+        return packed(wanted, results, page, omitted_memory, more=len(found) > page.limit)
 
 
-def summary(found: Sequence[FoundMemory], results: Sequence[FoundMemory], problem: str | None, scope: Scope) -> str:
+def memories_result(
+    answer: Packed[FoundMemory],
+    judgement: Judgement,
+    scope: Scope,
+    page: Page,
+    *,
+    query: str | None,
+    latest_first: bool,
+) -> SearchMemoriesResult:
+    """Return the answer of a search for memories that are not chunked."""
+    return SearchMemoriesResult(
+        **answer._asdict(),
+        total_results=len(answer.results),
+        query=query,
+        filters=scope.as_filters(),
+        limit=page.limit,
+        latest_first=latest_first,
+        confidence=judgement.confidence,
+        elsewhere=judgement.elsewhere,
+        message=summary(answer, judgement, scope),
+    )
+
+
+def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope) -> str:
     """Say how much was found, and whether some of it goes on or was left out."""
-    omitted = omissions(found, results, omitted_memory)
-    text = explain(scope.kind or "memory", len(results), problem, omitted, read_with=READ_WITH)
-    return text + said_of_cut(results)
+    said = explain(scope.kind or "memory", answer, judgement.notes, read_with=READ_WITH)
+    return said + said_of_cut(answer.results)

@@ -1,20 +1,22 @@
 """Medium search: the sections whose chunks match best."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import fmean
 
 from vector_memory.entries import provenance
-from vector_memory.packing import Packer, omissions
-from vector_memory.results import FoundSection, MediumSearchResult, Omitted
-from vector_memory.search.neighbours import NearestNeighbours
-from vector_memory.search.ranking import Match
+from vector_memory.packing import Packer, packed
+from vector_memory.results import FoundSection, MediumSearchResult, Omitted, Source
+from vector_memory.search.confidence import judge
+from vector_memory.search.ranking import Hit
+from vector_memory.search.retrieval import Retriever
 from vector_memory.search.timing import SearchTimer
 from vector_memory.search.wording import explain
 from vector_memory.storage.chunks import ChunkOutline, outlines
 from vector_memory.storage.database import Database
 from vector_memory.storage.memories import Memory, get_memories
-from vector_memory.values import MAX_LIMIT, Scope, check_range
+from vector_memory.values import Page, Scope, SearchMode
 
 CHUNKS_PER_SECTION = 5
 """So many chunks are searched for each section asked for (seed 001)."""
@@ -39,61 +41,77 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class MatchedSection:
-    """A section and the similarities of its chunks that matched."""
+    """A section and those of its chunks that matched."""
 
     section: Section
-    similarities: tuple[float, ...]
+    hits: tuple[Hit, ...]
 
     @property
-    def similarity(self) -> float:
-        """The mean of the chunks that matched."""
-        return sum(self.similarities) / len(self.similarities)
+    def score(self) -> float:
+        """The mean score of the chunks that matched."""
+        return fmean(hit.score for hit in self.hits)
+
+    @property
+    def similarity(self) -> float | None:
+        """The mean cosine of the chunks that matched; None if none was compared."""
+        known = [hit.similarity for hit in self.hits if hit.similarity is not None]
+        return fmean(known) if known else None
+
+    @property
+    def sources(self) -> list[Source]:
+        """The lists that the chunks came from."""
+        return sorted({source for hit in self.hits for source in hit.sources}, reverse=True)
 
     @property
     def match_ratio(self) -> float:
         """The share of the section's chunks that matched."""
-        return len(self.similarities) / len(self.section.chunk_ids)
+        return len(self.hits) / len(self.section.chunk_ids)
 
 
 class MediumSearch:
-    """Finds sections by meaning (seed 001, MEDIUM)."""
+    """Finds sections (seed 001, MEDIUM)."""
 
-    def __init__(self, database: Database, neighbours: NearestNeighbours, timer: SearchTimer, packer: Packer) -> None:
+    def __init__(self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
         self._database = database
-        self._neighbours = neighbours
+        self._retriever = retriever
         self._timer = timer
         self._packer = packer
 
-    def search(self, query: str, scope: Scope, limit: int) -> MediumSearchResult:
-        """Return the sections nearest to the query, best first."""
-        check_range("limit", limit, 1, MAX_LIMIT)
+    def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
+        """Return the sections that match the query best, best first."""
+        packer = self._packer.within(page.max_tokens)
         with self._timer.time(f"search_medium_{scope.kind}"):
-            vector = self._neighbours.embed(query)
+            question = self._retriever.prepare(query, mode)
             with self._database.read() as connection:
-                matches = self._neighbours.chunks(connection, vector, scope, limit * CHUNKS_PER_SECTION)
-                memory_ids = sorted({match.memory_id for match in matches})
-                sections = rank_sections(sections_of(outlines(connection, memory_ids)), matches)[:limit]
-                memories = get_memories(connection, sorted({found.section.memory_id for found in sections}))
-                problem = self._neighbours.explain_missing(connection, scope, found=bool(matches))
-        return self._answer([self._shortened(found_section(found, memories)) for found in sections], problem)
-
-    def _answer(self, found: Sequence[FoundSection], problem: str | None) -> MediumSearchResult:
-        results = self._packer.fitting(found)
-        omitted = omissions(
-            found, results, lambda section: Omitted(id=section.memory_id, characters=len(section.section_content))
-        )
+                # Not more for a later page, or sections would change their places from page to page.
+                found = self._retriever.find(connection, question, scope, page.limit * CHUNKS_PER_SECTION)
+                memory_ids = sorted({hit.memory_id for hit in found.hits})
+                ranked = rank_sections(sections_of(outlines(connection, memory_ids)), found.hits)
+                sections = ranked[page.offset : page.end]
+                memories = get_memories(connection, sorted({match.section.memory_id for match in sections}))
+                judgement = judge(self._retriever, connection, question, scope, found)
+        results = [shortened(found_section(match, memories), packer) for match in sections]
+        answer = packed(results, packer.fitting(results), page, omitted_section, more=len(ranked) > page.end)
         return MediumSearchResult(
-            results=results,
-            total_results=len(results),
-            omitted=omitted,
-            message=explain("section", len(results), problem, omitted, read_with="get_memory_by_id"),
+            **answer._asdict(),
+            total_results=len(answer.results),
+            confidence=judgement.confidence,
+            elsewhere=judgement.elsewhere,
+            message=explain("section", answer, judgement.notes, read_with="get_memory_by_id"),
         )
 
-    def _shortened(self, section: FoundSection) -> FoundSection:
-        text, end = self._packer.cut(section.section_content)
-        if end is None:
-            return section
-        return section.model_copy(update={"section_content": text, "content_end": section.content_start + end})
+
+def shortened(section: FoundSection, packer: Packer) -> FoundSection:
+    """Return the result with its text cut if no answer could hold it."""
+    text, end = packer.cut(section.section_content)
+    if end is None:
+        return section
+    return section.model_copy(update={"section_content": text, "content_end": section.content_start + end})
+
+
+def omitted_section(section: FoundSection) -> Omitted:
+    """Say that a section was left out."""
+    return Omitted(id=section.memory_id, characters=len(section.section_content))
 
 
 def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
@@ -113,15 +131,15 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
     return sections
 
 
-def rank_sections(sections: Iterable[Section], matches: Iterable[Match]) -> list[MatchedSection]:
-    """Return the sections with a match by the mean similarity of their matches; the older first among equals."""
-    similarity = {match.id: match.similarity for match in matches}
+def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
+    """Return the sections with a match by the mean score of their matches; the older first among equals."""
+    by_chunk = {hit.id: hit for hit in hits}
     found = []
     for section in sections:
-        similarities = tuple(similarity[chunk_id] for chunk_id in section.chunk_ids if chunk_id in similarity)
-        if similarities:
-            found.append(MatchedSection(section, similarities))
-    return sorted(found, key=lambda match: (-match.similarity, match.section.memory_id, match.section.start))
+        matched = tuple(by_chunk[chunk_id] for chunk_id in section.chunk_ids if chunk_id in by_chunk)
+        if matched:
+            found.append(MatchedSection(section, matched))
+    return sorted(found, key=lambda match: (-match.score, match.section.memory_id, match.section.start))
 
 
 def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> FoundSection:
@@ -135,9 +153,10 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> Foun
         section_content=memory.content[section.start : section.end],
         header_path=path,
         chunks_in_section=len(section.chunk_ids),
-        matched_chunks=len(match.similarities),
+        matched_chunks=len(match.hits),
         match_ratio=match.match_ratio,
         auto_merged=match.match_ratio >= MERGE_RATIO,
         similarity=match.similarity,
+        sources=match.sources,
         content_start=section.start,
     )

@@ -1,34 +1,69 @@
-"""What a search answer says in words."""
+"""What a search answer says in words. Filters are named without their values: those are the caller's own words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from vector_memory.results import Omitted
+from vector_memory.packing import Packed
 from vector_memory.values import Scope
 
+PLACES = {
+    "other_iterations": "in the session's other iterations",
+    "other_agents": "from other agents",
+    "knowledge_base": "in the knowledge base",
+}
 
-def explain(noun: str, count: int, problem: str | None, omitted: Sequence[Omitted], *, read_with: str) -> str:
-    """Say how much was found, why not more, and how to get what did not fit."""
+
+def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
+    """Say how much was found, what is to be known about it, and how to get what did not fit or was not asked for."""
+    count, left_out = len(answer.results), len(answer.omitted)
     sentences = [f"{count} {noun}{'' if count == 1 else 's'}."] if count else []
-    if omitted:
+    sentences += notes
+    if left_out:
         sentences.append(
-            f"{len(omitted)} more did not fit into one answer: see omitted, and read them with {read_with}, or ask "
-            "with a smaller limit or a narrower query."
+            f"{left_out} more did not fit into one answer: see omitted, and read them with {read_with}, or ask on with "
+            f"offset={answer.next_offset}."
         )
-    if problem:
-        sentences.append(problem)
-    return " ".join(sentences)
+    elif answer.next_offset is not None:
+        sentences.append(f"There are more: ask on with offset={answer.next_offset}.")
+    return " ".join(sentences) or "No more results: send a smaller offset."
+
+
+def scope_in_words(scope: Scope) -> str:
+    """Name the filters of a scope."""
+    return f"this scope ({', '.join(scope.as_filters())})"
 
 
 def nothing_stored(scope: Scope) -> str:
-    """Say that a scope is empty. Filters are named without their values: those are the caller's own words."""
-    return f"Nothing is stored in this scope ({', '.join(scope.as_filters())}): widen it by leaving filters out."
+    """Say that a scope is empty."""
+    return f"Nothing is stored in {scope_in_words(scope)}: widen it by leaving filters out."
 
 
 def not_indexed(count: int) -> str:
     """Say that some memories of a scope cannot be found by meaning yet."""
-    return f"{count} memories of this scope have no vectors yet, so they cannot be found by meaning: run backfill."
+    memories, have = ("memory", "has") if count == 1 else ("memories", "have")
+    return f"{count} {memories} of this scope {have} no vectors yet and can be found by words only: run backfill."
 
 
 def all_too_different(threshold: float) -> str:
     """Say that a threshold has left nothing."""
     return f"Everything in this scope is less similar than SIMILARITY_THRESHOLD ({threshold:g})."
+
+
+def no_such_words(scope: Scope) -> str:
+    """Say that a search by words has found nothing."""
+    return f"Nothing in {scope_in_words(scope)} has any of these words: try others that may stand there."
+
+
+def weak(scope: Scope, memories: int, similarity: float) -> str:
+    """Say that a scope seems to have nothing on the topic."""
+    held = f"{memories:,} {'memory' if memories == 1 else 'memories'}"
+    return (
+        f"Weak: {scope_in_words(scope)} holds {held}, but seems to have nothing on this; the best similarity is "
+        f"{similarity:.2f}."
+    )
+
+
+def somewhere_else(counts: Mapping[str, int]) -> str:
+    """Say where else there is something near the question."""
+    places = ", ".join(f"{count} {PLACES[place]}" for place, count in counts.items())
+    return f"Closer ones elsewhere: {places}."

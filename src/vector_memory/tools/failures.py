@@ -107,8 +107,7 @@ def _expected(schema: Schema) -> str:
     if "enum" in schema:
         return " or ".join(f'"{choice}"' for choice in schema["enum"])
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    expected = " or ".join(WORDS[name] for name in types if name != "null")
-    return f"{expected} from {schema['minimum']} to {schema['maximum']}" if "maximum" in schema else expected
+    return " or ".join(WORDS[name] for name in types)
 
 
 def _unknown(names: Sequence[str], tool_name: str, parameters: Schema) -> str:

@@ -7,7 +7,7 @@ from fastmcp.tools import FunctionTool, ToolResult
 
 from vector_memory.results import Result
 from vector_memory.tools.failures import as_ours, failed_result
-from vector_memory.tools.schemas import compact, require_only
+from vector_memory.tools.schemas import compact, require_only, without_null
 
 
 class MemoryTool(FunctionTool):
@@ -19,7 +19,7 @@ class MemoryTool(FunctionTool):
         made = cast("MemoryTool", cls.from_function(function))
         return made.model_copy(
             update={
-                "parameters": compact(made.parameters),
+                "parameters": without_null(compact(made.parameters)),
                 "output_schema": require_only(compact(made.output_schema or {}), "success"),
             }
         )

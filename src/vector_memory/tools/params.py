@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
+from vector_memory.values import MAX_CONTENT, MAX_LIMIT, MAX_TAGS, SearchMode
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """Counting accesses is book-keeping: what is stored stays as it is."""
@@ -87,8 +87,12 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(_from_json), Fiel
 # What is looked for, and how much of it.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]
 OptionalQuery = Annotated[str | None, Field(description="What to find; used by order=relevance")]
-Limit = Annotated[
-    WholeNumber, Field(description="Most results", json_schema_extra={"minimum": 1, "maximum": MAX_LIMIT})
+Limit = Annotated[WholeNumber, Field(description=f"Results, up to {MAX_LIMIT}")]
+Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
+MaxTokens = Annotated[WholeNumber | None, Field(description="Longest answer")]
+Mode = Annotated[
+    str | None,
+    Field(description="Default hybrid: meaning and words", json_schema_extra={"enum": list(SearchMode)}),
 ]
 LatestFirst = Annotated[bool, Field(description="false: oldest first")]
 Order = Annotated[Literal["recent", "relevance"], Field(description="relevance: best match of query first")]

@@ -13,6 +13,8 @@ from vector_memory.tools.params import (
     InSession,
     LatestFirst,
     Limit,
+    MaxTokens,
+    Mode,
     OfAgent,
     OfCategory,
     OfIteration,
@@ -21,6 +23,7 @@ from vector_memory.tools.params import (
     OptionalQuery,
     Order,
     Query,
+    Skip,
     Store,
 )
 from vector_memory.values import Scope
@@ -34,10 +37,12 @@ def search_session_context(
     session_iter: OfIteration = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's saved states, newest first."""
     scope = Scope.of(MemoryKind.SESSION_CONTEXT, session_id=session_id, session_iter=session_iter)
-    return store.search_scoped(scope, limit, latest_first=latest_first)
+    return store.search_scoped(scope, limit, offset=offset, max_tokens=max_tokens, latest_first=latest_first)
 
 
 @tool(title="Search input prompts", annotations=READS)
@@ -48,10 +53,12 @@ def search_input_prompts(
     session_iter: OfIteration = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's user prompts, newest first."""
     scope = Scope.of(MemoryKind.INPUT_PROMPT, session_id=session_id, session_iter=session_iter)
-    return store.search_scoped(scope, limit, latest_first=latest_first)
+    return store.search_scoped(scope, limit, offset=offset, max_tokens=max_tokens, latest_first=latest_first)
 
 
 @tool(title="Search system memory", annotations=READS)
@@ -64,6 +71,8 @@ def search_system_memory(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 10,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Find saved commands and configuration by meaning."""
     scope = Scope.of(
@@ -73,7 +82,7 @@ def search_system_memory(
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_memories(query, scope, limit)
+    return store.search_memories(query, scope, limit, offset=offset, max_tokens=max_tokens)
 
 
 @tool(title="Search reports: chunks", annotations=READS)
@@ -86,12 +95,15 @@ def search_reports_specific_chunks(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 10,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in reports: the chunks closest in meaning. Try this first; see more with expand_chunk_context."""
     scope = Scope.of(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_chunks(query, scope, limit)
+    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
 
 
 @tool(title="Search reports: sections", annotations=READS)
@@ -104,12 +116,15 @@ def search_reports_section_context(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 5,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
     """Find the sections of reports on a topic, each in full: when chunks lack context."""
     scope = Scope.of(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_sections(query, scope, limit)
+    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
 
 
 @tool(title="Search reports: documents", annotations=READS)
@@ -123,12 +138,14 @@ def search_reports_full_documents(
     task_code: OfTask = None,
     limit: Limit = 3,
     order: Order = "recent",
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole reports: the newest, or those that match best."""
     scope = Scope.of(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_documents(query, scope, limit, order=order)
+    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
 
 
 @tool(title="Search working memory: chunks", annotations=READS)
@@ -141,6 +158,9 @@ def search_working_memory_specific_chunks(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 10,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in working memory: the chunks closest in meaning. Try this first."""
     scope = Scope.of(
@@ -150,7 +170,7 @@ def search_working_memory_specific_chunks(
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_chunks(query, scope, limit)
+    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
 
 
 @tool(title="Search working memory: sections", annotations=READS)
@@ -163,6 +183,9 @@ def search_working_memory_section_context(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 5,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
     """Find the sections of working memory on a topic, each in full: when chunks lack context."""
     scope = Scope.of(
@@ -172,7 +195,7 @@ def search_working_memory_section_context(
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_sections(query, scope, limit)
+    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
 
 
 @tool(title="Search working memory: documents", annotations=READS)
@@ -186,6 +209,8 @@ def search_working_memory_full_documents(
     task_code: OfTask = None,
     limit: Limit = 3,
     order: Order = "recent",
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole working memories: the newest, or those that match best."""
     scope = Scope.of(
@@ -195,7 +220,7 @@ def search_working_memory_full_documents(
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_documents(query, scope, limit, order=order)
+    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
 
 
 @tool(title="Search knowledge base: chunks", annotations=READS)
@@ -206,10 +231,13 @@ def search_knowledge_base_specific_chunks(
     agent_id: OfAgent = None,
     category: OfCategory = None,
     limit: Limit = 10,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
     scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_chunks(query, scope, limit)
+    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
 
 
 @tool(title="Search knowledge base: sections", annotations=READS)
@@ -220,10 +248,13 @@ def search_knowledge_base_section_context(
     agent_id: OfAgent = None,
     category: OfCategory = None,
     limit: Limit = 5,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
     """Find the sections of the knowledge base on a topic, each in full: when chunks lack context."""
     scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_sections(query, scope, limit)
+    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
 
 
 @tool(title="Search knowledge base: documents", annotations=READS)
@@ -235,7 +266,9 @@ def search_knowledge_base_full_documents(
     category: OfCategory = None,
     limit: Limit = 3,
     order: Order = "recent",
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole knowledge base entries: the newest, or those that match best."""
     scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_documents(query, scope, limit, order=order)
+    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)

@@ -1,0 +1,74 @@
+"""Honest answers: whether a scope has anything on the topic of a question, and where else there is something."""
+
+from dataclasses import dataclass, field, replace
+
+from vector_memory.kinds import MemoryKind
+from vector_memory.results import Confidence
+from vector_memory.search.retrieval import Found, Question, Retriever
+from vector_memory.search.wording import (
+    all_too_different,
+    no_such_words,
+    not_indexed,
+    nothing_stored,
+    somewhere_else,
+    weak,
+)
+from vector_memory.storage.database import Connection
+from vector_memory.storage.memories import count_memories, count_unindexed
+from vector_memory.values import Scope
+
+CONFIDENT = 0.42
+"""From this cosine of the best passage on, a scope has something on the topic (error rates: docs/retrieval.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How far an answer is to be trusted. `confidence` is None where nothing was compared by meaning.
+
+    `elsewhere`: how many pieces near the question there are in other scopes, by their names. `notes`: sentences.
+    """
+
+    confidence: Confidence | None = None
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def judge(retriever: Retriever, connection: Connection, question: Question, scope: Scope, found: Found) -> Judgement:
+    """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
+
+    Nothing is said about whether a text on the topic answers the question: no cosine can tell (decision 25).
+    """
+    notes = [question.problem] if question.problem else []
+    missing = count_unindexed(connection, scope)
+    if missing:
+        notes.append(not_indexed(missing))
+    if question.vector is None:
+        if not found.hits:
+            notes.append(no_such_words(scope) if count_memories(connection, scope) else nothing_stored(scope))
+        return Judgement(notes=tuple(notes))
+    if not found.hits and found.nearest is not None and retriever.threshold is not None:
+        notes.append(all_too_different(retriever.threshold))
+    if found.nearest is not None and found.nearest >= CONFIDENT:
+        return Judgement("high", notes=tuple(notes))
+    held = count_memories(connection, scope)
+    notes.append(weak(scope, held, found.nearest or 0.0) if held else nothing_stored(scope))
+    elsewhere = {
+        name: count
+        for name, other in other_scopes(scope).items()
+        if (count := retriever.count_near(connection, question, other, CONFIDENT))
+    }
+    if elsewhere:
+        notes.append(somewhere_else(elsewhere))
+    return Judgement("low", elsewhere, tuple(notes))
+
+
+def other_scopes(scope: Scope) -> dict[str, Scope]:
+    """Return where a question that a scope has nothing about may be asked instead, by name."""
+    others = {}
+    if scope.session_iter is not None:
+        others["other_iterations"] = replace(scope, session_iter=None)
+    if scope.agent_id is not None:
+        others["other_agents"] = replace(scope, agent_id=None)
+    if scope.kind is not MemoryKind.KNOWLEDGE_BASE:
+        others["knowledge_base"] = Scope(kind=MemoryKind.KNOWLEDGE_BASE)
+    return others

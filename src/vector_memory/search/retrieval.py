@@ -1,0 +1,136 @@
+"""From a query to the pieces that match best: by meaning, by words, or by both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.search.neighbours import NearestNeighbours, cosines
+from vector_memory.search.ranking import Hit, Match, Ranked, best_of_each_memory, from_one, fuse, shown
+from vector_memory.search.words import WordRanking
+from vector_memory.settings import Settings
+from vector_memory.storage.database import Connection, Database
+from vector_memory.storage.terms import query_terms
+from vector_memory.storage.vectors import require_same_fingerprint
+from vector_memory.values import MAX_QUERY, Scope, SearchMode, check_text
+
+DEPTH = 100
+"""So many of the best pieces of each list are looked at first."""
+
+GROWTH = 4
+
+LOADING_SECONDS = 1.0
+"""A search waits so long for a model that is being loaded, and then answers by words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
+
+    `problem`: why it is not compared by meaning though it was meant to be.
+    """
+
+    vector: NDArray[np.float32] | None
+    terms: Sequence[str] | None
+    problem: str | None = None
+
+
+class Found(NamedTuple):
+    """What a question finds, best first. `nearest`: the cosine of the scope's best passage; None: not compared."""
+
+    hits: list[Hit]
+    nearest: float | None
+
+
+class Retriever:
+    """Finds pieces; which are the same, in the same order, as if everything in the scope had been compared.
+
+    `threshold`: results that are less similar are dropped; None: none are.
+    """
+
+    def __init__(self, database: Database, model: EmbeddingModel, settings: Settings) -> None:
+        self._database = database
+        self._model = model
+        self._mode = settings.search_mode
+        self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
+        self._neighbours = NearestNeighbours(settings)
+
+    def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
+        """Make a question of a query; the mode is otherwise that of the settings.
+
+        Without a model it is answered by words, unless only meaning was asked for. Raises ValidationError,
+        EmbeddingUnavailableError.
+        """
+        mode = mode or self._mode
+        check_text("query", query, MAX_QUERY)
+        terms = None if mode is SearchMode.VECTOR else query_terms(query)
+        if mode is SearchMode.KEYWORD:
+            return Question(None, terms)
+        try:
+            return Question(self._embed(query, patient=mode is SearchMode.VECTOR), terms)
+        except EmbeddingUnavailableError as error:
+            if mode is SearchMode.VECTOR:
+                raise
+            return Question(None, terms, f"Found by words only. {error}")
+
+    def find(
+        self, connection: Connection, question: Question, scope: Scope, count: int, *, memories: bool = False
+    ) -> Found:
+        """Find the `count` best pieces of the scope, or with `memories` the whole memories that have the best pieces.
+
+        Raises ValidationError for a scope that is not of one kind.
+        """
+        vector = question.vector
+        words = None if question.terms is None else WordRanking(connection, scope, question.terms)
+        depth = max(DEPTH, count)
+        while True:
+            near = None if vector is None else self._neighbours.find(connection, vector, scope, depth)
+            worded = None if words is None else words.find(depth)
+            if vector is not None and near is not None and words is not None and worded is not None:
+                near_only, worded_only = only_in(near, worded), only_in(worded, near)
+                near = replace(near, others=cosines(connection, vector, scope, worded_only))
+                worded = replace(worded, others=words.scores(near_only))
+            hits, horizon = merged(near, worded)
+            settled = hits if horizon is None else [hit for hit in hits if hit.score > horizon]
+            found = best_of_each_memory(settled) if memories else settled
+            if horizon is None or len(found) >= count:
+                nearest = shown(near.matches[0].score) if near and near.matches else None
+                return Found([hit for hit in found[:count] if self._is_similar_enough(hit)], nearest)
+            depth *= GROWTH
+
+    def count_near(self, connection: Connection, question: Question, scope: Scope, similarity: float) -> int:
+        """Return how many pieces of the scope are at least so similar to the question, at most 100."""
+        if question.vector is None:
+            return 0
+        near = self._neighbours.find(connection, question.vector, scope, DEPTH)
+        return sum(match.score >= similarity for match in near.matches)
+
+    def _embed(self, query: str, *, patient: bool) -> NDArray[np.float32]:
+        if not patient and not self._model.wait_for_loading(LOADING_SECONDS):
+            raise EmbeddingUnavailableError("The embedding model is still being loaded: repeat the call in a moment.")
+        vector = self._model.embed_query(query)
+        with self._database.read() as connection:
+            require_same_fingerprint(connection, self._model.fingerprint)
+        return vector
+
+    def _is_similar_enough(self, hit: Hit) -> bool:
+        return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
+
+
+def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], float | None]:
+    """Return the pieces of the lists there are, best first, and the score that none of the other pieces can exceed."""
+    if worded is None:
+        return from_one(near or Ranked(), "vector")
+    if near is None:
+        return from_one(worded, "keyword")
+    return fuse(near, worded)
+
+
+def only_in(ranked: Ranked, other: Ranked) -> list[Match]:
+    """Return the matches of a list that another list has not found."""
+    known = {match.id for match in other.matches}
+    return [match for match in ranked.matches if match.id not in known]

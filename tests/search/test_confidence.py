@@ -1,0 +1,104 @@
+"""A weak answer says so, and where else there is something."""
+
+from pathlib import Path
+
+import pytest
+
+from lattice import LatticeEmbedder
+from search.test_exact import open_store
+from test_saving import NoModel
+from vector_memory.results import FineSearchResult
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.values import Scope
+
+HERE = Scope.of("report", session_id="s", session_iter=2, agent_id="me")
+FAR = "w1 w2 w3 w4"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SessionMemoryStore:
+    """One report in HERE, which is nothing like the query `a b c d`."""
+    assert LatticeEmbedder().embed([FAR])[0] @ LatticeEmbedder().embed(["a b c d"])[0] < 0.42
+    opened = open_store(tmp_path / "memory.db")
+    put(opened, FAR, agent_id="me", session_iter=2)
+    return opened
+
+
+def put(
+    store: SessionMemoryStore, text: str, *, agent_id: str = "me", session_iter: int = 2, kind: str = "report"
+) -> None:
+    session = {} if kind == "knowledge_base" else {"session_id": "s", "session_iter": session_iter}
+    store.store_memory(kind, text, agent_id=agent_id, title="entry", **session)  # type: ignore[arg-type]
+
+
+def ask(store: SessionMemoryStore, query: str = "a b c d") -> FineSearchResult:
+    return store.search_chunks(query, HERE, 5)
+
+
+def test_a_near_result_makes_confidence_high_and_says_nothing_more(store: SessionMemoryStore) -> None:
+    answer = ask(store, FAR)
+    assert (answer.confidence, answer.elsewhere, answer.message) == ("high", {}, "1 chunk.")
+
+
+def test_a_far_result_is_given_but_said_to_be_weak(store: SessionMemoryStore) -> None:
+    answer = ask(store)
+    assert (answer.confidence, answer.elsewhere, len(answer.results)) == ("low", {}, 1)
+    assert answer.message == (
+        "1 chunk. Weak: this scope (memory_type, agent_id, session_id, session_iter) holds 1 memory, but seems to have "
+        f"nothing on this; the best similarity is {answer.results[0].similarity:.2f}."
+    )
+
+
+def test_an_empty_scope_is_said_to_be_empty(store: SessionMemoryStore) -> None:
+    answer = store.search_chunks("a b c d", Scope.of("report", session_id="nowhere"), 5)
+    assert (answer.confidence, answer.results) == ("low", [])
+    assert (answer.message or "").startswith("Nothing is stored in this scope (memory_type, session_id)")
+
+
+def test_it_is_said_how_much_there_is_elsewhere(store: SessionMemoryStore) -> None:
+    put(store, "a b c d", session_iter=1)
+    put(store, "a b c d", agent_id="you")
+    put(store, "a b c d", agent_id="they")
+    put(store, "a b c d", kind="knowledge_base")
+    put(store, "a b c d", agent_id="you", session_iter=7)  # differs in two: neither wider scope holds it
+    answer = ask(store)
+    assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
+    assert (answer.message or "").endswith(
+        "Closer ones elsewhere: 1 in the session's other iterations, 2 from other agents, 1 in the knowledge base."
+    )
+
+
+def test_what_is_elsewhere_is_counted_but_not_shown(store: SessionMemoryStore) -> None:
+    put(store, "a b c d secret", agent_id="you")
+    put(store, "a b c d", agent_id="you")
+    assert "secret" not in ask(store).model_dump_json()
+
+
+def test_every_grain_says_it(store: SessionMemoryStore) -> None:
+    store.store_memory("system_memory", FAR, session_id="s")
+    answers = [
+        store.search_sections("a b c d", HERE, 5),
+        store.search_documents("a b c d", HERE, 5, order="relevance"),
+        store.search_memories("a b c d", Scope.of("system_memory"), 5),
+    ]
+    assert [(answer.confidence, "Weak" in (answer.message or "")) for answer in answers] == [("low", True)] * 3
+
+
+def test_where_nothing_is_compared_by_meaning_there_is_no_confidence(store: SessionMemoryStore) -> None:
+    answers = [
+        store.search_chunks("a", HERE, 5, mode="keyword"),
+        store.search_documents(None, HERE, 5),
+        store.search_scoped(HERE, 5),
+    ]
+    assert [answer.confidence for answer in answers] == [None] * 3
+
+
+def test_without_a_model_the_words_are_searched_and_that_is_said(tmp_path: Path, settings: Settings) -> None:
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=NoModel()) as store:  # type: ignore[arg-type]
+        store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
+        answer = store.search_chunks("proxies", Scope.of("report"), 3)
+        assert [chunk.sources for chunk in answer.results] == [["keyword"]]
+        assert "Found by words only. There is no model: run vector-memory fetch-model." in (answer.message or "")
+        assert "1 memory of this scope has no vectors yet" in (answer.message or "")
+        assert answer.confidence is None

@@ -1,0 +1,116 @@
+"""A search by meaning and words is that of a brute-force scan of the scope, at every page, whatever else there is."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from search.test_exact import QUERIES, SCOPES, brute_force, fill, open_store, passages_of
+from vector_memory.kinds import TRAITS
+from vector_memory.search.ranking import VECTOR_WEIGHT
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage import keywords
+from vector_memory.storage.terms import query_terms
+from vector_memory.values import Scope
+
+HERE = Scope.of("report", session_id="s1")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    with open_store(tmp_path_factory.mktemp("hybrid") / "memory.db") as opened:
+        fill(opened, random.Random(5), 150)
+        yield opened
+
+
+def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[tuple[int, float]]:
+    """Return all pieces of a scope that have a vector, best first, with both scores taken of every one of them."""
+    chunked = scope.kind is not None and TRAITS[scope.kind].chunked
+    nearest = brute_force(
+        passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
+    )
+    with store._database.read() as connection:
+        ranking = keywords.rank(connection, scope, query_terms(query))
+        best = ranking.best(connection, 10**6)
+    words = {(match.chunk_id if chunked else match.memory_id): match.score / ranking.possible for match in best}
+    scores = {
+        piece: VECTOR_WEIGHT * max(-1.0, 1 - distance**2 / 2) + (1 - VECTOR_WEIGHT) * words.get(piece, 0.0)
+        for piece, distance in nearest
+    }
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
+def test_results_are_those_of_a_brute_force_scan(
+    store: SessionMemoryStore, query: str, scope: Scope, limit: int
+) -> None:
+    expected = [piece for piece, _ in fused_by_force(store, query, scope)][:limit]
+    if TRAITS[scope.kind].chunked:  # type: ignore[index]
+        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, limit).results] == expected
+    else:
+        assert [memory.id for memory in store.search_memories(query, scope, limit).results] == expected
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore, mode: str, size: int) -> None:
+    everything = store.search_chunks("a b c", Scope.of("report"), 100, mode=mode)
+    ids: list[int] = []
+    offset: int | None = 0
+    while offset is not None and offset < 100:
+        page = store.search_chunks("a b c", Scope.of("report"), size, offset=offset, mode=mode)
+        ids += [chunk.chunk_id for chunk in page.results]
+        offset = page.next_offset
+    assert ids[:100] == [chunk.chunk_id for chunk in everything.results]
+    assert len(ids) == len(set(ids))
+
+
+def test_documents_are_ranked_by_their_best_chunk(store: SessionMemoryStore) -> None:
+    chunks = store.search_chunks("a b c", HERE, 100).results
+    documents = store.search_documents("a b c", HERE, 100, order="relevance").results
+    firsts = list(dict.fromkeys(chunk.memory_id for chunk in chunks))
+    assert [document.id for document in documents] == firsts
+
+
+def test_other_sessions_in_the_file_change_nothing(tmp_path: Path) -> None:
+    """Not one result, nor its place, of any mode: what is common here may be rare elsewhere."""
+    queries = ("a b c", "d", "a unknown", "e f g h i")
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(12):
+            store.store_memory("report", f"{number} " + "a b c d e f "[: number + 1] * 9, session_id="s1")
+        before = [
+            store.search_chunks(query, HERE, 100, mode=mode) for query in queries for mode in ("hybrid", "keyword")
+        ]
+        for number in range(30):
+            store.store_memory("report", f"{number} a a a unknown d g", session_id=f"other {number}")
+        after = [
+            store.search_chunks(query, HERE, 100, mode=mode) for query in queries for mode in ("hybrid", "keyword")
+        ]
+    assert after == before
+
+
+def test_an_exact_name_is_found_though_the_meaning_is_far_and_says_where_it_came_from(tmp_path: Path) -> None:
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(200):
+            store.store_memory("report", f"filler {number} of the same kind", session_id="s1")
+        store.store_memory("report", "calls store_report when ECONNREFUSED comes", session_id="s1")
+        first = store.search_chunks("econnrefused", HERE, 1).results[0]
+        assert "ECONNREFUSED" in first.chunk_content
+        assert "keyword" in first.sources
+        assert first.similarity is not None
+        assert store.search_chunks("report", HERE, 1, mode="keyword").results[0].chunk_id == first.chunk_id
+        assert store.search_chunks("filler", HERE, 1, mode="vector").results[0].sources == ["vector"]
+
+
+def test_by_words_only_what_has_none_of_them_is_not_found(tmp_path: Path) -> None:
+    with open_store(tmp_path / "memory.db") as store:
+        store.store_memory("report", "the proxy was cold", session_id="s1")
+        answer = store.search_chunks("warm", HERE, 5, mode="keyword")
+        assert answer.results == []
+        assert "has any of these words" in (answer.message or "")
+        found = store.search_chunks("proxies", HERE, 5, mode="keyword").results
+        assert [(chunk.similarity, chunk.sources) for chunk in found] == [(None, ["keyword"])]

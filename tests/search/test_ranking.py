@@ -1,0 +1,83 @@
+"""Fusing two lists: pure functions, for any lists."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vector_memory.search.ranking import Hit, Match, Ranked, best_of_each_memory, fuse, fused_score, in_order
+
+SCORES = st.floats(0, 1)
+PIECES = st.dictionaries(st.integers(1, 30), st.tuples(SCORES, SCORES), min_size=1)
+"""Pieces by id, each with its cosine and its share of the words."""
+
+
+def lists(pieces: dict[int, tuple[float, float]], depth: int) -> tuple[Ranked, Ranked]:
+    """Return what two searches, each of that depth, have found, and of what the other has found the scores."""
+    found = []
+    for which in (0, 1):
+        matches = sorted(
+            (Match(piece, piece % 5, scores[which]) for piece, scores in pieces.items()),
+            key=lambda match: (-match.score, match.id),
+        )
+        # Words that do not occur are in no list.
+        found.append([match for match in matches if which == 0 or match.score])
+    seen = {match.id for matches in found for match in matches[:depth]}
+    return tuple(  # type: ignore[return-value]
+        Ranked(matches[:depth], len(matches) <= depth, {piece: pieces[piece][which] for piece in seen})
+        for which, matches in enumerate(found)
+    )
+
+
+@given(PIECES, SCORES)
+def test_a_better_match_in_either_list_never_lowers_a_score(
+    pieces: dict[int, tuple[float, float]], more: float
+) -> None:
+    for similarity, words in pieces.values():
+        assert fused_score(max(similarity, more), words) >= fused_score(similarity, words)
+        assert fused_score(similarity, max(words, more)) >= fused_score(similarity, words)
+        assert 0 <= fused_score(similarity, words) <= 1 + 1e-12
+
+
+@given(PIECES, st.integers(1, 30))
+def test_what_is_above_the_horizon_keeps_its_place_however_long_the_lists_become(
+    pieces: dict[int, tuple[float, float]], depth: int
+) -> None:
+    everything = in_order(
+        Hit(piece, piece % 5, fused_score(*scores), None, ()) for piece, scores in pieces.items() if any(scores)
+    )
+    hits, horizon = fuse(*lists(pieces, depth))
+    settled = [hit for hit in hits if horizon is None or hit.score > horizon]
+    assert [hit.id for hit in settled if hit.score] == [hit.id for hit in everything][
+        : len([h for h in settled if h.score])
+    ]
+    if depth >= len(pieces):
+        assert horizon is None
+
+
+@given(PIECES, st.integers(1, 30))
+def test_sources_are_the_lists_that_hold_a_piece(pieces: dict[int, tuple[float, float]], depth: int) -> None:
+    near, worded = lists(pieces, depth)
+    for hit in fuse(near, worded)[0]:
+        assert ("vector" in hit.sources) is any(match.id == hit.id for match in near.matches)
+        assert ("keyword" in hit.sources) is any(match.id == hit.id for match in worded.matches)
+        assert hit.sources
+
+
+def test_a_piece_without_a_vector_has_no_similarity_and_counts_as_one_at_0() -> None:
+    near = Ranked([Match(1, 1, 0.9)])
+    worded = Ranked([Match(2, 2, 0.5)])
+    hits, _ = fuse(near, worded)
+    assert [(hit.id, hit.similarity) for hit in hits] == [(1, 0.9), (2, None)]
+    assert hits[1].score == pytest.approx(fused_score(0.0, 0.5))
+
+
+@given(PIECES)
+def test_a_memory_stands_at_its_best_piece_with_its_best_similarity(pieces: dict[int, tuple[float, float]]) -> None:
+    hits, _ = fuse(*lists(pieces, len(pieces)))
+    memories = best_of_each_memory(hits)
+    assert {memory.id for memory in memories} == {hit.memory_id for hit in hits}
+    for memory in memories:
+        own = [hit for hit in hits if hit.memory_id == memory.id]
+        assert memory.score == max(hit.score for hit in own)
+        assert memory.similarity == max(hit.similarity for hit in own if hit.similarity is not None)
+    assert memories == in_order(memories)
