@@ -19,7 +19,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Place, Settings
 
-COMMANDS = ("serve", "demo", "backfill", "doctor", "backup", "restore", "fetch-model")
+COMMANDS = ("serve", "demo", "backfill", "reembed", "doctor", "backup", "restore", "fetch-model")
 OUR_VARIABLES = [name.upper() for name in Settings.model_fields] + [
     f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields
 ]

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from vector_memory.errors import VectorMemoryError
 from vector_memory.indexing import Indexer
@@ -16,6 +17,8 @@ from vector_memory.values import Chunk, utc_now
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 0.1
+
+T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and the number there were to do."""
@@ -58,7 +61,7 @@ class Backfill:
         done = indexed = chunks = 0
         memory = self._next(0)
         while memory is not None and not self._stopping.is_set():
-            chunk_count = self._index_if_possible(memory)
+            chunk_count = if_possible(self._index, memory)
             done += 1
             indexed += chunk_count is not None
             chunks += chunk_count or 0
@@ -84,17 +87,6 @@ class Backfill:
         with self._database.read() as connection:
             return memories.next_unindexed(connection, after_id)
 
-    def _index_if_possible(self, memory: Memory) -> int | None:
-        """Return how many chunks were indexed; None if the engine fails on this memory, which may not stop the rest."""
-        try:
-            return self._index(memory)
-        except VectorMemoryError:
-            raise
-        except Exception as error:
-            # Not its words: they may quote the text.
-            logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
-            return None
-
     def _index(self, memory: Memory) -> int:
         """Make one memory's vectors, and its chunks if they are missing too; return how many chunks it has."""
         with self._database.read() as connection:
@@ -111,3 +103,15 @@ class Backfill:
                 ids = [part.id for part in stored] or self._indexer.write_chunks(connection, memory, chunks, utc_now())
                 self._indexer.write_vectors(connection, memory, ids, embedded)
         return len(chunks)
+
+
+def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:
+    """Return `index(memory)`; None if the engine fails on this memory, which may not stop the rest."""
+    try:
+        return index(memory)
+    except VectorMemoryError:
+        raise
+    except Exception as error:
+        # Not its words: they may quote the text.
+        logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
+        return None

@@ -6,6 +6,7 @@ Commands:
   serve        answer an MCP client over standard input and output (the default)
   demo         store a folder of Markdown files and ask questions about it
   backfill     make the vectors that are missing
+  reembed      make all vectors anew, with another model
   doctor       say whether the installation and the memory are healthy
   backup       copy the memory to a file, also while servers use it
   restore      put a backup in the memory's place

@@ -68,14 +68,27 @@ def demo(
 def backfill(*, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
     """Make the vectors that are missing, of what was stored without a model. Can be stopped and repeated."""
     set_up_logging(settings.log_level, settings.log_file)
-    path = place.file()
-    if not path.is_file():
-        raise ConfigurationError(f"There is no memory at {path}: name its file with --database-path.")
+    path = _existing(place)
     from vector_memory.session_memory_store import SessionMemoryStore
 
-    with SessionMemoryStore(path, settings) as store, _progress("Memories") as update:
+    with _resumable(), SessionMemoryStore(path, settings) as store, _progress("Memories") as update:
         result = store.backfill_embeddings(update)
     _say(result.message or "")
+
+
+@app.command(help_epilogue=VARIABLES_HELP)
+def reembed(*, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
+    """Make all vectors anew with another model, the configured one. Can be stopped and repeated.
+
+    Servers that run the model so far go on searching and storing. Start them anew with the new model when this is done.
+    """
+    set_up_logging(settings.log_level, settings.log_file)
+    path = _existing(place)
+    from vector_memory.session_memory_store import SessionMemoryStore
+
+    with _resumable(), SessionMemoryStore(path, settings) as store, _progress("Memories") as update:
+        result = store.reembed(update)
+    _say(result.message)
 
 
 @app.command(help_epilogue=VARIABLES_HELP)
@@ -83,7 +96,7 @@ def doctor(
     *,
     json: Annotated[bool, Parameter(help="Print one JSON object.", negative=())] = False,
     fix: Annotated[
-        bool, Parameter(help="Make again what the text allows: vectors, full text, permissions.", negative=())
+        bool, Parameter(help="Make again what the text allows: vectors, keywords, permissions.", negative=())
     ] = False,
     place: PlaceFlags = Place(),
     settings: SettingsFlags = Settings(),
@@ -143,6 +156,24 @@ def fetch_model() -> None:
 
     folder = fetch_model(_say)
     _say(f"The model is in {folder}")
+
+
+def _existing(place: Place) -> Path:
+    """Return the memory's file. Raises ConfigurationError if there is none."""
+    path = place.file()
+    if not path.is_file():
+        raise ConfigurationError(f"There is no memory at {path}: name its file with --database-path.")
+    return path
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Say to who interrupts the block that what was done is not lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("vector-memory: interrupted; run the same command again to go on.\n")
+        raise
 
 
 @contextmanager

@@ -55,6 +55,11 @@ class Indexer:
         self._lock = threading.Lock()
         self._counter: TokenCounter | None = None
 
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the vectors made here can be compared with. Raises EmbeddingUnavailableError without a model."""
+        return self._model.fingerprint
+
     def chunk(self, kind: str, content: str) -> list[Chunk]:
         """Cut a document into chunks; a memory of a kind that is not chunked has none."""
         if not is_chunked(kind):
@@ -100,10 +105,7 @@ class Indexer:
         self, connection: Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
     ) -> None:
         """Add the passages and vectors of a memory that has none."""
-        passages = [
-            vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
-            for passage in embedded.passages
-        ]
+        passages = stored_passages(memory, chunk_ids, embedded)
         vector_rows.insert_passages(connection, memory, passages, embedded.vectors, embedded.fingerprint)
 
     def _bounded(self, head: str) -> str:
@@ -124,6 +126,14 @@ class Indexer:
                     return find_token_counter(None)
                 self._counter = find_token_counter(lambda text: len(self._model.piece_spans(text)))
             return self._counter
+
+
+def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vector_rows.Passage]:
+    """Return the passages as they are stored: with the ids of the chunks that they are of."""
+    return [
+        vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
+        for passage in embedded.passages
+    ]
 
 
 def is_chunked(kind: str) -> bool:

@@ -4,6 +4,7 @@ Each call is told on standard output, one JSON array a line, before it is made a
 `work`: store, search and delete for ever, beginning with memory NUMBER.
 `index`: open a file, making it or taking it over if need be, and make the missing vectors; the process kills itself
 before its change number NUMBER to a file, and tells the number of changes if it survives.
+`reembed`: make all vectors anew with another model, and die in the same way.
 `share`: store and checkpoint until a line comes on standard input.
 """
 
@@ -15,13 +16,16 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 
 from faults.soundness import connected
 from faults.workload import open_store, store_one, work
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
 
 CHECKPOINTS = (
     apsw.SQLITE_CHECKPOINT_PASSIVE,
@@ -73,16 +77,31 @@ class CountedVFS(apsw.VFS):
         return Counted("unix", name, flags)
 
 
-def index_until_death(path: Path, last: int) -> None:
-    """Open and backfill a file; die at a change of it."""
+@contextlib.contextmanager
+def dying_at(last: int) -> Iterator[None]:
+    """Let the process die at a change of a file in the block; tell the number of changes if it does not."""
     Counted.last = last
     vfs = CountedVFS("counted", "unix")
     apsw.set_default_vfs("counted")
-    with open_store(path) as store:
-        store.backfill_embeddings()
+    yield
     apsw.set_default_vfs("unix")
     vfs.unregister()
     tell("changes", next(Counted.changes) - 1)
+
+
+def index_until_death(path: Path, last: int) -> None:
+    """Open and backfill a file; die at a change of it."""
+    with dying_at(last), open_store(path) as store:
+        store.backfill_embeddings()
+
+
+def reembed_until_death(path: Path, last: int) -> None:
+    """Change a file over to another model; die at a change of it."""
+    with (
+        dying_at(last),
+        SessionMemoryStore(path, Settings(embedding_model="toy", embedding_dim=2), embedder=ToyEngine(2)) as store,
+    ):
+        store.reembed()
 
 
 def wait_for_a_line(event: threading.Event) -> None:
@@ -105,7 +124,12 @@ def share(path: Path, first: int) -> None:
                     connection.wal_checkpoint(mode=source.choice(CHECKPOINTS))
 
 
-ROLES: dict[str, Callable[[Path, int], None]] = {"work": work_for_ever, "index": index_until_death, "share": share}
+ROLES: dict[str, Callable[[Path, int], None]] = {
+    "work": work_for_ever,
+    "index": index_until_death,
+    "reembed": reembed_until_death,
+    "share": share,
+}
 
 if __name__ == "__main__":
     role, file, number = sys.argv[1:]

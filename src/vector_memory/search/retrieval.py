@@ -82,9 +82,12 @@ class Retriever:
     ) -> Found:
         """Find the `count` best pieces of the scope, or with `memories` the whole memories that have the best pieces.
 
-        Raises ValidationError for a scope that is not of one kind.
+        Raises ValidationError for a scope that is not of one kind, EmbeddingUnavailableError if the file's model has
+        changed since the question was prepared.
         """
         vector = question.vector
+        if vector is not None:
+            require_same_fingerprint(connection, self._model.fingerprint)
         words = None if question.terms is None else WordRanking(connection, scope, question.terms)
         depth = max(DEPTH, count)
         while True:

@@ -1,0 +1,39 @@
+"""A search never compares vectors of two models, whenever the file is changed over (`vector-memory reembed`)."""
+
+import itertools
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from lattice import DIMENSIONS
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.database import Connection
+from vector_memory.values import Scope
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_a_search_during_which_the_model_is_changed_answers_by_the_old_vectors_or_refuses(
+    store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    for number in range(5):
+        store.store_memory("report", f"word{number} and more of it", session_id="s")
+    scope = Scope.of("report")
+    before = store.search_chunks("more word3", scope, 3, mode="vector").results
+    reads, read = itertools.count(), store._database.read
+
+    def change_the_model_first() -> AbstractContextManager[Connection]:
+        if next(reads) == moment:
+            with SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=ToyEngine(DIMENSIONS)) as other:
+                other.reembed()
+        return read()
+
+    monkeypatch.setattr(store._database, "read", change_the_model_first)
+    try:
+        found = store.search_chunks("more word3", scope, 3, mode="vector").results
+    except EmbeddingUnavailableError as error:
+        assert "vector-memory reembed" in str(error)
+    else:
+        assert found == before

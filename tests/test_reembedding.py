@@ -1,0 +1,415 @@
+"""Changing the model: all vectors are made anew beside the old ones, which answer until the end."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.effort import effort
+from faults.processes import started, told
+from faults.soundness import connected, faults_of
+from lattice import DIMENSIONS, LatticeEmbedder
+from memory_files import SETTINGS, bytes_of, examine, found, said
+from servers import MAIN, QUICK, SLOW_MODEL, Server, wait_for
+from vector_memory.backups import back_up
+from vector_memory.doctor.report import State
+from vector_memory.embedding.embedder import Embedder, Vectors
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage import reembedding
+from vector_memory.storage.database import Database
+
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
+MEMORIES = 8
+KILLS = effort(quick=6, long=150)
+OLD = LatticeEmbedder()
+NEW = ToyEngine(2)
+OTHER = ToyEngine(3)
+
+
+def opened(path: Path, embedder: Embedder) -> SessionMemoryStore:
+    settings = Settings(
+        embedding_model="toy",
+        embedding_dim=embedder.fingerprint.dimensions,
+        default_chunk_size=32,
+        default_chunk_overlap=8,
+    )
+    return SessionMemoryStore(path, settings, embedder=embedder)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of the old model: reports with chunks, prompts without."""
+    path = tmp_path_factory.mktemp("template") / "memory.db"
+    with opened(path, OLD) as store:
+        for number in range(MEMORIES):
+            store.store_memory(
+                ("report", "input_prompt")[number % 2], f"{DOCUMENT} memory{number}", session_id=f"s{number % 3}"
+            )
+    return path
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(template, tmp_path / "memory.db"))
+
+
+class Watched(ToyEngine):
+    """An engine that calls `meanwhile` with the number of each of its calls, before it answers."""
+
+    def __init__(self, dimensions: int, meanwhile: Callable[[int], object]) -> None:
+        super().__init__(dimensions)
+        self.calls = 0
+        self._meanwhile = meanwhile
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.calls += 1
+        self._meanwhile(self.calls)
+        return super().embed(texts)
+
+
+def reembed(path: Path, embedder: Embedder) -> str:
+    with opened(path, embedder) as store:
+        return store.reembed().message
+
+
+def interrupt_at(path: Path, call: int, dimensions: int = 2) -> None:
+    """Let a run be interrupted while it embeds memory number `call`."""
+
+    def interrupt(number: int) -> None:
+        if number == call:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reembed(path, Watched(dimensions, interrupt))
+
+
+def count(path: Path, query: str) -> int:
+    with connected(path) as connection:
+        return int(connection.execute(f"select count(*) from {query}").fetchall()[0][0])
+
+
+def spare_tables(path: Path) -> int:
+    return count(path, "sqlite_schema where type = 'table' and name glob 'spare_*'")
+
+
+def stored_vectors(path: Path, prefix: str = "") -> set[bytes]:
+    with connected(path) as connection:
+        return {
+            bytes(vector)
+            for table in ("vec_chunk_search", "vec_session_search")
+            for (vector,) in connection.execute(f"select embedding from {prefix}{table}")
+        }
+
+
+def found_in(folder: Path, vectors: set[bytes]) -> list[str]:
+    """Return the names of the files that hold one of the vectors, or a copy that was not overwritten."""
+    return [name for name, data in bytes_of(folder).items() if any(vector in data for vector in vectors)]
+
+
+def model_of(path: Path) -> Embedder:
+    """Return the engine whose vectors are in use."""
+    with connected(path) as connection:
+        [[dimensions]] = connection.execute("select dimensions from embedding_models").fetchall()
+    return {DIMENSIONS: OLD, 2: NEW, 3: OTHER}[dimensions]
+
+
+def test_afterwards_the_vectors_are_those_of_the_new_model_and_nothing_of_the_old_is_left(path: Path) -> None:
+    assert f"{MEMORIES} memories; 0 remain" in reembed(path, NEW)
+    assert faults_of(path, NEW) == []
+    assert spare_tables(path) == 0
+    with opened(path, NEW) as store:
+        memory_id = store.store_memory("report", f"{DOCUMENT} later", session_id="s0").memory_id or 0
+        store.delete_memory(2)
+        store.delete_memory(memory_id)
+    assert faults_of(path, NEW) == []
+
+
+def test_the_model_can_be_changed_again_and_again(path: Path) -> None:
+    for model in (NEW, OTHER, OLD, NEW):
+        reembed(path, model)
+        assert faults_of(path, model) == []
+        assert spare_tables(path) == 0
+
+
+def test_where_nothing_is_to_be_done_it_says_so_and_changes_nothing(path: Path) -> None:
+    before = bytes_of(path.parent)
+    assert "nothing to do" in reembed(path, OLD)
+    assert bytes_of(path.parent) == before
+
+
+def test_a_file_made_for_another_length_of_vectors_can_be_used_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    Database(path, dimensions=DIMENSIONS).close()
+    with opened(path, NEW) as store:
+        assert "vector-memory reembed" in (store.store_memory("report", DOCUMENT, session_id="s").message or "")
+    assert "1 memories; 0 remain" in reembed(path, NEW)
+    assert faults_of(path, NEW) == []
+
+
+def test_memories_without_vectors_get_them_too(path: Path) -> None:
+    with opened(path, NEW) as store:
+        store.store_memory("report", f"{DOCUMENT} unindexed", session_id="s")
+    assert f"{MEMORIES + 1} memories; 0 remain" in reembed(path, NEW)
+    assert faults_of(path, NEW) == []
+
+
+def test_a_run_goes_on_where_the_one_before_was_interrupted(path: Path) -> None:
+    interrupt_at(path, 5)
+    assert model_of(path) is OLD
+    assert faults_of(path, OLD) == []
+    engine = Watched(2, lambda _: None)
+    steps: list[tuple[int, int]] = []
+    with opened(path, engine) as store:
+        store.reembed(lambda done, total: steps.append((done, total)))
+    assert engine.calls == MEMORIES - 4
+    assert steps == [(done, MEMORIES - 4) for done in range(1, MEMORIES - 3)]
+    assert faults_of(path, NEW) == []
+
+
+@pytest.mark.parametrize("model", [OTHER, OLD], ids=["a third model", "the model in use"])
+def test_a_run_with_another_model_drops_what_was_unfinished(path: Path, model: Embedder) -> None:
+    interrupt_at(path, 5)
+    reembed(path, model)
+    assert faults_of(path, model) == []
+    assert spare_tables(path) == 0
+
+
+@pytest.mark.timeout(600)
+def test_a_run_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(template: Path, tmp_path: Path) -> None:
+    def killed_before(change: int) -> Path:
+        path = tmp_path / str(change) / "memory.db"
+        path.parent.mkdir()
+        shutil.copy(template, path)
+        with started("reembed", path, change) as process:
+            events.append(told(process))
+        return path
+
+    events: list[list[list[object]]] = []
+    killed_before(0)
+    [[[_, changes]]] = events
+    for change in random.sample(range(1, int(str(changes)) + 1), KILLS):
+        path = killed_before(change)
+        assert events[-1] == [], change
+        assert faults_of(path, model_of(path)) == [], change
+        made = count(path, "(select distinct memory_id from spare_memory_passages)") if spare_tables(path) else 0
+        unfinished = model_of(path) is OLD
+        engine = Watched(2, lambda _: None)
+        reembed(path, engine)
+        assert engine.calls == (MEMORIES - made if unfinished else 0), change
+        assert faults_of(path, NEW) == [], change
+        assert spare_tables(path) == 0, change
+
+
+def test_servers_of_the_old_model_go_on_until_the_end_and_notice_it(tmp_path: Path) -> None:
+    with Server(tmp_path, EMBEDDING_DIM="64") as server:
+        path = server.hello().path
+
+        def store(number: int) -> dict[str, Any]:
+            return server.call("store_report", content=f"{DOCUMENT} word{number}", session_id="s", agent_id="a")
+
+        for number in range(4):
+            store(number)
+
+        def work(call: int) -> None:
+            """Search for an old memory, and store one; delete every other one."""
+            if call <= 4:
+                found = server.call("search_reports_specific_chunks", query=f"naïve word{call - 1}", limit=1)
+                assert f"word{call - 1}" in found["results"][0]["chunk_content"], found
+                receipt = store(100 + call)
+                assert "findable" not in receipt["message"]
+                if call % 2:
+                    assert server.call("delete_memory", memory_id=receipt["memory_id"])["success"]
+
+        assert "6 memories; 0 remain" in reembed(path, Watched(2, work))
+        assert faults_of(path, NEW) == []
+        assert "vector-memory reembed" in store(200)["message"]
+    with Server(tmp_path, EMBEDDING_DIM="2") as server:
+        found = server.hello().call("search_reports_specific_chunks", query="word1", limit=1)
+        assert found["total_results"] == 1
+
+
+def test_what_is_deleted_leaves_the_unfinished_tables_in_the_same_transaction(path: Path, tmp_path: Path) -> None:
+    interrupt_at(path, 5, dimensions=3)
+    vectors = stored_vectors(path, "spare_")
+    with opened(path, OLD) as store:
+        for memory_id in range(1, MEMORIES + 1):
+            assert stored_vectors(path, "spare_") or memory_id > 4
+            store.delete_memory(memory_id)
+        assert count(path, "spare_memory_passages") == 0
+        assert stored_vectors(path, "spare_") == set()
+        assert found_in(tmp_path, vectors) == []
+
+
+def test_the_bytes_of_the_old_vectors_are_gone_afterwards(path: Path, tmp_path: Path) -> None:
+    vectors = stored_vectors(path)
+    assert found_in(tmp_path, vectors)
+    with opened(path, NEW) as store:
+        store.reembed()
+        assert found_in(tmp_path, vectors) == []
+
+
+def test_a_memory_that_is_deleted_while_it_is_embedded_is_passed_over(path: Path) -> None:
+    def delete_two(call: int) -> None:
+        if call == 3:
+            with opened(path, OLD) as store:
+                store.delete_memory(3)
+                store.delete_memory(4)
+
+    reembed(path, Watched(2, delete_two))
+    assert count(path, "session_memories") == MEMORIES - 2
+    assert faults_of(path, NEW) == []
+
+
+def test_the_exchange_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path) -> None:
+    written = []
+    for memories in (2, 40):
+        path = tmp_path / f"{memories}.db"
+        with opened(path, OLD) as store:
+            for number in range(memories):
+                store.store_memory("report", f"{DOCUMENT} {number}", session_id="s")
+        interrupt_at(path, memories)
+        database = Database(path, dimensions=2)
+        database.forget_deleted()
+        with database.write() as connection:
+            reembedding.exchange(connection)
+        written.append(path.with_name(f"{memories}.db-wal").stat().st_size)
+        database.close()
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_second_run_of_the_same_model_does_no_harm(path: Path, finished: bool) -> None:
+    def run_another(call: int) -> None:
+        if call == 3 and finished:
+            reembed(path, NEW)
+        elif call == 3:
+            interrupt_at(path, 3)
+
+    reembed(path, Watched(2, run_another))
+    assert faults_of(path, NEW) == []
+    assert spare_tables(path) == 0
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_second_run_of_another_model_puts_an_end_to_the_first(path: Path, finished: bool) -> None:
+    def run_another(call: int) -> None:
+        if call == 3 and finished:
+            reembed(path, OTHER)
+        elif call == 3:
+            interrupt_at(path, 3, dimensions=3)
+
+    with pytest.raises(DatabaseError, match="agree on one model"):
+        reembed(path, Watched(2, run_another))
+    assert faults_of(path, OTHER if finished else OLD) == []
+    reembed(path, OTHER)
+    assert faults_of(path, OTHER) == []
+
+
+def test_without_the_model_nothing_is_changed(path: Path, tmp_path: Path) -> None:
+    before = bytes_of(tmp_path)
+    with (
+        SessionMemoryStore(path, Settings(embedding_model_path=tmp_path)) as store,
+        pytest.raises(EmbeddingUnavailableError),
+    ):
+        store.reembed()
+    assert bytes_of(tmp_path) == before
+
+
+class Failing(ToyEngine):
+    """An engine that fails on texts with a word."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(2)
+        self._word = word
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if any(self._word in text for text in texts):
+            raise RuntimeError(self._word)
+        return super().embed(texts)
+
+
+def test_a_memory_that_the_engine_fails_on_does_not_keep_the_others_from_the_new_model(path: Path) -> None:
+    assert f"{MEMORIES - 1} memories; 1 remain" in reembed(path, Failing("memory5"))
+    assert faults_of(path, NEW, indexed=False) == []
+    with opened(path, NEW) as store:
+        assert store.backfill_embeddings().memories_processed == 1
+    assert faults_of(path, NEW) == []
+
+
+def test_an_engine_that_fails_on_most_memories_does_not_take_the_old_vectors_away(path: Path) -> None:
+    with pytest.raises(EmbeddingUnavailableError, match=f"failed on {MEMORIES} of {MEMORIES} memories"):
+        reembed(path, Failing("naïve"))
+    assert faults_of(path, OLD) == []
+    reembed(path, NEW)
+    assert faults_of(path, NEW) == []
+
+
+def test_a_backup_of_an_unfinished_run_can_be_finished(path: Path, tmp_path: Path) -> None:
+    interrupt_at(path, 5)
+    back_up(path, tmp_path / "copy.db")
+    engine = Watched(2, lambda _: None)
+    reembed(tmp_path / "copy.db", engine)
+    assert engine.calls == MEMORIES - 4
+    assert faults_of(tmp_path / "copy.db", NEW) == []
+
+
+def test_the_doctor_takes_an_unfinished_run_for_no_damage_and_says_how_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with SessionMemoryStore(path, SETTINGS) as store:
+        store.store_memory("report", DOCUMENT, session_id="s")
+        store.store_memory("input_prompt", DOCUMENT, session_id="s")
+    interrupt_at(path, 2)
+    report = examine(path)
+    assert found(report) == {"reembedding": State.WARNING}
+    assert "vector-memory reembed" in said(report, "reembedding")
+    reembed(path, NEW)
+    assert "vector-memory reembed" in said(examine(path), "fingerprint")
+
+
+COMMAND = (sys.executable, str(MAIN), "reembed", "--embedding-dim", "2", "--database-path")
+
+
+def test_the_command_says_what_it_did(path: Path) -> None:
+    for said_so in (f"{MEMORIES} memories", "nothing to do"):
+        ended = subprocess.run([*COMMAND, path], env=os.environ | QUICK, capture_output=True, text=True, check=True)
+        assert said_so in ended.stdout
+    assert faults_of(path, NEW) == []
+
+
+def test_without_a_memory_the_command_makes_none(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*COMMAND, tmp_path / "no.db"], env=os.environ | QUICK, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert "There is no memory" in ended.stderr
+    assert not (tmp_path / "no.db").exists()
+
+
+def test_an_interrupted_command_says_that_it_can_be_repeated(path: Path, tmp_path: Path) -> None:
+    with opened(path, OLD) as store:
+        store.store_memory("input_prompt", "This is embedded slowly.", session_id="s")
+    slow = {"EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
+    with subprocess.Popen(
+        [sys.executable, MAIN, "reembed", "--database-path", path],
+        env=os.environ | QUICK | slow,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(tmp_path / "embedding")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "run the same command again" in errors
+    assert count(path, "(select distinct memory_id from spare_memory_passages)") == MEMORIES
+    assert model_of(path) is OLD
