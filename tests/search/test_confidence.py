@@ -1,5 +1,6 @@
 """A weak answer says so, and where else there is something."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_saving import NoModel
+from vector_memory import session_memory_store
 from vector_memory.results import FineSearchResult
+from vector_memory.search import retrieval
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
 from vector_memory.values import Scope
@@ -102,3 +105,26 @@ def test_without_a_model_the_words_are_searched_and_that_is_said(tmp_path: Path,
         assert "Found by words only. There is no model: run vector-memory fetch-model." in (answer.message or "")
         assert "1 memory of this scope has no vectors yet" in (answer.message or "")
         assert answer.confidence is None
+
+
+def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = threading.Event()
+
+    def load(_: Settings) -> LatticeEmbedder:
+        loaded.wait(30)
+        return LatticeEmbedder()
+
+    monkeypatch.setattr(session_memory_store, "load_embedder", load)
+    monkeypatch.setattr(retrieval, "LOADING_SECONDS", 0.01)
+    path = tmp_path / "memory.db"
+    with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
+        store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
+    with SessionMemoryStore(path, settings) as store:
+        answer = store.search_chunks("proxies", Scope.of("report"), 3)
+        assert [chunk.sources for chunk in answer.results] == [["keyword"]]
+        assert "still being loaded" in (answer.message or "")
+        loaded.set()
+        store._model.wait_for_loading(30)
+        assert "vector" in store.search_chunks("proxies", Scope.of("report"), 3).results[0].sources

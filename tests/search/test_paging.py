@@ -1,0 +1,86 @@
+"""Answers are as long as their caller wants, and what does not fit is named and can be asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from vector_memory.errors import ValidationError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+REPORTS = Scope.of("report", session_id="s")
+Search = Callable[..., Any]
+SEARCHES: dict[str, Callable[[SessionMemoryStore], Search]] = {
+    "chunks": lambda store: lambda **page: store.search_chunks("word1 filler", REPORTS, **page),
+    "sections": lambda store: lambda **page: store.search_sections("word1 filler", REPORTS, **page),
+    "documents": lambda store: lambda **page: store.search_documents("word1", REPORTS, order="relevance", **page),
+    "recent": lambda store: lambda **page: store.search_documents(None, REPORTS, **page),
+    "scoped": lambda store: lambda **page: store.search_scoped(REPORTS, **page),
+}
+every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+
+
+@pytest.fixture
+def filled(store: SessionMemoryStore) -> SessionMemoryStore:
+    """Twelve reports of one chunk and one section each."""
+    for number in range(12):
+        store.store_memory("report", f"# Part {number}\n\nword{number} " + "filler " * 25, session_id="s")
+    return store
+
+
+def key(result: Any) -> int:
+    return int(getattr(result, "memory_id", None) or result.id)
+
+
+@every_search
+def test_pages_join_to_the_whole_list(
+    filled: SessionMemoryStore, search: Callable[[SessionMemoryStore], Search]
+) -> None:
+    ask = search(filled)
+    whole = ask(limit=12)
+    assert (len(whole.results), whole.next_offset) == (12, None)
+    seen: list[int] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = ask(limit=5, offset=offset)
+        seen += map(key, page.results)
+        offset = page.next_offset
+    assert seen == [key(result) for result in whole.results]
+
+
+@every_search
+def test_a_short_answer_names_what_it_leaves_out_and_where_to_go_on(
+    filled: SessionMemoryStore, search: Callable[[SessionMemoryStore], Search]
+) -> None:
+    ask = search(filled)
+    whole, short = ask(limit=12), ask(limit=12, max_tokens=800)
+    kept = len(short.results)
+    assert 0 < kept < 12
+    assert sum(len(result.model_dump_json()) for result in short.results) <= 800 * 3
+    assert [key(result) for result in short.results] == [key(result) for result in whole.results][:kept]
+    assert len(short.omitted) == 12 - kept
+    assert all(left.characters > 0 for left in short.omitted)
+    assert short.next_offset == kept
+    assert f"offset={kept}" in short.message
+    rest = ask(limit=12, offset=short.next_offset)
+    assert [key(result) for result in (*short.results, *rest.results)] == [key(result) for result in whole.results]
+
+
+def test_no_answer_is_longer_than_the_settings_allow(filled: SessionMemoryStore) -> None:
+    assert filled.search_chunks("word1", REPORTS, 12, max_tokens=10**9) == filled.search_chunks("word1", REPORTS, 12)
+
+
+@every_search
+def test_after_the_last_result_there_is_none(
+    filled: SessionMemoryStore, search: Callable[[SessionMemoryStore], Search]
+) -> None:
+    page = search(filled)(limit=5, offset=40)
+    assert (page.results, page.next_offset) == ([], None)
+    assert page.message
+
+
+@pytest.mark.parametrize("page", [{"offset": -1}, {"offset": 10_001}, {"max_tokens": 199}, {"offset": True}])
+def test_a_page_that_cannot_be_is_refused(filled: SessionMemoryStore, page: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(page))):
+        filled.search_chunks("word1", REPORTS, 5, **page)
