@@ -1,0 +1,95 @@
+"""The rankings that are compared: the store's own search modes, and the design of the seeds."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+import numpy as np
+from judged import JudgedSet, Question
+
+from vector_memory.chunking import chunk_document, find_token_counter
+from vector_memory.embedding import Embedder
+from vector_memory.errors import DuplicateMemoryError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.values import Scope, SearchMode
+
+DEPTH = 10
+
+
+class Ranking(Protocol):
+    """A way to answer questions."""
+
+    def rank(self, question: Question) -> list[str]:
+        """Return the ids of the ten best documents of the question's scope, best first."""
+        ...
+
+
+class SearchModeRanking:
+    """The real search of the real store. `documents`: what each memory is."""
+
+    def __init__(self, store: SessionMemoryStore, judged: JudgedSet, documents: Mapping[int, str]) -> None:
+        self._store = store
+        self._kind = judged.kind
+        self._documents = documents
+
+    def rank(self, question: Question) -> list[str]:
+        """Search for whole documents by relevance: each counts with its best chunk."""
+        scope = Scope.of(self._kind, session_id=question.scope)
+        found = self._store.search_documents(question.text, scope, DEPTH, order="relevance")
+        return [self._documents[memory.id] for memory in found.results]
+
+
+class SeedDesign:
+    """Seed 001: chunks of 450 tokens, one vector each, of which the model reads the first 256 word pieces."""
+
+    def __init__(self, judged: JudgedSet, embedder: Embedder) -> None:
+        settings = Settings()
+        count = find_token_counter(lambda text: len(embedder.piece_spans(text)))
+        self._embedder = embedder
+        self._scopes = judged.scopes
+        self._vectors = {}
+        for name, text in judged.documents.items():
+            chunks = chunk_document(text, count, settings.default_chunk_size, settings.default_chunk_overlap)
+            self._vectors[name] = embedder.embed([chunk.text for chunk in chunks])
+
+    def rank(self, question: Question) -> list[str]:
+        """Order the documents by the cosine of their best chunk."""
+        (query,) = self._embedder.embed([question.text])
+        names = self._scopes[question.scope]
+        best = np.array([(self._vectors[name] @ query).max() for name in names])
+        return [names[index] for index in np.argsort(-best, kind="stable")[:DEPTH]]
+
+
+@contextmanager
+def rankings(judged: JudgedSet, embedder: Embedder) -> Iterator[dict[str, Ranking]]:
+    """Store a set, its scopes as sessions, and yield every ranking by its name, the default search first."""
+    with TemporaryDirectory() as folder, ExitStack() as open_stores:
+        path = Path(folder) / "memory.db"
+        modes = list(SearchMode)
+        stores = [open_stores.enter_context(_open(path, mode, embedder)) for mode in modes]
+        documents = dict(_fill(stores[0], judged))
+        found: dict[str, Ranking] = {
+            str(mode): SearchModeRanking(store, judged, documents) for mode, store in zip(modes, stores, strict=True)
+        }
+        yield {**found, "seed design": SeedDesign(judged, embedder)}
+
+
+def _open(path: Path, mode: SearchMode, embedder: Embedder) -> SessionMemoryStore:
+    """Open a store that never cuts an answer: what counts is the order."""
+    settings = Settings(search_mode=mode, max_response_tokens=1_000_000, sqlite_synchronous="NORMAL")
+    return SessionMemoryStore(path, settings, embedder=embedder)
+
+
+def _fill(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, str]]:
+    """Store the documents of every scope; yield which memory is which. Of equal documents the first counts."""
+    for scope, names in judged.scopes.items():
+        for name in names:
+            try:
+                receipt = store.store_memory(judged.kind, judged.documents[name], session_id=scope)
+            except DuplicateMemoryError:
+                continue
+            if receipt.memory_id is not None:
+                yield receipt.memory_id, name
