@@ -1,7 +1,10 @@
 """Exports stay inside their folders."""
 
+import itertools
 import os
 import stat
+import threading
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,20 @@ from vector_memory.exporting import ExportFolders
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "exports"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """An empty folder that nothing may be written to."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    return folder
+
+
+def swap(folder: Path, outside: Path) -> None:
+    """Put a folder aside and a link in its place."""
+    folder.rename(folder.with_name(f"{folder.name}.aside"))
+    folder.symlink_to(outside)
 
 
 @pytest.fixture
@@ -47,9 +64,14 @@ def test_paths_that_lead_outside_or_name_no_file_are_refused(exports: ExportFold
     assert not folder.exists() or list(folder.iterdir()) == []
 
 
-def test_a_sibling_whose_name_begins_like_the_folder_is_outside(tmp_path: Path, exports: ExportFolders) -> None:
+@pytest.mark.parametrize("more", ["-evil", " ", "'", '"', ".", "\u200b", "\n"])
+def test_a_sibling_whose_name_begins_like_the_folder_is_outside(
+    tmp_path: Path, exports: ExportFolders, more: str
+) -> None:
+    (tmp_path / f"exports{more}").mkdir()
     with pytest.raises(ValidationError, match="outside"):
-        exports.write(str(tmp_path / "exports-evil" / "a.md"), b"", overwrite=False)
+        exports.write(str(tmp_path / f"exports{more}" / "a.md"), b"", overwrite=False)
+    assert list((tmp_path / f"exports{more}").iterdir()) == []
 
 
 def test_a_link_as_parent_is_not_followed(tmp_path: Path, folder: Path, exports: ExportFolders) -> None:
@@ -58,6 +80,96 @@ def test_a_link_as_parent_is_not_followed(tmp_path: Path, folder: Path, exports:
     with pytest.raises(ValidationError, match="link"):
         exports.write("out/a.md", b"", overwrite=True)
     assert not (tmp_path / "a.md").exists()
+
+
+def test_a_link_in_the_place_of_the_export_folder_is_not_followed(
+    outside: Path, folder: Path, exports: ExportFolders
+) -> None:
+    folder.symlink_to(outside)
+    with pytest.raises(ValidationError, match="link"):
+        exports.write("a.md", b"", overwrite=True)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_folder_that_is_swapped_for_a_link_after_it_was_made_is_not_followed(
+    outside: Path, folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def make_and_swap(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        make(name, mode, dir_fd=dir_fd)
+        if name == "reports":
+            swap(folder / name, outside)
+
+    monkeypatch.setattr("vector_memory.exporting.os.mkdir", make_and_swap)
+    with pytest.raises(ValidationError, match="link"):
+        exports.write("reports/a.md", b"text", overwrite=False)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_folder_that_is_swapped_for_a_link_after_it_was_opened_leads_nowhere_else(
+    outside: Path, folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_it = os.open
+
+    def swap_and_open(name: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_CREAT:
+            swap(folder / "reports", outside)
+        return open_it(name, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr("vector_memory.exporting.os.open", swap_and_open)
+    exports.write("reports/a.md", b"text", overwrite=False)
+    assert list(outside.iterdir()) == []
+    assert (folder / "reports.aside" / "a.md").read_bytes() == b"text"
+
+
+@pytest.mark.parametrize("becomes", ["a link", "a folder"])
+def test_a_file_that_is_swapped_just_before_it_is_replaced_leads_nowhere_else(
+    outside: Path, folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    def swap_and_rename(draft: str, name: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(outside / "precious") if becomes == "a link" else (folder / name).mkdir()
+        rename(draft, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    (outside / "precious").write_text("mine")
+    exports.write("a.md", b"first", overwrite=False)
+    rename = os.rename
+    monkeypatch.setattr("vector_memory.exporting.os.rename", swap_and_rename)
+    with nullcontext() if becomes == "a link" else pytest.raises(ValidationError):
+        exports.write("a.md", b"second", overwrite=True)
+    assert (outside / "precious").read_text() == "mine"
+    assert [path.name for path in folder.iterdir()] == ["a.md"]
+
+
+def test_nothing_gets_outside_while_a_folder_is_swapped_for_a_link_all_the_time(
+    outside: Path, folder: Path, exports: ExportFolders
+) -> None:
+    ended = threading.Event()
+
+    def swap_on() -> None:
+        for number in itertools.count():
+            # Writing makes the folder anew whenever it is missing.
+            with suppress(OSError):
+                (folder / "reports").rename(folder / f"aside {number}")
+                (folder / "reports").symlink_to(outside)
+                (folder / "reports").unlink()
+            if ended.is_set():
+                return
+
+    swapping = threading.Thread(target=swap_on)
+    swapping.start()
+    written = 0
+    try:
+        for number in range(300):
+            with suppress(ValidationError, MemoryStorageError):
+                exports.write(f"reports/{number}.md", b"text", overwrite=number % 2 == 0)
+                written += 1
+    finally:
+        ended.set()
+        swapping.join()
+    assert list(outside.iterdir()) == []
+    assert written > 0
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -4,6 +4,7 @@ import io
 import logging
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,12 @@ from vector_memory.logging_setup import OneLineFormatter, set_up_logging
 def logging_as_before() -> Iterator[None]:
     """Undo what set_up_logging does to the whole process."""
     root, ours = logging.getLogger(), logging.getLogger("vector_memory")
-    before = root.level, root.handlers[:], ours.level, logging.raiseExceptions
+    before = root.level, root.handlers[:], ours.level, logging.raiseExceptions, threading.excepthook
     root.handlers = []
     yield
     for handler in root.handlers:
         handler.close()
-    root.level, root.handlers, ours.level, logging.raiseExceptions = before
+    root.level, root.handlers, ours.level, logging.raiseExceptions, threading.excepthook = before
     logging.captureWarnings(capture=False)
 
 
@@ -58,6 +59,17 @@ def test_exception_is_named_and_placed_but_not_quoted() -> None:
     line = formatted("vector_memory.server", "It failed", error=raised("a stored secret"))
     assert "secret" not in line
     assert re.search(r"It failed \(ValueError < test_logging_setup\.py:\d+\)$", line)
+
+
+def test_thread_that_breaks_down_is_logged_and_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python itself would print the traceback with the words of the exception."""
+    set_up_logging("INFO", None)
+    thread = threading.Thread(target=lambda: {}["a stored secret"], name="backfill")
+    thread.start()
+    thread.join()
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.search(r"The thread backfill broke down \(KeyError < test_logging_setup\.py:\d+", line)
+    assert "secret" not in line
 
 
 def test_library_is_not_quoted() -> None:

@@ -70,7 +70,7 @@ LINK_ERRORS = {40, 62}
 def opened_parent(folder: Path, parts: Sequence[str]) -> Iterator[int]:
     """Give a descriptor of the folder that a file goes to; missing folders are made for their owner only."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for part in parts:
             with contextlib.suppress(FileExistsError):
@@ -103,4 +103,8 @@ def replace_file(parent: int, name: str, data: bytes) -> None:
             raise IsADirectoryError
     draft = f".{secrets.token_hex(8)}.draft"
     create_file(parent, draft, data)
-    os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+    try:
+        os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError:
+        os.unlink(draft, dir_fd=parent)
+        raise

@@ -3,12 +3,15 @@
 import logging
 import re
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 from types import TracebackType
 
 from vector_memory.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FRAMES_SHOWN = 6
@@ -56,8 +59,15 @@ def set_up_logging(level: str, log_file: Path | None) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("vector_memory").setLevel(level)
     logging.captureWarnings(capture=True)
+    threading.excepthook = log_broken_thread
     # A client that closed standard error, or a full disk, must not fail the call that wanted to log.
     logging.raiseExceptions = False
+
+
+def log_broken_thread(broken: threading.ExceptHookArgs) -> None:
+    """Log that a thread ended with an exception; Python itself would print what the exception says."""
+    error = broken.exc_value or broken.exc_type()
+    logger.error("The thread %s broke down", broken.thread.name if broken.thread else "", exc_info=error)
 
 
 def _file_handler(path: Path) -> logging.Handler:

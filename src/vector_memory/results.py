@@ -117,9 +117,10 @@ class Provenance(BaseModel):
 
 
 class FoundChunk(Provenance):
-    """A chunk that matched; `similarity` is the cosine of its best passage, cut to 0-1; None if only words were compared.
+    """A chunk that matched; `similarity` is the cosine of its best passage, cut to 0-1.
 
-    Results are ordered by meaning and words together, `similarity` is of the meaning alone.
+    Results are ordered by meaning and words together, `similarity` is of the meaning alone: None if only words were
+    compared.
     """
 
     chunk_id: int
@@ -140,7 +141,7 @@ class FoundChunk(Provenance):
 
 
 class FoundSection(Provenance):
-    """A section with chunks that matched; `similarity` is the mean of those chunks, None if only words were compared."""
+    """A section with chunks that matched; `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int
     section_header: str

@@ -67,7 +67,7 @@ class Settings(BaseModel):
     )
     search_mode: SearchMode = Field(
         default=SearchMode.HYBRID,
-        description="What searches compare: meaning and words (hybrid), meaning only (vector), or words only (keyword).",
+        description="What searches compare: meaning and words (hybrid), only meaning (vector), only words (keyword).",
     )
     vector_search_batch_size: int = Field(
         default=100,

@@ -57,7 +57,11 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "limit 101": ("search_reports_specific_chunks", {"query": "x", "limit": 101}, "from 1 to 100."),
     "limit a billion": ("search_reports_section_context", {"query": "x", "limit": 10**9}, "from 1 to 100."),
     "limit beyond 64 bits": ("search_reports_full_documents", {"limit": 10**40}, "from 1 to 100."),
-    "another mode": ("search_reports_specific_chunks", {"query": "x", "search_mode": "best"}, "search_mode must be one"),
+    "another mode": (
+        "search_reports_specific_chunks",
+        {"query": "x", "search_mode": "best"},
+        "search_mode must be one",
+    ),
     "offset of a search": ("search_input_prompts", {"session_id": "s", "offset": -1}, "offset must be"),
     "too few tokens": ("search_input_prompts", {"session_id": "s", "max_tokens": 1}, "max_tokens must be"),
     "negative offset": ("get_memory_by_id", {"memory_id": 1, "offset": -1}, "offset must be"),

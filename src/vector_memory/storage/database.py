@@ -33,7 +33,7 @@ CHECKPOINT_PAGES = 1_000
 """From this length of the log on, each commit moves it into the file as far as nobody reads what was there before."""
 
 RESTART_PAGES = 2_000
-"""From this length on a commit waits for those readers, so that the log can begin anew even if somebody always reads."""
+"""From this length on a commit waits for those readers, so that the log can begin anew where somebody always reads."""
 
 RESTART_PATIENCE_MS = 1_000
 

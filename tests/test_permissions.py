@@ -1,0 +1,49 @@
+"""Every file that is ever made is for its owner only, whatever the umask allows (requirement S4)."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lattice import LatticeEmbedder
+from memory_files import ORIGINAL, SETTINGS
+from vector_memory.backups import back_up, restore
+from vector_memory.session_memory_store import SessionMemoryStore
+
+
+@pytest.fixture(autouse=True)
+def permissive_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """Return the permissions of what is in a folder, and below it."""
+    return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+
+
+def test_the_memory_its_log_its_copies_and_its_exports_are_for_their_owner_only(tmp_path: Path) -> None:
+    path, copy = tmp_path / "new" / "memory.db", tmp_path / "copy.db"
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
+        store.store_memory("report", "# T\n\nText.", session_id="s")
+        store.write_document_to_file(1, "inner/a.md")
+        store.write_document_to_file(1, "inner/a.md", overwrite=True)
+        back_up(path, copy)
+        found = modes(tmp_path)
+    restore(copy, path, overwrite=True)
+    found |= modes(tmp_path)
+    folders = {"new", "new/exports", "new/exports/inner"}
+    files = {"copy.db", "new/exports/inner/a.md"}
+    files |= {f"new/memory.db{end}" for end in ("", "-wal", "-shm", ".before-restore")}
+    assert found == {**dict.fromkeys(folders, 0o700), **dict.fromkeys(files, 0o600)}
+
+
+def test_the_copy_that_an_upgrade_makes_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = Path(shutil.copy(ORIGINAL, tmp_path / "memory.db"))
+    path.chmod(0o600)
+    SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()).close()
+    assert modes(tmp_path) == {"memory.db": 0o600, "memory.db.before-upgrade": 0o600}

@@ -1,0 +1,34 @@
+"""Calls of every tool, made from its parameters, so that a new tool is in every test that goes over all of them."""
+
+from typing import Any
+
+from vector_memory.tools.memory_tool import MemoryTool
+
+REQUIRED = {
+    "agent_id": "a",
+    "session_id": "s",
+    "session_iter": 1,
+    "content": "# Title\n\nWords about databases.",
+    "title": "Title",
+    "query": "databases",
+    "memory_id": 1,
+    "chunk_id": 1,
+    "output_path": "report.md",
+}
+"""A good value for every parameter that some tool cannot do without."""
+
+
+def good_arguments(tool: MemoryTool) -> dict[str, Any]:
+    """Return arguments with which the tool succeeds where memory 1 and chunk 1 are."""
+    return {name: REQUIRED[name] for name in tool.parameters.get("required", ())}
+
+
+def with_text(tool: MemoryTool, parameter: str, text: str) -> list[dict[str, Any]]:
+    """Return arguments that hold a text in a parameter: as it is, and within a list or object if it takes those."""
+    types = tool.parameters["properties"][parameter].get("type", ())
+    values: list[object] = [text]
+    if "array" in types:
+        values.append([text])
+    if "object" in types:
+        values.append({text: [text]})
+    return [{**good_arguments(tool), parameter: value} for value in values]

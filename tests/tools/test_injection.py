@@ -1,0 +1,177 @@
+"""Text is text, whatever it looks like (requirement S2): every parameter of every tool is given hostile strings."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client, FastMCP
+from fastmcp.client.client import CallToolResult
+
+from eras import Call
+from tool_calls import with_text
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.tools import TOOLS
+from vector_memory.tools.memory_tool import MemoryTool
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = (
+    "' or 1=1 --",
+    "'; drop table session_memories; --",
+    '" union select content from session_memories --',
+    "\\'; delete from memory_chunks; /*",
+    "?1 :agent_id @a $b {0} %(a)s %s",
+    "%",
+    "_",
+    "*",
+    '"',
+    "NEAR(",
+    'NEAR("words" "databases", 5) OR *',
+    "words AND NOT databases OR",
+    "content : words ^ (databases + ",
+    "-words -databases",
+    '{"$ne": null}',
+    '["words"]',
+    "$.category",
+    "a\0b",
+    "s ",
+    "\u202eesrever\u200b\ufeff",
+    "caf\u00e9",
+    "cafe\u0301",
+    "\uff07 or \uff11=\uff11",
+    "\U0001f469\u200d\U0001f4bb\U000e0041",
+    "\r\n\x1b[2J\x7f",
+    "../../etc/passwd",
+    "~/a; rm -rf $(pwd) `id`",
+)
+"""SQL, full-text syntax, wildcards, bindings, JSON, paths, a shell's words, and what only looks like something else."""
+
+SCOPED_BY = ("agent_id", "session_id", "task_code", "category")
+BYSTANDERS = ("# Title\n\nWords about databases.", "# Other\n\nWords and content of a report.")
+
+
+@pytest.fixture
+async def call(server: FastMCP) -> AsyncIterator[Call]:
+    """Call a tool, in one protocol era: what is sent is the same in both."""
+    async with Client(server) as client:
+
+        async def call(tool: str, **arguments: object) -> CallToolResult:
+            return await client.call_tool(tool, arguments, raise_on_error=False)
+
+        yield call
+
+
+@pytest.fixture
+def bystanders(store: SessionMemoryStore) -> None:
+    """Memories 1 to 3, which nobody may touch or find by another name than theirs."""
+    for text in BYSTANDERS:
+        store.store_memory("report", text, agent_id="a", session_id="s", task_code="t")
+    store.store_memory("knowledge_base", BYSTANDERS[0], agent_id="a", title="T", category="c")
+
+
+SHAPE = (
+    "select sql from sqlite_schema order by name",
+    "select id, agent_id, session_id, task_code, content, title, metadata from session_memories where id < 4",
+    "select id, parent_id, content from memory_chunks where parent_id < 4",
+    "select id, memory_id from memory_passages where memory_id < 4",
+)
+
+
+def shape(store: SessionMemoryStore) -> list[Any]:
+    """Return the schema, and what is kept of the bystanders; not when they were read, and how often."""
+    with store._database.read() as connection:
+        return [connection.execute(sql).fetchall() for sql in SHAPE]
+
+
+def nowhere(tool: MemoryTool) -> dict[str, str]:
+    """Return arguments that narrow a search to where nothing is."""
+    narrowing = {name: "nowhere" for name in SCOPED_BY if name in tool.parameters["properties"]}
+    assert narrowing
+    return narrowing
+
+
+def strings(value: object) -> Iterator[str]:
+    """Yield every text in a JSON value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings(inner)
+
+
+def files_outside(folder: Path, inside: Path) -> set[Path]:
+    """Return the files that are not the memory's own and not in the export folder."""
+    return {
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_relative_to(inside) and not path.name.startswith("memory.db")
+    }
+
+
+async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str) -> bool:
+    """Tell whether a stored memory has the text where it was sent."""
+    answer = await call("get_memory_by_id", memory_id=body["memory_id"])
+    memory = answer.structured_content["memory"]
+    return text in strings(memory.get(parameter, memory["metadata"].get(parameter)))
+
+
+@pytest.mark.usefixtures("bystanders")
+@pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
+async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
+    call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
+) -> None:
+    before = shape(store)
+    for parameter in tool.parameters["properties"]:
+        for text in HOSTILE:
+            for arguments in with_text(tool, parameter, text):
+                answer = await call(tool.name, **arguments)
+                body = answer.structured_content
+                assert body["error"] in (None, "ValidationError"), (parameter, text, body)
+                if tool.name.startswith("store_") and not answer.is_error:
+                    assert await came_back(call, body, parameter, text), (parameter, text)
+                if tool.name.startswith("search_") and parameter in SCOPED_BY:
+                    assert body["results"] == [], (parameter, text)
+                if tool.name.startswith("search_") and parameter == "query":
+                    assert not answer.is_error, (text, body)
+                    narrowed = await call(tool.name, **arguments, **nowhere(tool))
+                    assert narrowed.structured_content["results"] == [], text
+    assert shape(store) == before
+    assert files_outside(tmp_path, tmp_path / "exports") == set()
+
+
+@pytest.mark.parametrize("parameter", SCOPED_BY)
+async def test_what_is_filed_under_a_hostile_name_is_found_by_that_name_only(call: Call, parameter: str) -> None:
+    kind, stored = "reports", {"agent_id": "a", "session_id": "s", "content": "Words."}
+    tool = "store_report"
+    if parameter == "category":
+        kind, tool = "knowledge_base", "store_knowledge_base"
+        stored = {"agent_id": "a", "title": "T", "content": "Words."}
+    ids = {}
+    for name in HOSTILE:
+        receipt = await call(tool, **{**stored, parameter: name})
+        ids[name] = receipt.structured_content["memory_id"]
+    assert len(set(ids.values())) == len(HOSTILE)
+    for name, memory_id in ids.items():
+        for grain in ("specific_chunks", "section_context", "full_documents"):
+            found = await call(f"search_{kind}_{grain}", query="Words.", limit=100, **{parameter: name})
+            results = found.structured_content["results"]
+            assert [result.get("memory_id", result.get("id")) for result in results] == [memory_id], (grain, name)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_session_with_a_hostile_name_is_a_session_like_others(call: Call, name: str) -> None:
+    for session in ("s", name):
+        await call("store_report", agent_id=name, session_id=session, content="Words.")
+        await call("store_session_context", session_id=session, session_iter=1, content="State.")
+    counted = await call("get_session_stats", session_id=name)
+    assert counted.structured_content["memory_counts"] == {"report": 1, "session_context": 1}
+    assert counted.structured_content["agent_counts"][name] == 1
+    context = await call("load_session_context_for_task", session_id=name, session_iter="v1")
+    assert context.structured_content["session_context"]["session_id"] == name
+    listed = await call("list_sessions", agent_id=name)
+    assert {session["session_id"] for session in listed.structured_content["sessions"]} == {"s", name}

@@ -1,0 +1,109 @@
+"""Neither logs nor errors say what is stored, what was sent, or where anything is (requirement S5)."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servers import LEGACY, MAIN, MODERN, Server
+from tool_calls import good_arguments, with_text
+from vector_memory.tools import TOOLS
+from vector_memory.tools.memory_tool import MemoryTool
+
+SECRET = "zanzibar-hunter2"  # noqa: S105 - it stands for stored content
+
+RAISES = f"""
+import json, sys
+from pathlib import Path
+from vector_memory import server
+from vector_memory.logging_setup import set_up_logging
+from vector_memory.settings import Settings
+
+class Broken(server.SessionMemoryStore):
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name.startswith("_") or name in ("start_background_work", "close") or not callable(found):
+            return found
+        def fail(*arguments, **named):
+            try:
+                json.loads(f"{{arguments}} {{named}} {SECRET}")
+            except ValueError as error:
+                raise RuntimeError(f"{{arguments}} {{named}} {SECRET} {{self._database.path}}") from error
+        return fail
+
+server.SessionMemoryStore = Broken
+set_up_logging("DEBUG", Path("server.log"))
+server.run_server(Path(sys.argv[-1]), Settings(embedding_model="toy"))
+"""
+"""A server whose store fails at everything and says what it was given, and where it is."""
+
+
+def tells(text: str, folder: Path) -> bool:
+    """Tell whether a text holds the secret, or where the memory or this program is."""
+    return any(word in text for word in (SECRET, str(folder), str(MAIN.parent)))
+
+
+def logged(server: Server, folder: Path) -> str:
+    """End a server and return all that it wrote to standard error and to its log file."""
+    server.hang_up(reading=True)
+    server.process.wait(30)
+    return server.errors().decode() + (folder / "server.log").read_text()
+
+
+def calls(tool: MemoryTool) -> Iterator[dict[str, Any]]:
+    """Yield good arguments and bad ones, all but the first with the secret in one parameter."""
+    yield good_arguments(tool)
+    for parameter in tool.parameters["properties"]:
+        yield from with_text(tool, parameter, SECRET)
+        yield {**good_arguments(tool), parameter: {SECRET: [SECRET]}}
+        yield {**good_arguments(tool), parameter: [SECRET] * 30}
+        yield {**good_arguments(tool), parameter: f"{SECRET}\ud800"}
+        yield {**good_arguments(tool), parameter: SECRET * 40_000}
+    yield {"content": SECRET}
+
+
+def with_text_everywhere(tool: MemoryTool) -> dict[str, Any]:
+    """Return arguments that reach the store, with the secret wherever any text does."""
+    free = {name: schema["type"] for name, schema in tool.parameters["properties"].items() if "enum" not in schema}
+    texts = [name for name, types in free.items() if "string" in types and "integer" not in types]
+    return {**good_arguments(tool), **dict.fromkeys(texts, SECRET)}
+
+
+def failures(server: Server, tool: MemoryTool, calls: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Make these calls and yield the answers of those that failed, as they came."""
+    for arguments in calls:
+        answer = server.receive(server.ask_tool(tool.name, **arguments))
+        if "error" in answer or answer["result"].get("isError"):
+            yield json.dumps(answer)
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path(tmp_path: Path, version: str) -> None:
+    noisy = {"LOG_LEVEL": "DEBUG", "LOG_FILE": "server.log", "LOG_SLOW_QUERY_THRESHOLD": "0"}
+    with Server(tmp_path, version=version, **noisy) as server:
+        server.hello()
+        failed = {tool.name: list(failures(server, tool, calls(tool))) for tool in TOOLS}
+        server.write(b'{"jsonrpc":"2.0","id":1,"method":"%s"\n' % SECRET.encode())
+        refused = json.dumps(server.receive())
+        said = logged(server, tmp_path)
+    assert all(failed.values())
+    assert "Slow search" in said
+    answers = [refused, *(answer for answers in failed.values() for answer in answers)]
+    assert [answer for answer in answers if tells(answer, tmp_path)] == []
+    assert [line for line in said.splitlines() if tells(line, tmp_path)] == []
+
+
+def test_over_all_tools_an_unforeseen_error_is_logged_without_its_words(tmp_path: Path) -> None:
+    with Server(tmp_path, start=[sys.executable, "-c", RAISES]) as server:
+        server.hello()
+        failed = {tool.name: list(failures(server, tool, [with_text_everywhere(tool)])) for tool in TOOLS}
+        said = logged(server, tmp_path)
+    for tool, answers in failed.items():
+        assert f"{tool} failed: RuntimeError at " in said
+        [answer] = answers
+        assert "unforeseen" in answer, tool
+        assert not tells(answer, tmp_path), tool
+    assert [line for line in said.splitlines() if tells(line, tmp_path)] == []
