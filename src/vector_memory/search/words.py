@@ -32,6 +32,4 @@ class WordRanking:
         """Return, in the same measure, the scores of pieces that were found by something else."""
         pieces = [keywords.Piece(match.memory_id, match.id if self._chunked else None) for match in matches]
         scores = self._ranking.scores_of(self._connection, pieces)
-        return {
-            match.id: score / self._ranking.possible for match, score in zip(matches, scores, strict=True) if score
-        }
+        return {match.id: score / self._ranking.possible for match, score in zip(matches, scores, strict=True) if score}
