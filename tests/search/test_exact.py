@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.errors import ValidationError
 from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.search import passage_index
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
 from vector_memory.values import Scope
@@ -36,6 +37,12 @@ def open_store(path: Path, **changes: Any) -> SessionMemoryStore:
         embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes
     )
     return SessionMemoryStore(path, configured, embedder=LatticeEmbedder())
+
+
+def load_index(store: SessionMemoryStore) -> None:
+    """Answer from memory from now on."""
+    store._index.start_loading()
+    store._index.wait_for_loading()
 
 
 def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
@@ -114,11 +121,37 @@ SCOPES = st.builds(
 QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 
 
-@pytest.fixture(scope="module", params=[{}, {"vector_search_batch_size": 1}, {"use_iterative_fetching": False}])
+class Way(NamedTuple):
+    """A way of fetching: settings, whether the index is in memory, and how many vectors it may hold there."""
+
+    settings: dict[str, Any] = {}
+    loaded: bool = False
+    held: int = 52_083
+
+
+WAYS = {
+    "tables": Way(),
+    "tables, small batches": Way({"vector_search_batch_size": 1}),
+    "scan": Way({"use_iterative_fetching": False}),
+    "memory": Way(loaded=True),
+    "memory, small batches": Way({"vector_search_batch_size": 1}, loaded=True),
+    "memory, room for a session": Way(loaded=True, held=400),
+    "memory, signatures": Way(loaded=True, held=0),
+}
+
+
+@pytest.fixture(scope="module", params=WAYS.values(), ids=WAYS.keys())
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
     """The same random memories under each way of fetching."""
-    with open_store(tmp_path_factory.mktemp("exact") / "memory.db", **request.param) as opened:
+    way = request.param
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        open_store(tmp_path_factory.mktemp("exact") / "memory.db", **way.settings) as opened,
+    ):
+        patch.setattr(passage_index, "HELD_BYTES", way.held * DIMENSIONS * 4)
         fill(opened, random.Random(7), 150)
+        if way.loaded:
+            load_index(opened)
         yield opened
 
 
@@ -143,8 +176,10 @@ def test_chunks_and_memories_are_those_of_a_brute_force_scan(
     ]
 
 
-@pytest.fixture(scope="module")
-def deep_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+@pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
+def deep_store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SessionMemoryStore]:
     """More passages than sqlite-vec's 4,096 neighbours, most of them of documents that a tag leaves out."""
     source = random.Random(11)
     with open_store(tmp_path_factory.mktemp("deep") / "memory.db") as opened:
@@ -155,6 +190,8 @@ def deep_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemo
                 session_id="s",
                 tags=["rare"] if number % 20 == 19 else ["common"],
             )
+        if request.param:
+            load_index(opened)
         yield opened
 
 
@@ -171,8 +208,11 @@ def test_results_are_exact_beyond_the_limits_of_the_vector_index(
     assert [chunk.chunk_id for chunk in found] == [number for number, _ in expected[:100]]
 
 
-def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loaded", [False, True])
+def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(tmp_path: Path, loaded: bool) -> None:
     with open_store(tmp_path / "memory.db") as store:
+        if loaded:
+            load_index(store)
         for number in range(6):
             store.store_memory("report", "same " * (4000 - 4 * number), session_id="s")
         found = store.search_chunks(
@@ -208,9 +248,12 @@ def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_pat
     assert 0 < len(found) < len(everything)
 
 
-def test_what_another_process_has_just_stored_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_another_process_has_just_stored_is_found(tmp_path: Path, loaded: bool) -> None:
     path = tmp_path / "memory.db"
     with open_store(path) as one, open_store(path) as other:
+        if loaded:
+            load_index(one)
         assert one.search_chunks("a", Scope.of("report"), 5).results == []
         other.store_memory("report", "a b c d", session_id="s")
         assert len(one.search_chunks("a", Scope.of("report"), 5).results) == 1

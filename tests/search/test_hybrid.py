@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from search.test_exact import QUERIES, SCOPES, brute_force, fill, open_store, passages_of
+from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.kinds import TRAITS
+from vector_memory.search import retrieval
 from vector_memory.search.ranking import VECTOR_WEIGHT
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.storage import keywords
@@ -19,10 +20,18 @@ from vector_memory.values import Scope
 HERE = Scope.of("report", session_id="s1")
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+@pytest.fixture(params=[2, retrieval.DEPTH], ids=["short lists", "lists"], autouse=True)
+def depth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With short lists each search has to lengthen them, and to take measures of what only one list holds."""
+    monkeypatch.setattr(retrieval, "DEPTH", request.param)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path_factory.mktemp("hybrid") / "memory.db") as opened:
         fill(opened, random.Random(5), 150)
+        if request.param:
+            load_index(opened)
         yield opened
 
 

@@ -1,10 +1,13 @@
 """Answers are as long as their caller wants, and what does not fit is named and can be asked for."""
 
 from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
+from lattice import LatticeEmbedder
 from vector_memory.errors import ValidationError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.values import Scope
@@ -67,8 +70,26 @@ def test_a_short_answer_names_what_it_leaves_out_and_where_to_go_on(
     assert [key(result) for result in (*short.results, *rest.results)] == [key(result) for result in whole.results]
 
 
-def test_no_answer_is_longer_than_the_settings_allow(filled: SessionMemoryStore) -> None:
-    assert filled.search_chunks("word1", REPORTS, 12, max_tokens=10**9) == filled.search_chunks("word1", REPORTS, 12)
+def test_no_answer_is_longer_than_the_settings_allow(filled: SessionMemoryStore, tmp_path: Path) -> None:
+    settings = filled.settings.model_copy(update={"max_response_tokens": 500})
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=LatticeEmbedder()) as store:
+        answer = store.search_chunks("word1", REPORTS, 12)
+        assert len(answer.results) < 12
+        assert store.search_chunks("word1", REPORTS, 12, max_tokens=10**9) == answer
+
+
+def test_a_later_page_of_sections_is_ranked_by_the_same_chunks_as_the_first(store: SessionMemoryStore) -> None:
+    parts = "\n\n".join(f"# S{part}\n\n" + " ".join(f"w{part}{word}" for word in range(140)) for part in range(9))
+    store.store_memory("report", parts, session_id="s")
+    chunks = store.search_chunks("w11 w22 w33 w44", REPORTS, 10, mode="vector").results
+    found: dict[str, list[float]] = {}
+    for chunk in chunks:
+        found.setdefault(chunk.header_path, []).append(chunk.similarity or 0.0)
+    expected = sorted(found, key=lambda header: -fmean(found[header]))
+    assert any(len(similarities) > 1 for similarities in found.values())
+    for offset in range(0, len(expected), 2):
+        page = store.search_sections("w11 w22 w33 w44", REPORTS, 2, offset=offset, mode="vector").results
+        assert [section.section_header for section in page] == expected[offset : offset + 2]
 
 
 @every_search
