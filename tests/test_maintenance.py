@@ -243,3 +243,26 @@ def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: 
 def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
     settings = Settings(embedding_model="toy", embedding_dim=16, auto_backfill_threshold=6)
     assert run_in_background(original, settings, lambda store: store._backfill.stop()) == 0
+
+
+def test_sessions_of_hundreds_of_agents_still_fit_into_an_answer(store: SessionMemoryStore) -> None:
+    for number in range(150):
+        store.store_memory("input_prompt", f"p{number}", agent_id=f"{number:03} {'x' * 190}", session_id="s")
+        store.store_memory("input_prompt", f"p{number}", agent_id="y" * 200, session_id=f"{number} {'z' * 190}")
+    listed = store.list_sessions(100)
+    assert len(listed.model_dump_json()) < 3 * store.settings.max_response_tokens + 1_000
+    assert 0 < len(listed.sessions) < 100
+    assert "did not fit" in (listed.message or "")
+    (session,) = store.list_sessions(1, agent_id=f"000 {'x' * 190}").sessions
+    assert (session.agent_count, len(session.agents)) == (1, 1)
+    statistics = store.get_session_stats("s")
+    assert (len(statistics.agent_counts), statistics.total_memories) == (100, 150)
+    assert "50 others have stored too" in (statistics.message or "")
+
+
+def test_a_listing_names_the_first_agents_and_counts_all(store: SessionMemoryStore) -> None:
+    for number in range(25):
+        store.store_memory("input_prompt", "p", agent_id=f"agent {number:02}", session_id="s")
+    (session,) = store.list_sessions().sessions
+    assert session.agents == [f"agent {number:02}" for number in range(20)]
+    assert session.agent_count == 25

@@ -1,8 +1,9 @@
 """Upkeep: counts, deleting, cleaning up."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
+from vector_memory.packing import Packer
 from vector_memory.results import (
     CleanupResult,
     DeleteResult,
@@ -12,26 +13,32 @@ from vector_memory.results import (
 )
 from vector_memory.storage import memories, sessions
 from vector_memory.storage.database import Database
+from vector_memory.storage.sessions import SessionCounts
 from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text, parse_id
 
 MAX_DAYS = 36_500
+
+AGENTS_SHOWN = 20
+"""So many agents of a session are named in a listing, and so many times five in its statistics."""
 
 
 class Maintenance:
     """Counts and cleans what is stored."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, packer: Packer) -> None:
         self._database = database
+        self._packer = packer
 
     def session_stats(self, session_id: str) -> SessionStatsResult:
         """Count what a session holds."""
         check_text("session_id", session_id, MAX_IDENTIFIER)
         with self._database.read() as connection:
             counts = sessions.session_counts(connection, session_id)
+        busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[: 5 * AGENTS_SHOWN]
         return SessionStatsResult(
             session_id=session_id,
-            **asdict(counts),
-            message=None if counts.total_memories else "Nothing is stored in this session: see list_sessions.",
+            **asdict(replace(counts, agent_counts=dict(busiest))),
+            message=said_of_counts(counts, len(counts.agent_counts) - len(busiest)),
         )
 
     def list_sessions(self, limit: int, agent_id: str | None) -> SessionsResult:
@@ -39,10 +46,13 @@ class Maintenance:
         check_range("limit", limit, 1, MAX_LIMIT)
         check_optional_text("agent_id", agent_id, MAX_IDENTIFIER)
         with self._database.read() as connection:
-            found = sessions.list_sessions(connection, agent_id, limit)
+            found = sessions.list_sessions(connection, agent_id, limit, AGENTS_SHOWN)
             total = sessions.count_sessions(connection, agent_id)
-        entries = [SessionEntry(**asdict(session)) for session in found]
-        return SessionsResult(sessions=entries, total_sessions=total, message=f"{len(entries)} of {total} sessions.")
+        entries = self._packer.fitting([SessionEntry(**asdict(session)) for session in found])
+        message = f"{len(entries)} of {total} sessions."
+        if len(entries) < len(found):
+            message += " More did not fit into one answer: send an agent_id to see that agent's."
+        return SessionsResult(sessions=entries, total_sessions=total, message=message)
 
     def delete(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
@@ -87,3 +97,12 @@ class Maintenance:
                     deleted += 1
                     chunks += chunk_count
         return deleted, chunks
+
+
+def said_of_counts(counts: SessionCounts, agents_left_out: int) -> str | None:
+    """Say what a session's statistics do not show."""
+    if not counts.total_memories:
+        return "Nothing is stored in this session: see list_sessions."
+    if agents_left_out:
+        return f"Only the busiest agents are counted one by one; {agents_left_out} others have stored too."
+    return None

@@ -258,13 +258,14 @@ class SessionStatsResult(Result):
 
 
 class SessionEntry(BaseModel):
-    """A session; `agent_id` is the agent that stored last, `agents` all of them."""
+    """A session; `agent_id` is the agent that stored last, `agents` the first by name, `agent_count` all of them."""
 
     model_config = ConfigDict(frozen=True)
 
     session_id: str
     agent_id: str
     agents: list[str]
+    agent_count: int
     memory_count: int
     latest_activity: str
     memory_types: dict[str, int]

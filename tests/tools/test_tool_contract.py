@@ -75,7 +75,7 @@ def added_item_keys(tool: str) -> set[str]:
         return CUT | {"sources"}
     if tool == "get_memory_by_id":
         return CUT
-    return {"agents"} if tool == "list_sessions" else set()
+    return {"agents", "agent_count"} if tool == "list_sessions" else set()
 
 
 def first_item(body: dict[str, Any]) -> dict[str, Any]:

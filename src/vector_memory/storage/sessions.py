@@ -11,11 +11,12 @@ from vector_memory.storage.rows import as_dict, fetch, fetch_value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session as it is listed; `agent_id` stored last."""
+    """A session as it is listed; `agent_id` stored last, `agents` are the first by name of `agent_count`."""
 
     session_id: str
     agent_id: str
     agents: list[str]
+    agent_count: int
     memory_count: int
     latest_activity: str
     memory_types: dict[str, int]
@@ -38,8 +39,8 @@ def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> Sessi
     return SessionSummary(agents=json.loads(agents), memory_types=json.loads(memory_types), **columns)
 
 
-def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int) -> list[SessionSummary]:
-    """Return sessions, latest activity first; with an agent, only its memories count."""
+def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int, agents: int) -> list[SessionSummary]:
+    """Return sessions, latest activity first, with so many agents each; with an agent, only its memories count."""
     return fetch(
         connection,
         summary_from_row,
@@ -48,20 +49,22 @@ def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int)
             select session_id, agent_id, memory_type, created_at, id from session_memories
             where session_id is not null and (:agent_id is null or agent_id = :agent_id)
         ), sessions as (
-            select session_id, count(*) as memory_count, max(created_at) as latest_activity, max(id) as latest_id
+            select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
+                max(created_at) as latest_activity, max(id) as latest_id
             from mine group by session_id order by latest_activity desc, latest_id desc limit :limit
         )
-        select s.session_id, s.memory_count, s.latest_activity,
+        select s.session_id, s.memory_count, s.agent_count, s.latest_activity,
             (select agent_id from mine where session_id = s.session_id order by created_at desc, id desc limit 1)
                 as agent_id,
             (select json_group_array(agent_id) from
-                (select distinct agent_id from mine where session_id = s.session_id order by agent_id)) as agents,
+                (select distinct agent_id from mine where session_id = s.session_id
+                 order by agent_id limit :agents)) as agents,
             (select json_group_object(memory_type, number) from
                 (select memory_type, count(*) as number from mine where session_id = s.session_id
                  group by memory_type order by memory_type)) as memory_types
         from sessions s order by s.latest_activity desc, s.latest_id desc
         """,
-        {"agent_id": agent_id, "limit": limit},
+        {"agent_id": agent_id, "limit": limit, "agents": agents},
     )
 
 
