@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fastmcp import FastMCP
 from fastmcp.resources import Resource
@@ -52,6 +52,26 @@ To continue earlier work: load_session_context_for_task; list_sessions names the
 
 STATISTICS_URI = "memory://stats/search"
 
+SECONDS_UNASKED = 0.3
+"""Work in the background begins so long after the start: a client asks for the tools at once, and both would wait."""
+
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class NoState:
+    """What FastMCP finds when it looks for something kept for a client."""
+
+    async def get(self, key: str) -> None:
+        """Return nothing: nothing is kept."""
+
+
+class MemoryServer(FastMCP):
+    """FastMCP without the state it can keep for each client: its store takes 0.15 s to import, at the first request."""
+
+    @property
+    def _state_store(self) -> Any:
+        return NoState()
+
 
 def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[MemoryTool] = TOOLS) -> FastMCP:
     """Return a server with these tools; it opens the store when it starts and closes it when it ends."""
@@ -59,10 +79,13 @@ def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, SessionMemoryStore]]:
         with open_store() as store:
-            store.start_background_work()
-            yield {"store": store}
+            background = asyncio.create_task(work_in_background(store))
+            try:
+                yield {"store": store}
+            finally:
+                background.cancel()
 
-    server = FastMCP(
+    server = MemoryServer(
         "vector-memory",
         instructions=INSTRUCTIONS,
         version=__version__,
@@ -79,6 +102,15 @@ def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[
         )
     )
     return server
+
+
+async def work_in_background(store: SessionMemoryStore) -> None:
+    """Start what the store does beside its callers, and see that it does not keep a model that nobody uses."""
+    await asyncio.sleep(SECONDS_UNASKED)
+    store.start_background_work()
+    while True:
+        await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        store.let_idle_model_go()
 
 
 def search_statistics(store: Store) -> str:

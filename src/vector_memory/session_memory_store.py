@@ -34,7 +34,7 @@ from vector_memory.results import (
     TaskContextResult,
 )
 from vector_memory.saving import Saving
-from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, Retriever, SearchTimer
+from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Database
 from vector_memory.values import NewMemory, Page, Scope, SearchMode
@@ -63,7 +63,8 @@ class SessionMemoryStore:
         self._access = AccessRecorder(self._database)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
-        retriever = Retriever(self._database, self._model, settings)
+        self._index = PassageIndex(self._database)
+        retriever = Retriever(self._database, self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
         self._saving = Saving(self._database, indexer)
         self._fine = FineSearch(self._database, retriever, self._timer, packer)
@@ -71,7 +72,7 @@ class SessionMemoryStore:
         self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"])
         self._documents = Documents(self._database, packer, self._access, exports)
-        self._maintenance = Maintenance(self._database)
+        self._maintenance = Maintenance(self._database, packer)
         self._backfill = Backfill(self._database, indexer)
         self._reembedding = Reembedding(self._database, indexer, self._backfill)
 
@@ -84,13 +85,20 @@ class SessionMemoryStore:
         self.close()
 
     def start_background_work(self) -> None:
-        """Load the model and fill in missing vectors beside the caller, as far as the settings ask for it."""
+        """Load vectors and the model, and fill in missing vectors, beside the caller, as the settings ask for it."""
+        self._index.start_loading()
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         self._backfill.start(self.settings.auto_backfill_threshold)
 
+    def let_idle_model_go(self) -> None:
+        """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
+        if self.settings.embedding_idle_seconds:
+            self._model.let_go(self.settings.embedding_idle_seconds)
+
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
+        self._index.close()
         self._backfill.stop()
         self._access.close()
         self._database.close()

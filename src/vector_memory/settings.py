@@ -56,6 +56,12 @@ class Settings(BaseModel):
     warm_start_embedding_model: bool = Field(
         default=True, description="Load the model in the background at start instead of at first use."
     )
+    embedding_idle_seconds: float = Field(
+        default=600,
+        ge=0,
+        description="A server gives the model's memory back when nothing was embedded for so many seconds; the next "
+        "use loads it again. 0: never.",
+    )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(
         default=50, ge=0, le=4096, description="Tokens that neighbouring chunks of one section share."

@@ -209,3 +209,28 @@ def test_a_wrong_dimension_makes_the_model_unavailable_with_the_same_advice():
     )
     with pytest.raises(EmbeddingUnavailableError, match="set EMBEDDING_DIM=384"):
         model.embed(["lease"])
+
+
+def test_an_engine_that_nobody_has_used_for_a_while_is_let_go_and_loaded_again_at_the_next_use():
+    load, clock = Loader(), Clock()
+    model = EmbeddingModel(load, clock)
+    model.embed(["lease"])
+    clock.now += 59
+    model.let_go(60)
+    assert model.is_ready
+    clock.now += 1
+    model.let_go(60)
+    assert not model.is_ready
+    assert np.array_equal(model.embed(["lease"]), TOY.embed(["lease"]))
+    assert load.calls == 2
+
+
+def test_an_engine_in_use_is_not_let_go():
+    load, clock = Loader(), Clock()
+    model = EmbeddingModel(load, clock)
+    model.embed(["lease"])
+    clock.now += 59
+    model.embed(["lease"])
+    clock.now += 59
+    model.let_go(60)
+    assert model.is_ready

@@ -2,8 +2,9 @@
 
 import random
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,9 +125,9 @@ QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 class Way(NamedTuple):
     """A way of fetching: settings, whether the index is in memory, and how many vectors it may hold there."""
 
-    settings: dict[str, Any] = {}
+    settings: Mapping[str, Any] = MappingProxyType({})
     loaded: bool = False
-    held: int = 52_083
+    held: int = 54_687
 
 
 WAYS = {

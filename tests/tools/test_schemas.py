@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vector_memory.tools.schemas import compact, require_only
+from vector_memory.tools.schemas import compact, inlined, require_only
 
 SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "optional text": (
@@ -63,3 +63,24 @@ def test_require_only_changes_nothing_else() -> None:
     schema = {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
     assert require_only(schema, "a") == {"properties": {"a": {}, "b": {}}, "required": ["a"]}
     assert schema["required"] == ["a", "b"]
+
+
+def test_definitions_are_put_where_they_are_referred_to_and_the_place_has_the_last_word() -> None:
+    """Nothing refers to anything any more, however deep; the schema it was made of is untouched."""
+    schema = {
+        "$defs": {"A": {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}}}, "B": {"title": "B"}},
+        "properties": {
+            "a": {"type": "array", "items": {"$ref": "#/$defs/A"}},
+            "b": {"$ref": "#/$defs/B", "title": "C"},
+        },
+        "anyOf": [{"$ref": "#/$defs/B"}, {"type": "null"}],
+    }
+    before = copy.deepcopy(schema)
+    assert inlined(schema) == {
+        "properties": {
+            "a": {"type": "array", "items": {"type": "object", "properties": {"b": {"title": "B"}}}},
+            "b": {"title": "C"},
+        },
+        "anyOf": [{"title": "B"}, {"type": "null"}],
+    }
+    assert schema == before

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 from fastmcp import Client, FastMCP
 
@@ -11,6 +12,7 @@ from eras import Call
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server import INSTRUCTIONS, create_server
 from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
 from vector_memory.tools import TOOLS, TOOLSETS
 
 pytestmark = pytest.mark.anyio
@@ -73,3 +75,21 @@ async def test_server_can_have_fewer_tools(store: SessionMemoryStore) -> None:
         answer = await client.call_tool("delete_memory", {"memory_id": 1}, raise_on_error=False)
     assert names == [tool.name for tool in TOOLSETS["searching"]]
     assert answer.is_error
+
+
+async def test_a_model_that_nobody_uses_is_let_go_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle server gives the model's memory back, and the next search has it again."""
+    monkeypatch.setattr("vector_memory.server.SECONDS_UNASKED", 0)
+    monkeypatch.setattr("vector_memory.server.SECONDS_BETWEEN_LOOKS", 0.01)
+    settings = Settings(embedding_model="toy", embedding_idle_seconds=0.2)
+    store = SessionMemoryStore(tmp_path / "memory.db", settings)
+    async with Client(create_server(lambda: store)) as client:
+        with anyio.fail_after(10):
+            while not store._model.is_ready:
+                await anyio.sleep(0.01)
+            while store._model.is_ready:
+                await anyio.sleep(0.01)
+        found = await client.call_tool("search_reports_specific_chunks", {"query": "x", "search_mode": "vector"})
+    assert found.structured_content["success"]

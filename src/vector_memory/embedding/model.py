@@ -1,5 +1,6 @@
-"""The model as the rest of the program sees it: loaded once, in the background or at first use."""
+"""The model as the rest of the program sees it: loaded in the background or at first use, let go when it is idle."""
 
+import ctypes
 import logging
 import threading
 import time
@@ -69,6 +70,7 @@ class EmbeddingModel:
         """`load` returns an engine or raises; `clock` counts seconds."""
         self._load = load
         self._clock = clock
+        self._used_at = 0.0
         self._loading = threading.Lock()
         self._starting = threading.Lock()
         self._loader = threading.Thread()
@@ -95,6 +97,12 @@ class EmbeddingModel:
             self.start_loading()
             self._loader.join(seconds)
         return not self._loader.is_alive()
+
+    def let_go(self, idle_seconds: float) -> None:
+        """Give the engine's memory back if nobody has used it for so long; the next use loads it again."""
+        if self._engine is not None and self._clock() - self._used_at >= idle_seconds:
+            self._engine = None
+            give_memory_back()
 
     @property
     def failure(self) -> EmbeddingUnavailableError | None:
@@ -133,13 +141,16 @@ class EmbeddingModel:
             self._loaded()
 
     def _loaded(self) -> Embedder:
-        if self._engine is None:
+        self._used_at = self._clock()
+        engine = self._engine  # it may be let go at any moment
+        if engine is None:
             with self._loading:
                 if self._engine is None and self._may_try():
                     self._attempt()
-                if self._engine is None:
+                engine = self._engine
+                if engine is None:
                     raise EmbeddingUnavailableError(str(self._failure)) from self._failure
-        return self._engine
+        return engine
 
     def _may_try(self) -> bool:
         return self._failure is None or self._clock() - self._failed_at >= RETRY_SECONDS
@@ -153,6 +164,12 @@ class EmbeddingModel:
                 log.warning("the embedding model could not be loaded: %s", self._failure, exc_info=error)
             else:
                 return
+
+
+def give_memory_back() -> None:
+    """Let glibc return to the system what was freed; it keeps most of it otherwise. Elsewhere nothing is to be done."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _as_unavailable(error: Exception) -> EmbeddingUnavailableError:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.search.neighbours import NearestNeighbours, cosines
+from vector_memory.search.neighbours import NearestNeighbours
+from vector_memory.search.passage_index import PassageIndex
 from vector_memory.search.ranking import Hit, Match, Ranked, best_of_each_memory, from_one, fuse, shown
 from vector_memory.search.words import WordRanking
 from vector_memory.settings import Settings
@@ -52,12 +53,12 @@ class Retriever:
     `threshold`: results that are less similar are dropped; None: none are.
     """
 
-    def __init__(self, database: Database, model: EmbeddingModel, settings: Settings) -> None:
+    def __init__(self, database: Database, model: EmbeddingModel, index: PassageIndex, settings: Settings) -> None:
         self._database = database
         self._model = model
         self._mode = settings.search_mode
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
-        self._neighbours = NearestNeighbours(settings)
+        self._neighbours = NearestNeighbours(settings, index)
 
     def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
         """Make a question of a query; the mode is otherwise that of the settings.
@@ -95,7 +96,7 @@ class Retriever:
             worded = None if words is None else words.find(depth)
             if vector is not None and near is not None and words is not None and worded is not None:
                 near_only, worded_only = only_in(near, worded), only_in(worded, near)
-                near = replace(near, others=cosines(connection, vector, scope, worded_only))
+                near = replace(near, others=self._neighbours.cosines(connection, vector, scope, worded_only))
                 worded = replace(worded, others=words.scores(near_only))
             hits, horizon = merged(near, worded)
             settled = hits if horizon is None else [hit for hit in hits if hit.score > horizon]

@@ -42,9 +42,15 @@ def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
     keywords.rebuild(connection)
 
 
+def index_times(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let the newest memories of a kind, an agent or a task be found at once."""
+    connection.execute(schema.NEWEST)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
+    Migration("index memories by time", index_times),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 

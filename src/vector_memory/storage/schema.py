@@ -193,3 +193,10 @@ create trigger keyword_block_removed after delete on keyword_blocks begin
     delete from keyword_postings where id >= old.id * 256 and id < (old.id + 1) * 256;
 end;
 """
+
+# The newest of a scope, without reading and sorting all of it: a time stands behind the text, pages away in long rows.
+NEWEST = """
+create index idx_kind_newest on session_memories(memory_type, session_iter, created_at);
+create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, created_at);
+create index idx_task_newest on session_memories(task_code, memory_type, session_iter, created_at);
+"""

@@ -7,7 +7,7 @@ from fastmcp.tools import FunctionTool, ToolResult
 
 from vector_memory.results import Result
 from vector_memory.tools.failures import as_ours, failed_result
-from vector_memory.tools.schemas import compact, require_only, without_null
+from vector_memory.tools.schemas import compact, inlined, require_only, without_null
 
 
 class MemoryTool(FunctionTool):
@@ -19,8 +19,8 @@ class MemoryTool(FunctionTool):
         made = cast("MemoryTool", cls.from_function(function))
         return made.model_copy(
             update={
-                "parameters": without_null(compact(made.parameters)),
-                "output_schema": require_only(compact(made.output_schema or {}), "success"),
+                "parameters": without_null(inlined(compact(made.parameters))),
+                "output_schema": require_only(inlined(compact(made.output_schema or {})), "success"),
             }
         )
 

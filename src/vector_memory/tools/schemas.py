@@ -10,6 +10,28 @@ SCHEMA_MAPS = ("properties", "$defs")
 SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
+def inlined(schema: Schema) -> Schema:
+    """Return an equivalent schema with its definitions put where they are referred to; none refers to itself.
+
+    Not every client follows references. FastMCP would do the same at the first `tools/list`, for which it imports an
+    HTTP client.
+    """
+    definitions = schema.get("$defs", {})
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, list):
+            return [filled(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        own = {key: filled(value) for key, value in part.items() if key != "$ref"}
+        if "$ref" not in part:
+            return own
+        return filled(definitions[part["$ref"].removeprefix("#/$defs/")]) | own
+
+    whole: Schema = filled({key: value for key, value in schema.items() if key != "$defs"})
+    return whole
+
+
 def compact(schema: Schema) -> Schema:
     """Return an equivalent schema that is shorter: types as a list instead of `anyOf`, and no empty statements."""
     kept = {key: _compact_keyword(key, value) for key, value in schema.items() if not _says_nothing(key, value)}

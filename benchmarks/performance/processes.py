@@ -1,6 +1,6 @@
 """Several servers on one file, as when several agents work at once: whether anything is lost, and who waits for whom.
 
-    uv run benchmarks/processes.py [--processes 8] [--stores 50] [--model toy] [--hold 5] [--json FILE]
+    uv run benchmarks/performance/processes.py [--processes 8] [--stores 50] [--model toy] [--hold 5] [--json FILE]
 
 Each process is a real server over stdio, and is kept busy without a pause: it stores, reads what another process has
 stored, searches and deletes. One text in ten is stored by all of them. Then another process holds the file's write lock
@@ -13,7 +13,6 @@ With `--model toy` storing costs little else than the database, with the default
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
 import threading
@@ -27,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+from client import Server
 from rich.console import Console
 from rich.table import Table
-
-from server import Server, timed
+from timing import Figures, summary, timed
 
 SHARED_EVERY = 10
 DELETE_EVERY = 5
@@ -56,7 +55,7 @@ class Agent:
     """One agent with a server of its own, which uses it without a pause."""
 
     def __init__(self, number: int, path: Path, ledger: Ledger) -> None:
-        self._number = number
+        self.number = number
         self._ledger = ledger
         self._own: list[int] = []
         self._server = Server(path)
@@ -66,15 +65,15 @@ class Agent:
         """Store the memories of the numbers from `first` to before `last`, and read, search and delete between."""
         for count in range(first, last):
             shared = count % SHARED_EVERY == 0
-            self.store(f"All of them found {count}." if shared else text(self._number, count), shared=shared)
+            self.store(f"All of them found {count}." if shared else text(self.number, count), shared=shared)
             self.read_newest()
-            self.search(f"what did agent {self._number} find in {count}")
+            self.search(f"what did agent {self.number} find in {count}")
             if count % DELETE_EVERY == DELETE_EVERY - 1:
                 self.delete_oldest()
 
     def store(self, content: str, *, shared: bool = False) -> None:
         """Store a text: at a place of the agent's own, or where every agent stores it."""
-        who = "all" if shared else f"agent-{self._number}"
+        who = "all" if shared else f"agent-{self.number}"
         answer = self._call("store", "store_report", agent_id=who, session_id="busy", content=content)
         memory_id = answer.get("memory_id")
         if memory_id is None or not (answer["success"] or shared):
@@ -106,11 +105,15 @@ class Agent:
     def search_until(self, released: threading.Event) -> None:
         """Search as long as the lock is held."""
         while not released.is_set():
-            self.search(f"what did agent {self._number} find at {time.monotonic()}", name="search while locked")
+            self.search(f"what did agent {self.number} find at {time.monotonic()}", name="search while locked")
 
     def stop(self) -> None:
         """End the server."""
         self._server.stop()
+
+    def memory_mb(self) -> float:
+        """Return the server's resident memory."""
+        return self._server.memory_mb()
 
     def delete_oldest(self) -> None:
         """Delete the oldest memory of the agent's own. From now on others may find it gone."""
@@ -190,23 +193,12 @@ def differences(path: Path, ledger: Ledger) -> dict[str, int]:
     }
 
 
-def summary(times: list[float]) -> dict[str, float]:
-    """Return count, median, 95th percentile and maximum, in ms."""
-    ordered = sorted(times)
-    return {
-        "calls": len(ordered),
-        "p50": statistics.median(ordered),
-        "p95": ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)],
-        "max": ordered[-1],
-    }
-
-
 def measure(path: Path, processes: int, stores: int, hold: float) -> tuple[Ledger, float]:
     """Let the agents work, then hold the lock; return what they were told, and the seconds they worked."""
     ledger = Ledger()
     with ThreadPoolExecutor(processes) as threads:
         agents = list(threads.map(lambda number: Agent(number, path, ledger), range(processes)))
-    # The first calls load the model and the token table: that is a matter of benchmarks/server.py.
+    # The first calls load the model and the token table: that is a matter of benchmarks/performance.
     in_parallel(agents, lambda agent: agent.work(0, 1))
     ledger.times.clear()
     began = time.perf_counter()
@@ -220,12 +212,29 @@ def measure(path: Path, processes: int, stores: int, hold: float) -> tuple[Ledge
     return ledger, worked
 
 
-def print_tables(title: str, figures: dict[str, dict[str, float]], wrong: dict[str, int], ledger: Ledger) -> None:
+def throughput(path: Path, processes: int, stores: int) -> Figures:
+    """Let so many servers do nothing but store; the first call of each does not count."""
+    ledger = Ledger()
+    with ThreadPoolExecutor(processes) as threads:
+        agents = list(threads.map(lambda number: Agent(number, path, ledger), range(processes)))
+    in_parallel(agents, lambda agent: agent.store(text(agent.number, 0)))
+    ledger.times.clear()
+    began = time.perf_counter()
+    in_parallel(agents, lambda agent: [agent.store(text(agent.number, count)) for count in range(1, stores + 1)])
+    seconds = time.perf_counter() - began
+    figures = summary(ledger.times["store"])
+    memory = sum(agent.memory_mb() for agent in agents) / processes
+    in_parallel(agents, Agent.stop)
+    assert not ledger.failures, ledger.failures[:3]
+    return figures | {"stores a second": processes * stores / seconds, "MB each": memory}
+
+
+def print_tables(title: str, figures: dict[str, Figures], wrong: dict[str, int], ledger: Ledger) -> None:
     """Print how long calls took, and what went wrong."""
     console = Console()
-    table = Table("what", *(f"{name} ms" if name != "calls" else name for name in figures["store"]), title=title)
+    table = Table("what", "calls", "p50 ms", "p95 ms", "max ms", title=title)
     for name, values in figures.items():
-        table.add_row(name, f"{values['calls']:.0f}", *(f"{values[key]:,.1f}" for key in ("p50", "p95", "max")))
+        table.add_row(name, f"{values['runs']:.0f}", *(f"{values[key]:,.1f}" for key in ("p50", "p95", "max")))
     console.print(table)
     kept = len(ledger.texts) - len(ledger.deleted) + len(ledger.shared)
     console.print(f"acknowledged and kept: {kept}, deleted: {len(ledger.deleted)}")

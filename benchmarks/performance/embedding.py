@@ -1,6 +1,6 @@
 """How fast the embedding engine starts and works, and how much memory it takes.
 
-uv run benchmarks/embedding.py [--against sentence-transformers]
+uv run benchmarks/performance/embedding.py [--against sentence-transformers]
 
 Every start is a process of its own; its time is from before the process is started to its first vector.
 """

@@ -1,0 +1,145 @@
+"""How fast everything is, and how cost grows: start-up, storing, searching, several processes, memory, file size.
+
+uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
+
+Parts: start, store, processes, search; default: all. Searching is measured once for each number of passages, in a file
+made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a FastMCP server with
+one empty tool, the seeds' search, vec0 by itself, and a matrix product. --docs writes the tables into
+docs/performance.md and the plots into docs/images.
+"""
+
+from vector_memory import surroundings  # noqa: F401 - numpy as the server has it  # isort: skip
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import processes
+import searching
+import starting
+import storing
+from client import ROOT, Server
+from files import make, size_mb
+from plots import draw
+from tables import markdown, write_into_docs
+
+from vector_memory.embedding import load_embedder
+from vector_memory.settings import Settings
+
+PASSAGES = (1_000, 10_000, 100_000, 1_000_000)
+PROCESSES = 8
+STORES = 50
+
+Report = dict[str, Any]
+
+
+def start(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure start-up and idle memory."""
+    return {"start": starting.measure(folder, options.runs)}
+
+
+def store(_options: argparse.Namespace, folder: Path) -> Report:
+    """Measure storing in one thread and in several, and an idle engine."""
+    return {
+        "store": storing.measure(folder / "store.db"),
+        "threads": storing.measure_threads(folder / "threads.db"),
+        "idle": storing.measure_idle(),
+    }
+
+
+def share(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure storing by one process and by eight at once."""
+    return {
+        "processes": {
+            f"{count} at once": processes.throughput(folder / f"{count}.db", count, options.stores)
+            for count in (1, PROCESSES)
+        }
+    }
+
+
+def search(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure searching, memory and file size for each number of passages."""
+    engine = load_embedder(Settings())
+    figures: Report = {}
+    for passages in options.passages:
+        path = (options.files or folder) / f"{passages}.db"
+        began = time.perf_counter()
+        if not path.exists():
+            make(path, passages, options.documents, (options.files or folder) / "documents.npy")
+        made = time.perf_counter() - began
+        figures[str(passages)] = {
+            **searching.measure(path, engine, options.seconds),
+            "memory": memory_of(path),
+            "file": {"MB": size_mb(path), "seconds to make": made},
+        }
+        if options.files is None:
+            path.unlink()
+    return {"search": figures}
+
+
+def memory_of(path: Path) -> dict[str, float]:
+    """Return what a server takes, in MB, that has searched everything in all grains."""
+    server = Server(path)
+    server.initialize()
+    for tool in ("specific_chunks", "section_context", "full_documents"):
+        server.call(f"search_reports_{tool}", query="which service holds the lock")
+    time.sleep(starting.SECONDS_TO_SETTLE)
+    figures = {"now": server.memory_mb(), "its own": server.memory_mb("RssAnon"), "peak": server.memory_mb("VmHWM")}
+    server.stop()
+    return figures
+
+
+PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
+    "start": start,
+    "store": store,
+    "processes": share,
+    "search": search,
+}
+
+
+def machine() -> Report:
+    """Say what ran the benchmark, and how busy it was with other things before."""
+    return {
+        "processor": platform.machine(),
+        "CPUs": os.cpu_count(),
+        "Python": platform.python_version(),
+        "load before": round(os.getloadavg()[0], 1),
+    }
+
+
+def main() -> None:
+    """Measure the parts, print the tables, and write what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--passages", type=int, nargs="+", default=PASSAGES)
+    parser.add_argument("--files", type=Path, help="folder in which the files that are searched are kept")
+    parser.add_argument("--documents", type=Path, default=ROOT / "docs", help="Markdown that the files are made of")
+    parser.add_argument("--runs", type=int, default=5, help="starts of each server")
+    parser.add_argument("--stores", type=int, default=STORES, help="of each process")
+    parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each way of searching a scope")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--docs", action="store_true", help="write docs/performance.md and docs/images")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    report: Report = {"machine": machine()}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.parts or PARTS:
+            report |= PARTS[name](options, Path(folder))
+    text = markdown(report)
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1))
+    if options.docs:
+        write_into_docs(text)
+        draw(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""An embedder that says how much time is spent in it."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from vector_memory.embedding import Embedder, Vectors
+from vector_memory.values import Fingerprint, Span
+
+Value = TypeVar("Value")
+
+
+class MeteredEmbedder:
+    """The real engine with two clocks, in ms: `embedding` and `tokenizing`. For one thread at a time."""
+
+    def __init__(self, engine: Embedder) -> None:
+        self._engine = engine
+        self.embedding = 0.0
+        self.tokenizing = 0.0
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The engine's own."""
+        return self._engine.fingerprint
+
+    @property
+    def max_pieces(self) -> int:
+        """The engine's own."""
+        return self._engine.max_pieces
+
+    def piece_spans(self, text: str) -> list[Span]:
+        """Return the engine's word pieces."""
+        spans, took = clocked(lambda: self._engine.piece_spans(text))
+        self.tokenizing += took
+        return spans
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return the engine's vectors."""
+        vectors, took = clocked(lambda: self._engine.embed(texts))
+        self.embedding += took
+        return vectors
+
+    def reset(self) -> None:
+        """Set both clocks to zero."""
+        self.embedding = self.tokenizing = 0.0
+
+
+def clocked(action: Callable[[], Value]) -> tuple[Value, float]:
+    """Return what an action returns, and the milliseconds it took."""
+    begin = time.perf_counter()
+    value = action()
+    return value, (time.perf_counter() - begin) * 1000

@@ -1,0 +1,102 @@
+"""Searching: the three grains in several scopes of a file, beside the seeds' way, vec0 by itself and numpy."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from baselines import Baselines
+from files import Part, opened, parts, shares
+from metering import MeteredEmbedder
+from numpy.typing import NDArray
+from texts import question
+from timing import Figures, repeated, timed
+
+from vector_memory.embedding import Embedder
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.values import Scope
+
+RUNS = 30
+LIMIT = 10
+NUMBERS = itertools.count()
+"""Every question has another, so that its vector is not remembered."""
+
+GRAINS: dict[str, Callable[[SessionMemoryStore, str, Scope], object]] = {
+    "fine": lambda store, query, scope: store.search_chunks(query, scope, LIMIT),
+    "medium": lambda store, query, scope: store.search_sections(query, scope, LIMIT),
+    "coarse, best": lambda store, query, scope: store.search_documents(query, scope, LIMIT, order="relevance"),
+    "coarse, newest": lambda store, query, scope: store.search_documents(query, scope, LIMIT),
+    "fine, by meaning": lambda store, query, scope: store.search_chunks(query, scope, LIMIT, mode="vector"),
+    "fine, by words": lambda store, query, scope: store.search_chunks(query, scope, LIMIT, mode="keyword"),
+}
+"""Through the facade, as the tools do it; every query is new, so that its embedding is a part of it."""
+
+Cells = dict[str, dict[str, Figures]]
+"""By scope and way of searching."""
+
+
+def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
+    """Search a file in all ways; each is given so many seconds. Times in ms, without embedding the query."""
+    with opened(path) as connection:
+        where, filtered = parts(connection), shares(connection)
+    meter = MeteredEmbedder(engine)
+    with SessionMemoryStore(path, embedder=meter) as store:
+        store.start_background_work()
+        loading = timed(store._index.wait_for_loading)  # noqa: SLF001 - what is found before is the same, but slower
+        ours = {name: ours_in(store, meter, part.scope, seconds) for name, part in where.items()}
+        fine = GRAINS["fine"]
+        by_share = {name: {"fine": ours_once(store, meter, fine, part, seconds)} for name, part in filtered.items()}
+    with Baselines(path) as baselines:
+        others = {name: others_in(baselines, engine, part.scope, seconds) for name, part in where.items()}
+    return {
+        "ms to load vectors": loading,
+        "passages": {name: part.passages for name, part in (where | filtered).items()},
+        "searches": {name: ours[name] | others[name] for name in where},
+        "filters": by_share,
+    }
+
+
+def ours_in(store: SessionMemoryStore, meter: MeteredEmbedder, scope: Scope, seconds: float) -> dict[str, Figures]:
+    """Search a scope in all grains."""
+    return {name: ours_once(store, meter, search, Part(scope, 0), seconds) for name, search in GRAINS.items()}
+
+
+def ours_once(
+    store: SessionMemoryStore,
+    meter: MeteredEmbedder,
+    search: Callable[[SessionMemoryStore, str, Scope], object],
+    part: Part,
+    seconds: float,
+) -> Figures:
+    """Search in one way; the query's embedding is taken off, and reported by itself."""
+    embedding: list[float] = []
+
+    def once(number: int) -> float:
+        meter.reset()
+        took = timed(lambda: search(store, question(next(NUMBERS)), part.scope))
+        if number:
+            embedding.append(meter.embedding)
+        return took - meter.embedding
+
+    figures = repeated(once, runs=RUNS, seconds=seconds)
+    return figures | {"embedding p50": float(np.median(embedding))}
+
+
+def others_in(baselines: Baselines, engine: Embedder, scope: Scope, seconds: float) -> dict[str, Figures]:
+    """Search a scope in the ways that ours is compared with."""
+    queries = [engine.embed([question(next(NUMBERS))])[0] for _ in range(RUNS + 1)]
+    baselines.prepare(scope)
+    found = [len(baselines.seeds(query, scope).ids) for query in queries[:3]]
+    ways: dict[str, Callable[[NDArray[np.float32]], object]] = {
+        "seeds": lambda query: baselines.seeds(query, scope),
+        "vec0, no filter": baselines.flat,
+        "numpy floor": baselines.floor,
+    }
+
+    def once(way: str, number: int) -> float:
+        return timed(lambda: ways[way](queries[number]))
+
+    figures = {way: repeated(partial(once, way), runs=RUNS, seconds=seconds) for way in ways}
+    figures["seeds"]["found of 10"] = float(np.mean(found))
+    return figures

@@ -1,0 +1,150 @@
+"""From figures to Markdown tables, and into the documentation."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from client import ROOT
+from searching import GRAINS
+from starting import EMPTY, OURS
+
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+OTHERS = ("seeds", "vec0, no filter", "numpy floor")
+TWO_DIGITS = 10
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """Return all tables that the report has figures for."""
+    made = {"start": start, "store": store, "threads": threads, "processes": processes, "search": search}
+    tables = [lines for name, table in made.items() if name in report for lines in table(report[name])]
+    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+    return "\n\n".join([f"{machine}.", *tables])
+
+
+def write_into_docs(text: str) -> None:
+    """Put the tables between the marks in docs/performance.md."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def start(figures: dict[str, Any]) -> Iterator[str]:
+    """Both servers' start, and the ratio."""
+    rows = []
+    for what, ours in figures[OURS].items():
+        empty = figures[EMPTY].get(what)
+        ratio = f"{ours['p50'] / empty['p50']:.2f}" if empty else ""
+        rows.append([what, cell(ours), cell(empty), ratio])
+    yield table(["start, ms unless said otherwise: p50 / p95", OURS, EMPTY, "ratio"], rows)
+
+
+def store(figures: dict[str, Any]) -> Iterator[str]:
+    """Say what storing costs."""
+    rows = [
+        [
+            what,
+            cell(figures[what]),
+            *(number(figures[f"{what}: {part}"]["p50"]) for part in ("embedding, %", "tokenizing, %", "all else, ms")),
+        ]
+        for what in figures
+        if ":" not in what
+    ]
+    yield table(["store", "ms, p50 / p95", "embedding, %", "tokenizing, %", "all else, ms"], rows)
+
+
+def threads(figures: dict[str, Any]) -> Iterator[str]:
+    """Several stores at once in one process."""
+    yield table(
+        ["reports of 5,000 tokens stored", "a minute"],
+        [[name, number(one["reports a minute"])] for name, one in figures.items()],
+    )
+
+
+def processes(figures: dict[str, Any]) -> Iterator[str]:
+    """Several servers on one file."""
+    rows = [[name, number(one["stores a second"]), cell(one), number(one["MB each"])] for name, one in figures.items()]
+    yield table(["servers on one file", "stores a second", "a store, ms, p50 / p95", "MB each"], rows)
+
+
+def search(figures: dict[str, Any]) -> Iterator[str]:
+    """Tables of searches: ours beside the others in each scope, the grains, filters, memory and files."""
+    sizes = list(figures)
+    scopes = list(figures[sizes[0]]["searches"])
+    yield table(
+        ["fine search beyond embedding, ms, p50 / p95", "passages in the file", "in the scope", "ours", *OTHERS],
+        (
+            [
+                scope,
+                f"{int(size):,}",
+                f"{figures[size]['passages'][scope]:,}",
+                *(
+                    cell(figures[size]["searches"][scope][way]) + shortage(figures[size]["searches"][scope][way])
+                    for way in ("fine", *OTHERS)
+                ),
+            ]
+            for scope in scopes
+            for size in sizes
+        ),
+    )
+    yield table(
+        ["every grain beyond embedding, ms, p50", "passages in the file", *GRAINS],
+        (
+            [scope, f"{int(size):,}", *(number(figures[size]["searches"][scope][grain]["p50"]) for grain in GRAINS)]
+            for scope in scopes
+            for size in sizes
+        ),
+    )
+    embedding = [figures[size]["searches"][scope]["fine"]["embedding p50"] for scope in scopes for size in sizes]
+    yield f"Embedding the query takes {number(min(embedding))} to {number(max(embedding))} ms more (medians)."
+    yield table(
+        ["passages in the file", *(f"a filter for {share}" for share in figures[sizes[-1]]["filters"]), "no filter"],
+        (
+            [
+                f"{int(size):,}",
+                *(cell(each["fine"]) for each in figures[size]["filters"].values()),
+                cell(figures[size]["searches"]["one kind, everything"]["fine"]),
+            ]
+            for size in sizes
+        ),
+    )
+    yield table(
+        [
+            "passages in the file",
+            "file, MB",
+            "vectors loaded after, ms",
+            "server after searches, MB",
+            "its own",
+            "peak",
+        ],
+        (
+            [
+                f"{int(size):,}",
+                number(figures[size]["file"]["MB"]),
+                number(figures[size]["ms to load vectors"]),
+                *(number(figures[size]["memory"][name]) for name in ("now", "its own", "peak")),
+            ]
+            for size in sizes
+        ),
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(figures: dict[str, float] | None) -> str:
+    """Return median and 95th percentile."""
+    return f"{number(figures['p50'])} / {number(figures['p95'])}" if figures else ""
+
+
+def shortage(figures: dict[str, float]) -> str:
+    """Say how many of ten were found, if not all."""
+    found = figures.get("found of 10", 10)
+    return f" ({number(found)} of 10 found)" if found < TWO_DIGITS else ""
+
+
+def number(value: float) -> str:
+    """Return a number with three significant digits or so."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= TWO_DIGITS else f"{value:.2f}"  # noqa: PLR2004

@@ -1,0 +1,163 @@
+"""Passages as a process keeps them in memory: which there are, what they are of, and their vectors in bulk."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.filters import memory_filter
+from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
+from vector_memory.values import Scope
+
+
+class PassagesState(NamedTuple):
+    """What tells whether passages that are known are still those of the file, and whether there are others.
+
+    `schema` is another number when tables have been made, exchanged or dropped. `last_id` is the highest id that any
+    passage ever had: ids are given in the order of commits, and never twice.
+    """
+
+    schema: int
+    last_id: int
+
+
+class Place(NamedTuple):
+    """What filters ask of a memory; `session_id` and `task_code` are empty where there are none."""
+
+    memory_id: int
+    kind: str
+    session_id: str
+    agent_id: str
+    task_code: str
+    session_iter: int
+
+
+class PlacedPassage(NamedTuple):
+    """A passage by its id, and what it is of: `chunk_id` is None in memories without chunks."""
+
+    id: int
+    memory_id: int
+    chunk_id: int | None
+
+
+class Compared(NamedTuple):
+    """A passage, and how far it is from a query: the Euclidean distance."""
+
+    id: int
+    memory_id: int
+    chunk_id: int | None
+    distance: float
+
+
+def passages_state(connection: apsw.Connection) -> PassagesState:
+    """Return the state of the passages, as the transaction sees it."""
+    last_id = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_passages'")
+    return PassagesState(int(fetch_value(connection, "pragma schema_version")), int(last_id or 0))
+
+
+def passages_after(connection: apsw.Connection, passage_id: int, limit: int) -> list[PlacedPassage]:
+    """Return at most `limit` passages with ids above `passage_id`, in their order."""
+    sql = "select id, memory_id, chunk_id from memory_passages where id > ? order by id limit ?"
+    return list(map(PlacedPassage._make, connection.execute(sql, (passage_id, limit)).fetchall()))
+
+
+def passages_with(connection: apsw.Connection, passage_ids: Sequence[int]) -> list[PlacedPassage]:
+    """Return those of the passages that exist."""
+    sql = """
+        select p.id, p.memory_id, p.chunk_id from json_each(?) wanted join memory_passages p on p.id = wanted.value
+    """
+    return list(map(PlacedPassage._make, connection.execute(sql, (json.dumps(passage_ids),)).fetchall()))
+
+
+def passages_of(connection: apsw.Connection, table: str, pieces: Sequence[int]) -> NDArray[np.int64]:
+    """Return the pieces' passages, shape (passages, 2): chunk id or, without chunks, memory id, and passage id."""
+    piece = "chunk_id" if table == CHUNK_TABLE else "memory_id"
+    sql = f"""
+        select p.{piece}, p.id from json_each(?) wanted join memory_passages p on p.{piece} = wanted.value
+    """
+    return np.array(connection.execute(sql, (json.dumps(pieces),)).fetchall(), np.int64).reshape(-1, 2)
+
+
+def places_of(connection: apsw.Connection, memory_ids: Sequence[int]) -> list[Place]:
+    """Return the places of those of the memories that exist."""
+    sql = """
+        select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''), m.session_iter
+        from json_each(?) wanted join session_memories m on m.id = wanted.value
+    """
+    return list(map(Place._make, connection.execute(sql, (json.dumps(memory_ids),)).fetchall()))
+
+
+def all_vectors_of(
+    connection: apsw.Connection, passage_ids: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return as `vectors_of` does the vectors of passages of chunks and of others."""
+    ids, vectors = vectors_of(connection, CHUNK_TABLE, passage_ids)
+    others, more = vectors_of(connection, MEMORY_TABLE, list(set(passage_ids).difference(ids.tolist())))
+    ids, vectors = np.concatenate([ids, others]), np.concatenate([vectors, more])
+    order = np.argsort(ids)
+    return ids[order], vectors[order]
+
+
+def vectors_of(
+    connection: apsw.Connection, table: str, passage_ids: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the ids of those passages that have vectors, ascending, and the vectors, shape (ids, dimensions).
+
+    Reads whole blocks of the tables in which sqlite-vec 0.1.9 keeps the data of a vec0 table, which it names by the
+    convention of SQLite (https://sqlite.org/vtab.html#the_xshadowname_method). For many passages of a session that
+    takes a tenth of the time of asking vec0 for each of them. Raises DatabaseError if a block has not the right length.
+    """
+    dimensions = vector_dimensions(connection)
+    places = connection.execute(
+        f"""
+        select r.rowid, r.chunk_id, r.chunk_offset
+        from json_each(?) wanted join {table}_rowids r on r.rowid = wanted.value order by r.rowid
+        """,
+        (json.dumps(passage_ids),),
+    ).fetchall()
+    ids, blocks, offsets = np.array(places, np.int64).reshape(-1, 3).T
+    vectors = np.empty((len(ids), dimensions), np.float32)
+    order = np.argsort(blocks, kind="stable")
+    names, starts = np.unique(blocks[order], return_index=True)
+    rows_of = dict(zip(names.tolist(), np.split(order, starts[1:]), strict=True)) if len(names) else {}
+    for block, data in connection.execute(
+        f"""
+        select v.rowid, v.vectors from json_each(?) wanted join {table}_vector_chunks00 v on v.rowid = wanted.value
+        """,
+        (json.dumps(names.tolist()),),
+    ):
+        rows = rows_of[block]
+        try:
+            vectors[rows] = np.frombuffer(data, np.float32).reshape(-1, dimensions)[offsets[rows]]
+        except (IndexError, TypeError, ValueError):
+            raise DatabaseError("The vectors in the file are damaged: run `vector-memory doctor --fix`.") from None
+    return ids, vectors
+
+
+def compared(
+    connection: apsw.Connection, table: str, passage_ids: Sequence[int], query: NDArray[np.float32]
+) -> list[Compared]:
+    """Return those of the passages that have vectors, nearest to the query first, then by id."""
+    sql = f"""
+        select p.id, p.memory_id, p.chunk_id, vec_distance_l2(v.embedding, :query) as distance
+        from json_each(:ids) wanted join memory_passages p on p.id = wanted.value join {table} v on v.passage_id = p.id
+        order by distance, p.id
+    """
+    rows = connection.execute(sql, {"query": query.tobytes(), "ids": json.dumps(passage_ids)})
+    return list(map(Compared._make, rows.fetchall()))
+
+
+def memories_in(connection: apsw.Connection, scope: Scope) -> list[int]:
+    """Return the ids of the memories of a scope."""
+    condition = memory_filter(scope)
+    return fetch_column(connection, f"select m.id from session_memories m where {condition.sql}", condition.bindings)
+
+
+def memory_ids(connection: apsw.Connection) -> list[int]:
+    """Return the ids of all memories."""
+    return memories_in(connection, Scope())

@@ -1,0 +1,34 @@
+"""What a server does before its first answers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MAIN = Path(__file__).parents[2] / "main.py"
+LINES = [
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}},
+]
+
+
+def test_the_first_list_of_tools_waits_for_no_import_that_it_does_not_need(tmp_path: Path) -> None:
+    program = [sys.executable, "-X", "importtime", str(MAIN), "serve", "--database-path", str(tmp_path / "memory.db")]
+    lines = "".join(json.dumps(line) + "\n" for line in LINES)
+    done = subprocess.run(program, input=lines, capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers[-1]["result"]["tools"]) == 28
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "vector_memory.server" in imported
+    late = {"requests", "key_value", "beartype", "onnxruntime", "tokenizers", "tiktoken", "langchain_text_splitters"}
+    assert not imported & late

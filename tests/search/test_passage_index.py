@@ -1,0 +1,276 @@
+"""What is kept in memory never shows: answers are those of the file, as the search's own transaction sees it."""
+
+import contextlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lattice import DIMENSIONS
+from other_process import OtherProcess
+from search.test_exact import (
+    QUERIES,
+    SCOPES,
+    brute_force,
+    fill,
+    load_index,
+    open_store,
+    passages_of,
+    similarity,
+)
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import DatabaseError, DuplicateMemoryError
+from vector_memory.kinds import TRAITS
+from vector_memory.search import passage_index
+from vector_memory.search.catalogue import SIFTED, Catalogue, signatures_of
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage.passages import Place, PlacedPassage, all_vectors_of, vectors_of
+from vector_memory.storage.rows import fetch_column
+from vector_memory.values import Scope
+
+REPORTS = Scope.of("report")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), st.integers(0, 1), st.integers(0, 2**32)),
+        st.tuples(st.just("delete"), st.integers(0, 1), st.integers(0, 2**32)),
+        st.tuples(st.just("search"), QUERIES, SCOPES),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+@pytest.fixture(params=[54_687, 60, 0], ids=["whole file held", "a session held", "signatures"])
+def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many vectors may be held."""
+    monkeypatch.setattr(passage_index, "HELD_BYTES", request.param * DIMENSIONS * 4)
+    return int(request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path, room: int) -> Path:
+    """A file with some memories."""
+    assert room >= 0
+    with open_store(tmp_path / "memory.db") as store:
+        fill(store, random.Random(3), 30)
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SessionMemoryStore]:
+    """The file, opened by a process that answers from memory."""
+    with open_store(path) as opened:
+        load_index(opened)
+        yield opened
+
+
+def answers_from_memory(store: SessionMemoryStore) -> bool:
+    with store._database.read() as connection:
+        return store._index.view(connection) is not None
+
+
+def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
+    """Compare all results with those of a brute-force scan of the file."""
+    chunked = TRAITS[scope.kind].chunked  # type: ignore[index]
+    expected = brute_force(
+        passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
+    )[:100]
+    if chunked:
+        chunks = store.search_chunks(query, scope, 100, mode="vector").results
+        found = [(chunk.chunk_id, chunk.similarity) for chunk in chunks]
+    else:
+        memories = store.search_memories(query, scope, 100, mode="vector").results
+        found = [(memory.id, memory.similarity) for memory in memories]
+    assert found == [(number, similarity(distance)) for number, distance in expected]
+
+
+def test_what_another_process_was_told_is_stored_is_found_at_once(store: SessionMemoryStore, path: Path) -> None:
+    other = OtherProcess(path)
+    try:
+        for number in range(5):
+            receipt = other.call("store_memory", "report", f"unheard-of {number}", session_id="s1")
+            first = store.search_chunks(f"unheard-of {number}", REPORTS, 1, mode="vector").results[0]
+            assert (first.memory_id, first.similarity) == (receipt["memory_id"], 1.0)
+            assert answers_from_memory(store)
+    finally:
+        other.close()
+
+
+def test_what_another_process_deleted_is_not_found_and_what_comes_next_is(
+    store: SessionMemoryStore, path: Path
+) -> None:
+    require_exact(store, "a b", REPORTS)
+    other = OtherProcess(path)
+    try:
+        for chunk in store.search_chunks("a b", REPORTS, 8, mode="vector").results:
+            other.call("delete_memory", chunk.memory_id)
+            require_exact(store, "a b", REPORTS)
+            require_exact(store, "a b", Scope.of("report", session_id="s1"))
+        assert answers_from_memory(store)
+    finally:
+        other.close()
+
+
+def test_when_most_memories_are_deleted_the_rest_is_found(store: SessionMemoryStore, path: Path) -> None:
+    with store._database.read() as connection:
+        ids = fetch_column(connection, "select id from session_memories")
+    with open_store(path) as other:
+        for memory_id in ids[:-4]:
+            other.delete_memory(memory_id)
+    for kind in ("report", "working_memory", "knowledge_base", "system_memory"):
+        require_exact(store, "a b c", Scope.of(kind))
+
+
+def test_behind_more_deleted_passages_than_are_fetched_at_once_the_rest_is_found(
+    store: SessionMemoryStore, path: Path
+) -> None:
+    with open_store(path) as other:
+        receipt = other.store_memory("report", "same " * 8_000, session_id="s1")
+        assert store.search_chunks("same same same same", REPORTS, 1, mode="vector").results[0].similarity == 1.0
+        other.delete_memory(receipt.memory_id)
+    require_exact(store, "same same same same", REPORTS)
+    require_exact(store, "same same same same", Scope.of("report", session_id="s1"))
+
+
+def test_after_the_model_was_changed_and_changed_back_nothing_old_is_left(
+    store: SessionMemoryStore, path: Path
+) -> None:
+    require_exact(store, "a b", REPORTS)
+    toy = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+    with SessionMemoryStore(path, toy, embedder=ToyEngine(DIMENSIONS)) as changed:
+        changed.reembed()
+    with open_store(path) as changed_back:
+        changed_back.delete_memory(1)
+        changed_back.reembed()
+        changed_back.store_memory("report", "a b", session_id="s1")
+    for _ in range(2):
+        require_exact(store, "a b", REPORTS)
+        require_exact(store, "a b", Scope.of("report", session_id="s1"))
+        store._index.wait_for_loading()
+    assert answers_from_memory(store)
+
+
+def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMemoryStore, path: Path) -> None:
+    retriever = store._fine._retriever
+    question = retriever.prepare("unheard-of", None)
+    scope = Scope.of("report", session_id="s1")
+    with store._database.read() as connection:
+        before = retriever.find(connection, question, scope, 100)
+        with open_store(path) as other:
+            receipt = other.store_memory("report", "unheard-of", session_id="s1")
+        newest = store.search_chunks("unheard-of", scope, 1).results[0]
+        assert newest.memory_id == receipt.memory_id
+        assert retriever.find(connection, question, scope, 100) == before
+    assert store.search_chunks("unheard-of", scope, 1).results == [newest]
+
+
+def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(path: Path) -> None:
+    scope = Scope.of("report", session_id="s1")
+    with open_store(path) as store:
+        retriever = store._fine._retriever
+        question = retriever.prepare("a b", None)
+        with store._database.read() as connection:
+            before = retriever.find(connection, question, scope, 100)
+            store.store_memory("report", "a b", session_id="s1")
+            load_index(store)
+            assert retriever.find(connection, question, scope, 100) == before
+        require_exact(store, "a b", scope)
+
+
+def test_many_new_memories_of_another_process_are_found_before_they_are_read(
+    store: SessionMemoryStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passage_index, "STEP", 3)
+    with open_store(path) as other:
+        fill(other, random.Random(8), 20)
+    assert not answers_from_memory(store)
+    require_exact(store, "a b", REPORTS)
+    store._index.wait_for_loading()
+    assert answers_from_memory(store)
+    require_exact(store, "a b", REPORTS)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
+    steps: list[tuple[str, object, object]], room: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert room >= 0
+    path = tmp_path_factory.mktemp("steps") / "memory.db"
+    with open_store(path) as one, open_store(path) as other:
+        stores = (one, other)
+        load_index(one)
+        load_index(other)
+        ids: list[int] = []
+        for step in steps:
+            match step:
+                case ("store", int(which), int(seed)):
+                    with contextlib.suppress(DuplicateMemoryError):
+                        fill(stores[which], random.Random(seed), 2)
+                    with one._database.read() as connection:
+                        ids = fetch_column(connection, "select id from session_memories order by id")
+                case ("delete", int(which), int(place)) if ids:
+                    stores[which].delete_memory(ids.pop(place % len(ids)))
+                case ("search", str(query), Scope() as scope):
+                    for store in stores:
+                        require_exact(store, query, scope)
+
+
+def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
+    with store._database.read() as connection:
+        passage_ids = fetch_column(connection, "select id from memory_passages order by id")
+        rows = [
+            row
+            for table in ("vec_chunk_search", "vec_session_search")
+            for row in connection.execute(f"select passage_id, embedding from {table}").fetchall()
+        ]
+        ids, vectors = all_vectors_of(connection, [*passage_ids, 10**6])
+        fewer, some = all_vectors_of(connection, passage_ids[3:40:7])
+    assert {number: vector.tobytes() for number, vector in zip(ids.tolist(), vectors, strict=True)} == dict(rows)
+    assert ids.tolist() == passage_ids
+    assert fewer.tolist() == passage_ids[3:40:7]
+    assert some.tolist() == vectors[3:40:7].tolist()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6, 0.1])
+def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: float) -> None:
+    numbers = np.random.default_rng(4)
+    vectors = numbers.standard_normal((3000, 100), dtype=np.float32)
+    query = numbers.standard_normal(100, dtype=np.float32)
+    passages = [PlacedPassage(number + 1, 1, None) for number in range(3000)]
+    catalogue = Catalogue.empty(1, 100).extended(passages, vectors, [Place(1, "report", "s", "a", "", 1)], 3000)
+    rows = np.flatnonzero(numbers.random(3000) < share)
+    unequal = ((vectors[rows] > 0) != (query > 0)).sum(axis=1)
+    sums = (vectors[rows] > 0) @ query
+    bound = np.sort(unequal)[50 * SIFTED - 1]
+    chosen = np.searchsorted(rows, catalogue.likeliest(rows, query, 50))
+    assert len(set(chosen.tolist())) == 50
+    assert unequal[chosen].max() <= bound
+    # Of those with as many unequal bits as the last one, which are sifted is left open.
+    assert set(np.argsort(-np.where(unequal < bound, sums, -np.inf))[:50].tolist()) - set(chosen.tolist()) <= set(
+        np.flatnonzero(sums <= sums[chosen].min() + 1e-3).tolist()
+    )
+
+
+def test_a_signature_has_one_bit_for_each_number() -> None:
+    vectors = np.array([[1, -1, 0, 2] * 20, [-1] * 80], np.float32)
+    assert [sum(int(word).bit_count() for word in words) for words in signatures_of(vectors)] == [40, 0]
+
+
+def test_a_damaged_block_of_vectors_is_said_with_advice(store: SessionMemoryStore, path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("update vec_chunk_search_vector_chunks00 set vectors = x'00'")
+    connection.close()
+    with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+        vectors_of(reader, "vec_chunk_search", [1, 2, 3])
+    with open_store(path) as other:
+        other._index.start_loading()
+        other._index.wait_for_loading()
+        with pytest.raises(DatabaseError):
+            other.search_chunks("a b", REPORTS, 5, mode="vector")

@@ -1,0 +1,37 @@
+"""Finding the newest memories of a scope."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vector_memory.kinds import MemoryKind
+from vector_memory.storage.database import Database
+from vector_memory.storage.memories import list_memories
+from vector_memory.values import Scope
+
+SCOPES = {
+    "kind": Scope(kind=MemoryKind.REPORT),
+    "agent": Scope(kind=MemoryKind.REPORT, agent_id="a"),
+    "session": Scope(kind=MemoryKind.REPORT, session_id="s"),
+    "task": Scope(kind=MemoryKind.REPORT, task_code="t"),
+}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_the_newest_of_a_scope_are_found_without_sorting_it(name: str, tmp_path: Path) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def note(_cursor: object, statement: str, bindings: Any) -> bool:
+        asked.append((statement, bindings))
+        return True
+
+    database = Database(tmp_path / "memory.db", dimensions=16)
+    with database.read() as connection:
+        connection.exec_trace = note
+        list_memories(connection, SCOPES[name], 10)
+        connection.exec_trace = None
+        plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
+    database.close()
+    assert plan
+    assert not [step for step in plan if "TEMP B-TREE" in step or step.startswith("SCAN")]
