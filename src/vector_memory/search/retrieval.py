@@ -19,8 +19,11 @@ from vector_memory.storage.terms import query_terms
 from vector_memory.storage.vectors import require_same_fingerprint
 from vector_memory.values import MAX_QUERY, Scope, SearchMode, check_text
 
-DEPTH = 100
-"""So many of the best pieces of each list are looked at first."""
+DEPTH = 50
+"""So many of the best pieces of each list are looked at first, which settles ten results as a rule."""
+
+COUNTED = 100
+"""Pieces near a question in other scopes are counted up to so many."""
 
 GROWTH = 4
 
@@ -110,7 +113,7 @@ class Retriever:
         """Return how many pieces of the scope are at least so similar to the question, at most 100."""
         if question.vector is None:
             return 0
-        near = self._neighbours.find(connection, question.vector, scope, DEPTH)
+        near = self._neighbours.find(connection, question.vector, scope, COUNTED)
         return sum(match.score >= similarity for match in near.matches)
 
     def _embed(self, query: str, *, patient: bool) -> NDArray[np.float32]:
