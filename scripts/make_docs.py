@@ -10,20 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from vector_memory.results import Result
-from vector_memory.settings import Place, ServerPlace, Settings, accepted
+from vector_memory.settings import Offer, Place, ServerPlace, Settings, Toolset, accepted
 from vector_memory.storage.database import Database
-from vector_memory.tools import TOOLSETS
+from vector_memory.tools import TOOLSETS, offered
 from vector_memory.tools.memory_tool import MemoryTool
 from vector_memory.tools.schemas import compact
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-TOOLSET_TITLES = {
-    "storing": "Storing",
-    "searching": "Searching",
-    "documents": "Documents",
-    "upkeep": "Upkeep",
-}
 
 TABLES = {
     "schema_migrations": "Which changes of the schema the file has had.",
@@ -90,6 +83,15 @@ def configuration() -> Iterator[str]:
         ],
     )
     yield "Give one of the first two at most. `~` is filled in. The file and its folder are for their owner only."
+    yield from ("", "## What the server offers", "")
+    yield from table(
+        ["Flag", "Variable", "Default", "Meaning"],
+        [
+            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
+            for name, field in Offer.model_fields.items()
+        ],
+    )
+    yield "Both are fixed at start. What a family does: [tools](tools.md)."
     yield from ("", "## Settings", "")
     yield from table(
         ["Flag", "Variable", "Default", "Accepted", "Meaning"],
@@ -128,8 +130,14 @@ def tools() -> Iterator[str]:
         "(strings); a failed one also has the protocol's error mark, and `message` says what to do."
     )
     yield ""
-    for group, members in TOOLSETS.items():
-        yield from (f"## {TOOLSET_TITLES[group]}", "")
+    for toolset, groups in TOOLSETS.items():
+        yield (
+            f"`--toolsets {toolset}` offers {len(offered([toolset]))} tools, with `--read-only` "
+            f"{len(offered([toolset], read_only=True))} of them:"
+        )
+        yield from ("", *(f"- {title}: {names(members)}" for title, members in groups.items()), "")
+    for title, members in (group for groups in TOOLSETS.values() for group in groups.items()):
+        yield from (f"## {title}", "")
         for tool in members:
             yield from one_tool(tool)
     yield from ("## Answers", "")
@@ -145,10 +153,15 @@ def tools() -> Iterator[str]:
         )
 
 
+def names(tools: Sequence[MemoryTool]) -> str:
+    """Return the names of tools, with links."""
+    return ", ".join(f"[{tool.name}](#{tool.name})" for tool in tools)
+
+
 def answers() -> dict[str, dict[str, Any]]:
     """Return the JSON schemas of all answers and their parts by name."""
     found: dict[str, dict[str, Any]] = {}
-    for tool in (tool for members in TOOLSETS.values() for tool in members):
+    for tool in offered(tuple(Toolset)):
         schema = compact(tool.result_model.model_json_schema())
         found |= schema.pop("$defs", {}) | {tool.result_model.__name__: schema}
     return found

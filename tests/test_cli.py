@@ -17,11 +17,11 @@ from vector_memory import __version__, arguments, commands
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.settings import Place, Settings
+from vector_memory.settings import Offer, Place, ServerPlace, Settings, Toolset
 
 COMMANDS = ("serve", "demo", "backfill", "reembed", "doctor", "backup", "restore", "fetch-model")
 OUR_VARIABLES = [name.upper() for name in Settings.model_fields] + [
-    f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields
+    f"VECTOR_MEMORY_{name.upper()}" for name in [*Place.model_fields, *Offer.model_fields]
 ]
 
 REFUSED = [
@@ -31,6 +31,7 @@ REFUSED = [
     ([], {"DEFAULT_CHUNK_SIZE": "3"}, 'DEFAULT_CHUNK_SIZE is "3"; accepted: a whole number from 32 to 8192.'),
     ([], {"LOG_LEVEL": "LOUD"}, 'LOG_LEVEL is "LOUD"; accepted: DEBUG, INFO, WARNING or ERROR.'),
     ([], {"ENABLE_ENRICHMENT": "maybe"}, 'ENABLE_ENRICHMENT is "maybe"; accepted: true or false (1 or 0, yes or no).'),
+    (["--read-only", "maybe"], {}, '--read-only is "maybe"; accepted: true or false (1 or 0, yes or no).'),
     (["--enable-enrichment", "maybe"], {}, '--enable-enrichment is "maybe"; accepted: true or false'),
     (["--similarity-threshold", "2"], {}, '--similarity-threshold is "2"; accepted: a number from 0 to 1.'),
     (["--log-file", "~no-such-user/x"], {}, '--log-file is "~no-such-user/x": its ~ stands for no known home folder.'),
@@ -54,6 +55,7 @@ class Served(NamedTuple):
     path: Path
     settings: Settings
     export_folders: Sequence[Path]
+    offer: Offer
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +97,7 @@ def run(*words: object, env: dict[str, str] | None = None, code: str = "") -> su
 def test_no_command_is_serve(command: list[str], served: list[Served], tmp_path: Path) -> None:
     """`--database-path X` alone starts the server on X, as the specification writes it."""
     serve(*command, "--database-path", str(tmp_path / "x.db"))
-    assert served == [Served(tmp_path / "x.db", Settings(), ())]
+    assert served == [Served(tmp_path / "x.db", Settings(), (), Offer())]
 
 
 def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +120,7 @@ def test_empty_variable_counts_as_not_set(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "")
     serve()
-    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), ())]
+    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), Offer())]
 
 
 def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -231,8 +233,35 @@ def test_each_command_explains_itself(command: str) -> None:
 def test_help_of_serve_lists_every_flag() -> None:
     """No setting is hidden."""
     text = run("serve", "--help", env={"COLUMNS": "200"}).stdout
-    for name in [*Settings.model_fields, *Place.model_fields, "export_dir"]:
+    for name in [*Settings.model_fields, *ServerPlace.model_fields, *Offer.model_fields]:
         assert f"--{name.replace('_', '-')}" in text
+
+
+def test_toolsets_and_read_only_come_from_flags_and_variables(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is offered is chosen by a flag, which wins, or a variable; the default is all of the session family."""
+    serve("serve")
+    monkeypatch.setenv("VECTOR_MEMORY_TOOLSETS", "tagged, session")
+    monkeypatch.setenv("VECTOR_MEMORY_READ_ONLY", "true")
+    serve("serve")
+    serve("serve", "--toolsets", "all", "--read-only", "false")
+    chosen = [(one.offer.chosen(), one.offer.read_only) for one in served]
+    assert chosen == [
+        ((Toolset.SESSION,), False),
+        ((Toolset.SESSION, Toolset.TAGGED), True),
+        (tuple(Toolset), False),
+    ]
+
+
+def test_an_unknown_toolset_is_refused_with_those_there_are() -> None:
+    """The message names the flag and what it takes."""
+    ended = run("serve", "--toolsets", "session,chess")
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        'vector-memory: --toolsets is "session,chess": choose among session, tagged, files, with commas between them, '
+        "or all.\n"
+    )
 
 
 def test_version_is_that_of_the_package() -> None:

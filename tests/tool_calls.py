@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from vector_memory.settings import Toolset
+from vector_memory.tools import offered
 from vector_memory.tools.memory_tool import MemoryTool
+
+SESSION_TOOLS = offered([Toolset.SESSION])
 
 REQUIRED = {
     "agent_id": "a",

@@ -24,8 +24,8 @@ class AccessRecorder:
         self._thread.start()
 
     def record(self, memory_ids: Sequence[int]) -> None:
-        """Note that these memories were handed out whole. Returns at once."""
-        if memory_ids:
+        """Note that these memories were handed out whole, unless nothing may be written. Returns at once."""
+        if memory_ids and not self._database.read_only:
             self._pending.put(list(memory_ids))
 
     def close(self) -> None:

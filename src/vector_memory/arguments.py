@@ -17,11 +17,16 @@ from cyclopts import (
     ValidationError,
 )
 
-from vector_memory.settings import Place, Settings, accepted
+from vector_memory.settings import Offer, Place, Settings, accepted
 
 VARIABLES = {name: name.upper() for name in Settings.model_fields}
 PLACE_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields}
-SWITCHES = {f"--{name.replace('_', '-')}" for name, field in Settings.model_fields.items() if field.annotation is bool}
+OFFER_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Offer.model_fields}
+SWITCHES = {
+    f"--{name.replace('_', '-')}"
+    for name, field in (Settings.model_fields | Offer.model_fields).items()
+    if field.annotation is bool
+}
 
 
 class UsageError(Exception):
@@ -54,7 +59,7 @@ def _variables_that_count(arguments: ArgumentCollection) -> dict[str, str]:
     """Return the variables that no flag overrules; a flag for the place overrules each variable for the place."""
     flagged = {argument.field_info.name for argument in arguments if argument.tokens}
     place = {} if flagged & PLACE_VARIABLES.keys() else PLACE_VARIABLES
-    return {name: variable for name, variable in (VARIABLES | place).items() if name not in flagged}
+    return {name: variable for name, variable in (VARIABLES | OFFER_VARIABLES | place).items() if name not in flagged}
 
 
 def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
@@ -111,6 +116,6 @@ def _refused(argument: Argument, token: Token) -> str:
 
 def _accepted_by(argument: Argument) -> str:
     name = argument.field_info.name
-    if name in Settings.model_fields:
+    if name in Settings.model_fields | Offer.model_fields:
         return accepted(name)
     return "a whole number" if argument.hint is int else "a path"

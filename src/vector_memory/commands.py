@@ -14,10 +14,11 @@ from cyclopts.validators import Number
 from vector_memory.arguments import fill_from_environment
 from vector_memory.errors import ConfigurationError
 from vector_memory.logging_setup import set_up_logging
-from vector_memory.settings import Place, ServerPlace, Settings, full_path
+from vector_memory.settings import Offer, Place, ServerPlace, Settings, full_path
 
 PlaceFlags = Annotated[Place, Parameter(name="*")]
 ServerPlaceFlags = Annotated[ServerPlace, Parameter(name="*")]
+OfferFlags = Annotated[Offer, Parameter(name="*")]
 SettingsFlags = Annotated[Settings, Parameter(name="*")]
 
 VARIABLES_HELP = (
@@ -36,7 +37,12 @@ app = App(
 
 @app.default
 @app.command(help_epilogue=VARIABLES_HELP)
-def serve(*, place: ServerPlaceFlags = ServerPlace(), settings: SettingsFlags = Settings()) -> None:
+def serve(
+    *,
+    place: ServerPlaceFlags = ServerPlace(),
+    offer: OfferFlags = Offer(),
+    settings: SettingsFlags = Settings(),
+) -> None:
     """Answer an MCP client over standard input and output."""
     set_up_logging(settings.log_level, settings.log_file)
     if sys.stdin.isatty():
@@ -46,7 +52,7 @@ def serve(*, place: ServerPlaceFlags = ServerPlace(), settings: SettingsFlags = 
 
     gc.freeze()
     gc.enable()
-    run_server(place.file(), settings, place.export_dir or ())
+    run_server(place.file(), settings, place.export_dir or (), offer)
 
 
 @app.command

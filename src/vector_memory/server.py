@@ -4,24 +4,24 @@ from vector_memory import surroundings  # noqa: F401 - must come before fastmcp 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from fastmcp import FastMCP
 from fastmcp.resources import Resource
 
 from vector_memory import __version__
+from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.settings import Settings
+from vector_memory.settings import Offer, Settings, Toolset
 from vector_memory.stdio import Wire, take_standard_streams
 from vector_memory.stopping import end_process, stop_on_signals
-from vector_memory.tools import TOOLS
+from vector_memory.tools import offered
 from vector_memory.tools.failures import UnknownTools
-from vector_memory.tools.memory_tool import MemoryTool
 from vector_memory.tools.params import Store
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,20 @@ SECONDS_UNASKED = 0.3
 SECONDS_BETWEEN_LOOKS = 1.0
 
 
+IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
+"""The toolsets that work on the store."""
+
+
+class Part(Protocol):
+    """What a server works with: the store, or another memory with a life of its own."""
+
+    def start_background_work(self) -> None:
+        """Start what goes on beside callers."""
+
+    def let_idle_model_go(self) -> None:
+        """Give the model's memory back if it was not used for long."""
+
+
 class NoState:
     """What FastMCP finds when it looks for something kept for a client."""
 
@@ -73,15 +87,20 @@ class MemoryServer(FastMCP):
         return NoState()
 
 
-def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[MemoryTool] = TOOLS) -> FastMCP:
-    """Return a server with these tools; it opens the store when it starts and closes it when it ends."""
+def create_server(
+    open_store: Callable[[], AbstractContextManager[SessionMemoryStore]], offer: Offer = Offer()
+) -> FastMCP:
+    """Return a server of what is offered. It opens what that needs when it starts, and closes it when it ends."""
 
     @asynccontextmanager
-    async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, SessionMemoryStore]]:
-        with open_store() as store:
-            background = asyncio.create_task(work_in_background(store))
+    async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Part]]:
+        with ExitStack() as stack:
+            parts: dict[str, Part] = {}
+            if not IN_STORE.isdisjoint(offer.chosen()):
+                parts["store"] = stack.enter_context(open_store())
+            background = asyncio.create_task(work_in_background(parts.values()))
             try:
-                yield {"store": store}
+                yield parts
             finally:
                 background.cancel()
 
@@ -91,7 +110,7 @@ def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[
         version=__version__,
         lifespan=lifespan,
         middleware=[UnknownTools()],
-        tools=tools,
+        tools=offered(offer.chosen(), read_only=offer.read_only),
         on_duplicate="error",
         mask_error_details=True,
         strict_input_validation=False,
@@ -104,13 +123,15 @@ def create_server(open_store: Callable[[], SessionMemoryStore], tools: Sequence[
     return server
 
 
-async def work_in_background(store: SessionMemoryStore) -> None:
-    """Start what the store does beside its callers, and see that it does not keep a model that nobody uses."""
+async def work_in_background(parts: Collection[Part]) -> None:
+    """Start what the parts do beside their callers, and see that they do not keep a model that nobody uses."""
     await asyncio.sleep(SECONDS_UNASKED)
-    store.start_background_work()
+    for part in parts:
+        part.start_background_work()
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-        store.let_idle_model_go()
+        for part in parts:
+            part.let_idle_model_go()
 
 
 def search_statistics(store: Store) -> str:
@@ -118,13 +139,17 @@ def search_statistics(store: Store) -> str:
     return store.get_search_statistics().model_dump_json()
 
 
-def run_server(path: Path, settings: Settings, export_folders: Sequence[Path] = ()) -> NoReturn:
+def run_server(path: Path, settings: Settings, export_folders: Sequence[Path] = (), offer: Offer = Offer()) -> NoReturn:
     """Serve one client over standard input and output until it hangs up or a signal says stop; then end the process."""
     opened: list[SessionMemoryStore] = []
+    model = EmbeddingModel(lambda: load_embedder(settings))
 
     def open_store() -> SessionMemoryStore:
-        opened.append(SessionMemoryStore(path, settings, export_folders=export_folders))
-        return opened[0]
+        store = SessionMemoryStore(
+            path, settings, export_folders=export_folders, model=model, read_only=offer.read_only
+        )
+        opened.append(store)
+        return store
 
     def close() -> None:
         for store in opened:
@@ -133,7 +158,7 @@ def run_server(path: Path, settings: Settings, export_folders: Sequence[Path] = 
     end = partial(end_process, close)
     stop_on_signals(end)
     try:
-        asyncio.run(serve(create_server(open_store), Wire(*take_standard_streams(), at_end=end)))
+        asyncio.run(serve(create_server(open_store, offer), Wire(*take_standard_streams(), at_end=end)))
     except VectorMemoryError:
         raise
     except Exception:

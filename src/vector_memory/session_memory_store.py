@@ -44,8 +44,9 @@ class SessionMemoryStore:
     """A memory file, open. Safe to use from several threads; several processes may have the same file open.
 
     `path`: the database, created if need be. `export_folders`: where documents may be written; default: `exports`
-    beside the database. `embedder`: an engine to use instead of the configured one. Every method raises a subclass of
-    VectorMemoryError on failure, and has changed nothing then.
+    beside the database. `embedder`: an engine to use instead of the configured one. `model`: one that the process
+    uses for other things as well. `read_only`: once the file is there and of this release, nothing is written to it.
+    Every method raises a subclass of VectorMemoryError on failure, and has changed nothing then.
     """
 
     def __init__(
@@ -55,11 +56,15 @@ class SessionMemoryStore:
         *,
         export_folders: Sequence[Path] = (),
         embedder: Embedder | None = None,
+        model: EmbeddingModel | None = None,
+        read_only: bool = False,
     ) -> None:
         path = Path(path)
         self.settings = settings = settings or Settings()
-        self._database = Database(path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
-        self._model = EmbeddingModel(lambda: embedder or load_embedder(settings))
+        self._database = Database(
+            path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous, read_only=read_only
+        )
+        self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         self._access = AccessRecorder(self._database)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
@@ -89,7 +94,8 @@ class SessionMemoryStore:
         self._index.start_loading()
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        self._backfill.start(self.settings.auto_backfill_threshold)
+        if not self._database.read_only:
+            self._backfill.start(self.settings.auto_backfill_threshold)
 
     def let_idle_model_go(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""

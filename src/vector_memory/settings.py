@@ -1,6 +1,7 @@
 """Every setting, documented once: the command line, the environment and docs/configuration.md all come from here."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -176,9 +177,52 @@ class ServerPlace(Place):
     )
 
 
+class Toolset(StrEnum):
+    """The families of tools; each works without the others."""
+
+    SESSION = "session"
+    TAGGED = "tagged"
+    FILES = "files"
+
+
+def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
+    """Return the toolsets that a list with commas names, in their own order; `all` names all."""
+    wanted = {name.strip() for name in names.split(",")}
+    if "all" in wanted:
+        return tuple(Toolset)
+    if wanted - set(Toolset):
+        raise ValueError(f"choose among {', '.join(Toolset)}, with commas between them, or all")
+    return tuple(toolset for toolset in Toolset if toolset in wanted)
+
+
+def _known_toolsets(names: str) -> str:
+    chosen_toolsets(names)
+    return names
+
+
+class Offer(BaseModel):
+    """What a server offers its client. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    toolsets: Annotated[str, AfterValidator(_known_toolsets)] = Field(
+        default=Toolset.SESSION.value,
+        description="Families of tools, with commas between them: session (reports, findings and knowledge of "
+        "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",
+    )
+    read_only: bool = Field(
+        default=False,
+        description="Offer only the tools that read, and write nothing but what opening an older file needs.",
+    )
+
+    def chosen(self) -> tuple[Toolset, ...]:
+        """Return the toolsets, in their own order."""
+        return chosen_toolsets(self.toolsets)
+
+
 def accepted(name: str) -> str:
     """Say in words which values the setting `name` takes."""
-    match Settings.model_json_schema()["properties"][name]:
+    match (Settings.model_json_schema()["properties"] | Offer.model_json_schema()["properties"])[name]:
         case {"enum": [*others, last]}:
             return f"{', '.join(others)} or {last}"
         case {"type": "boolean"}:

@@ -215,3 +215,17 @@ def test_emptying_the_log_waits_for_no_reader_and_is_made_up_for_by_a_later_writ
     with database.write() as connection:
         connection.execute(ADD, ("b",))
     assert path.with_name(path.name + "-wal").stat().st_size == 0
+
+
+def test_nothing_is_written_to_a_memory_opened_for_reading_only(tmp_path: Path) -> None:
+    """Neither by the door for writes, which says so, nor past it; reading goes on."""
+    path = tmp_path / "memory.db"
+    Database(path, dimensions=4).close()
+    database = Database(path, dimensions=4, read_only=True)
+    with pytest.raises(DatabaseError, match="reading only"), database.write():
+        pass
+    with pytest.raises(apsw.ReadOnlyError):
+        database._writer.execute("delete from session_memories")
+    with database.read() as connection:
+        assert connection.execute("select count(*) from session_memories").get == 0
+    database.close()

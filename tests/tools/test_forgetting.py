@@ -11,15 +11,14 @@ from fastmcp import Client, FastMCP
 
 from eras import Call
 from lattice import DIMENSIONS, LatticeEmbedder
-from tool_calls import good_arguments
+from tool_calls import SESSION_TOOLS, good_arguments
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.tools import TOOLS
 from vector_memory.tools.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
 
-STORING = [tool for tool in TOOLS if tool.name.startswith("store_")]
+STORING = [tool for tool in SESSION_TOOLS if tool.name.startswith("store_")]
 NOT_TEXT = {"session_iter", "parent_report_id"}
 Object = dict[str, Any]
 

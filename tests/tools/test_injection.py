@@ -9,9 +9,8 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.client import CallToolResult
 
 from eras import Call
-from tool_calls import with_text
+from tool_calls import SESSION_TOOLS, with_text
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tools import TOOLS
 from vector_memory.tools.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +120,7 @@ async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str)
 
 
 @pytest.mark.usefixtures("bystanders")
-@pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
+@pytest.mark.parametrize("tool", SESSION_TOOLS, ids=[tool.name for tool in SESSION_TOOLS])
 async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
     call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
 ) -> None:

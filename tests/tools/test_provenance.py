@@ -8,9 +8,8 @@ import pytest
 from fastmcp import Client, FastMCP
 
 from eras import Call
-from tool_calls import good_arguments
+from tool_calls import SESSION_TOOLS, good_arguments
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tools import TOOLS
 from vector_memory.tools.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +43,7 @@ def hands_out_text(tool: MemoryTool) -> bool:
     return any(name == "content" or name.endswith("_content") for name in field_names(tool.output_schema))
 
 
-READING = [tool for tool in TOOLS if hands_out_text(tool)]
+READING = [tool for tool in SESSION_TOOLS if hands_out_text(tool)]
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ async def test_an_exported_file_says_where_its_text_comes_from(call: Call, store
 
 def test_the_tools_that_hand_out_text_are_known_by_their_answers() -> None:
     """Those that count, store, delete or write hand out none; a new tool is checked if its answer has a content."""
-    others = {tool.name for tool in TOOLS} - {tool.name for tool in READING}
+    others = {tool.name for tool in SESSION_TOOLS} - {tool.name for tool in READING}
     assert {name for name in others if not name.startswith("store_")} == {
         "write_document_to_file",
         "get_session_stats",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from servers import LEGACY, MAIN, MODERN, Server
-from tool_calls import good_arguments, with_text
-from vector_memory.tools import TOOLS
+from tool_calls import SESSION_TOOLS, good_arguments, with_text
 from vector_memory.tools.memory_tool import MemoryTool
 
 SECRET = "zanzibar-hunter2"  # noqa: S105 - it stands for stored content
@@ -85,7 +84,7 @@ def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path
     noisy = {"LOG_LEVEL": "DEBUG", "LOG_FILE": "server.log", "LOG_SLOW_QUERY_THRESHOLD": "0"}
     with Server(tmp_path, version=version, **noisy) as server:
         server.hello()
-        failed = {tool.name: list(failures(server, tool, calls(tool))) for tool in TOOLS}
+        failed = {tool.name: list(failures(server, tool, calls(tool))) for tool in SESSION_TOOLS}
         server.write(b'{"jsonrpc":"2.0","id":1,"method":"%s"\n' % SECRET.encode())
         refused = json.dumps(server.receive())
         said = logged(server, tmp_path)
@@ -99,7 +98,7 @@ def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path
 def test_over_all_tools_an_unforeseen_error_is_logged_without_its_words(tmp_path: Path) -> None:
     with Server(tmp_path, start=[sys.executable, "-c", RAISES]) as server:
         server.hello()
-        failed = {tool.name: list(failures(server, tool, [with_text_everywhere(tool)])) for tool in TOOLS}
+        failed = {tool.name: list(failures(server, tool, [with_text_everywhere(tool)])) for tool in SESSION_TOOLS}
         said = logged(server, tmp_path)
     for tool, answers in failed.items():
         assert f"{tool} failed: RuntimeError at " in said

@@ -12,8 +12,8 @@ from eras import Call
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server import INSTRUCTIONS, create_server
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.settings import Settings
-from vector_memory.tools import TOOLS, TOOLSETS
+from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.tools import offered
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def test_instructions_are_not_cut_by_clients() -> None:
 
 def test_instructions_name_only_what_there_is() -> None:
     """Every tool that the instructions name exists."""
-    names = {tool.name for tool in TOOLS}
+    names = {tool.name for tool in offered([Toolset.SESSION])}
     for word in ("expand_chunk_context", "load_session_context_for_task", "list_sessions", "get_memory_by_id"):
         assert word in names
         assert word in INSTRUCTIONS
@@ -68,13 +68,20 @@ async def test_store_lives_as_long_as_the_server(tmp_path: Path) -> None:
         store.list_sessions()
 
 
-async def test_server_can_have_fewer_tools(store: SessionMemoryStore) -> None:
-    """A server made with some of the toolsets offers and answers only those."""
-    async with Client(create_server(lambda: store, TOOLSETS["searching"])) as client:
-        names = [tool.name for tool in await client.list_tools()]
-        answer = await client.call_tool("delete_memory", {"memory_id": 1}, raise_on_error=False)
-    assert names == [tool.name for tool in TOOLSETS["searching"]]
-    assert answer.is_error
+async def test_a_reading_server_offers_only_tools_that_read(store: SessionMemoryStore) -> None:
+    """With --read-only no tool that changes something is listed, nor answers."""
+    store.store_memory("report", "A finding.", session_id="s")
+    async with Client(create_server(lambda: store, Offer(read_only=True))) as client:
+        hints = {tool.name: tool.annotations.read_only_hint for tool in await client.list_tools() if tool.annotations}
+        refused = [
+            await client.call_tool("delete_memory", {"memory_id": 1}, raise_on_error=False),
+            await client.call_tool("store_report", {"content": "Another one."}, raise_on_error=False),
+        ]
+        found = await client.call_tool("search_reports_specific_chunks", {"query": "finding"})
+    assert set(hints.values()) == {True}
+    assert {"get_memory_by_id", "search_reports_specific_chunks", "list_sessions"} <= hints.keys()
+    assert all(answer.is_error for answer in refused)
+    assert found.structured_content["total_results"] == 1
 
 
 async def test_a_model_that_nobody_uses_is_let_go_and_comes_back(

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from fastmcp import Client
 
+from tool_calls import SESSION_TOOLS
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
-from vector_memory.tools import TOOLS, TOOLSETS
+from vector_memory.settings import Toolset
+from vector_memory.tools import TOOLSETS
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +32,9 @@ HINTS = {
 
 def wire_list() -> str:
     """What of the list an agent pays for, as it is on the wire."""
-    seen = [{"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in TOOLS]
+    seen = [
+        {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in SESSION_TOOLS
+    ]
     return json.dumps(seen, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -49,9 +53,9 @@ async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
 
 
 async def test_tools_come_in_the_same_order(client: Client) -> None:
-    """The order is that of the toolsets, every time and in both eras."""
+    """The order is that of the toolset, every time and in both eras."""
     names = [tool.name for tool in await client.list_tools()]
-    assert names == [tool.name for tool in TOOLS] == [tool.name for tools in TOOLSETS.values() for tool in tools]
+    assert names == [tool.name for tools in TOOLSETS[Toolset.SESSION].values() for tool in tools]
     assert names == [tool.name for tool in await client.list_tools()]
 
 
@@ -97,4 +101,4 @@ def test_list_is_short_in_tokens() -> None:
 @pytest.mark.parametrize("noise", ['"title":"', "anyOf", '"default":null', "additionalProperties", "$ref"])
 def test_schemas_hold_no_noise(noise: str) -> None:
     """Input schemas hold nothing that an agent pays for and learns nothing from."""
-    assert all(noise not in json.dumps(tool.parameters, separators=(",", ":")) for tool in TOOLS)
+    assert all(noise not in json.dumps(tool.parameters, separators=(",", ":")) for tool in SESSION_TOOLS)

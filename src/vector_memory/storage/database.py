@@ -70,12 +70,21 @@ class Database:
     """The open file. Safe to use from several threads; several processes may have the same file open.
 
     `path` is created with its folder when it does not exist (0600 and 0700). `dimensions` is the length of the vectors
-    of a file that is created now. Raises DatabaseError when the file cannot be used, or was written by a newer release.
+    of a file that is created now. `read_only`: after that, and after an upgrade if there is one, nothing can be
+    written. Raises DatabaseError when the file cannot be used, or was written by a newer release.
     """
 
-    def __init__(self, path: Path, *, dimensions: int, synchronous: Literal["FULL", "NORMAL"] = "FULL") -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        dimensions: int,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        read_only: bool = False,
+    ) -> None:
         require_safe_sqlite()
         self.path = path
+        self.read_only = read_only
         self._synchronous = synchronous
         self._write_lock = threading.Lock()
         self._idle_readers: list[apsw.Connection] = []
@@ -90,6 +99,8 @@ class Database:
                 migrations.require_ours(self._writer)
                 use_write_ahead_log(self._writer)
                 migrations.migrate(self._writer, dimensions)
+                if read_only:
+                    forbid_writes(self._writer)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
@@ -109,6 +120,8 @@ class Database:
 
         `begin immediate` takes the lock at once, so that what the block reads cannot be out of date when it writes.
         """
+        if self.read_only:
+            raise DatabaseError("This memory was opened for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock:
             self._require_open()
             self._writer.execute("begin immediate")
@@ -283,7 +296,7 @@ def set_durability(connection: apsw.Connection, synchronous: str) -> None:
 
 
 def forbid_writes(connection: apsw.Connection) -> None:
-    """Make a reading connection unable to write by mistake."""
+    """Make a connection unable to write by mistake."""
     connection.pragma("query_only", True)
 
 
