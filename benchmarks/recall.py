@@ -1,10 +1,10 @@
-"""How many of the really nearest passages the approximate search of a large file finds, by how many it compares.
+"""How many of the really best pieces the approximate search of a large file finds, by how many passages it compares.
 
 python -m benchmarks.recall FILE --queries 100
 
 FILE is one that `benchmarks.scale` has filled. Questions are first lines of its chunks, drawn at random and embedded.
-Prints for each number of passages compared exactly: the share of the 10 and of the 100 nearest that are among them, and
-the time to choose them.
+Prints for each number of passages compared exactly: the share of the 10 and of the 100 best pieces that are among them,
+by meaning alone and by meaning and words, and the time to choose them.
 """
 
 import argparse
@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.embedding import load_embedder
-from vector_memory.search.catalogue import Catalogue
+from vector_memory.search import PassageIndex
+from vector_memory.search.view import WORDS_FOR_COSINE, View
+from vector_memory.search.word_scores import word_scores
 from vector_memory.settings import Settings
 from vector_memory.storage.chunks import get_chunks
 from vector_memory.storage.database import Connection, Database
-from vector_memory.storage.passages import all_vectors_of, passages_after, places_of
-from vector_memory.storage.vectors import vector_dimensions
+from vector_memory.storage.passages import all_vectors_of
+from vector_memory.storage.terms import query_terms
+from vector_memory.values import Scope
 
 STEP = 20_000
 LONGEST_QUESTION = 80
@@ -29,32 +32,36 @@ SHORTEST_QUESTION = 16
 DEPTHS = (10, 100)
 
 
-def read(connection: Connection) -> tuple[Catalogue, NDArray[np.float32]]:
-    """Return all passages and their vectors, shape (passages, dimensions)."""
-    dimensions = vector_dimensions(connection)
-    catalogue, vectors = Catalogue.empty(0, dimensions), []
-    while passages := passages_after(connection, catalogue.last_id, STEP):
-        vectors.append(all_vectors_of(connection, [passage.id for passage in passages])[1])
-        places = places_of(connection, list({passage.memory_id for passage in passages}))
-        catalogue = catalogue.extended(passages, vectors[-1], places, passages[-1].id)
-    return catalogue, np.concatenate(vectors)
+def vectors_of(connection: Connection, view: View) -> NDArray[np.float32]:
+    """Return the vectors of all passages, by row."""
+    ids = view.catalogue.ids[: view.count]
+    parts = [all_vectors_of(connection, ids[start : start + STEP].tolist())[1] for start in range(0, len(ids), STEP)]
+    return np.concatenate(parts)
 
 
-def questions(connection: Connection, catalogue: Catalogue, count: int) -> list[str]:
+def questions(connection: Connection, view: View, count: int) -> list[str]:
     """Return the first lines of random chunks."""
-    passages = passages_after(connection, 0, catalogue.count)
-    chosen = random.Random(1).sample([passage.chunk_id for passage in passages if passage.chunk_id], count)  # noqa: S311
+    ids = view.pieces.ids[1 : view.pieces.count].tolist()
     lines = []
-    for chunk in get_chunks(connection, chosen).values():
+    for chunk in get_chunks(connection, random.Random(1).sample(ids, count)).values():  # noqa: S311
         stripped = [line.strip("# `*-") for line in chunk.chunk.text.splitlines()]
         long = [line for line in stripped if len(line) >= SHORTEST_QUESTION]
         lines += [line[:LONGEST_QUESTION] for line in long[:1]]
     return lines
 
 
-def share_found(nearest: list[NDArray[np.int64]], found: list[NDArray[np.int64]], depth: int) -> float:
-    """Return which share of the `depth` nearest is among what was found, on average."""
-    return float(np.mean([np.isin(best[:depth], got).mean() for best, got in zip(nearest, found, strict=True)]))
+def bonus_of(connection: Connection, view: View, question: str) -> NDArray[np.float32]:
+    """Return what each entry gets for its words."""
+    bonus = np.zeros(view.pieces.count, np.float32)
+    words = word_scores(connection, view.pieces, view.pieces.members(Scope()), query_terms(question))
+    bonus[words.entries] = words.of(words.entries) * WORDS_FOR_COSINE
+    return bonus
+
+
+def best_pieces(sums: NDArray[np.float32], entries: NDArray[np.int32], count: int) -> NDArray[np.int64]:
+    """Return the entries of the pieces that have the passages with the highest sums, best first."""
+    in_order = entries[np.argsort(-sums, kind="stable")[: 20 * count]]
+    return in_order[np.sort(np.unique(in_order, return_index=True)[1])][:count]
 
 
 def main() -> None:
@@ -62,23 +69,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--compared", type=int, nargs="*", default=[250, 500, 1_000, 2_000])
+    parser.add_argument("--compared", type=int, nargs="*", default=[500, 1_000, 2_000])
     arguments = parser.parse_args()
     settings = Settings()
     database = Database(arguments.file, dimensions=settings.embedding_dim)
+    index = PassageIndex(database)
+    index.start_loading()
+    index.wait_for_loading()
     with database.read() as connection:
-        catalogue, vectors = read(connection)
-        asked = questions(connection, catalogue, arguments.queries)
-    database.close()
-    rows = np.arange(catalogue.count)
+        view = index.view(connection)
+        assert view is not None, "it has just been loaded"
+        vectors, asked = vectors_of(connection, view), questions(connection, view, arguments.queries)
+        by_words = [bonus_of(connection, view, question) for question in asked]
     queries = load_embedder(settings).embed(asked)
-    nearest = [np.argsort(-(vectors @ query), kind="stable")[: max(DEPTHS)] for query in queries]
-    for compared in arguments.compared:
-        started = time.perf_counter()
-        found = [catalogue.likeliest(rows, query, compared) for query in queries]
-        milliseconds = (time.perf_counter() - started) / len(queries) * 1000
-        recall = ", ".join(f"recall@{depth} {share_found(nearest, found, depth):.4f}" for depth in DEPTHS)
-        print(f"{catalogue.count} passages, {compared} compared: {recall}, {milliseconds:.1f} ms to choose")
+    entries = view.catalogue.entries[: view.count]
+    for way, bonuses in (("meaning", [np.zeros_like(bonus) for bonus in by_words]), ("meaning and words", by_words)):
+        exact = [
+            best_pieces(vectors @ query + bonus[entries], entries, max(DEPTHS))
+            for query, bonus in zip(queries, bonuses, strict=True)
+        ]
+        for compared in arguments.compared:
+            begin = time.perf_counter()
+            rows = [
+                view.catalogue.likeliest(query, bonus, view.count, compared)
+                for query, bonus in zip(queries, bonuses, strict=True)
+            ]
+            milliseconds = (time.perf_counter() - begin) / len(queries) * 1000
+            shares = [
+                float(
+                    np.mean([np.isin(best[:depth], entries[got]).mean() for best, got in zip(exact, rows, strict=True)])
+                )
+                for depth in DEPTHS
+            ]
+            recall = ", ".join(f"@{depth} {share:.4f}" for depth, share in zip(DEPTHS, shares, strict=True))
+            print(f"{view.count} passages, {way}, {compared} compared: {recall}, {milliseconds:.1f} ms to choose")
+    database.close()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from baselines import Baselines
 from files import Part, opened, parts, shares
 from metering import MeteredEmbedder
 from numpy.typing import NDArray
+from profiling import profile
 from texts import question
 from timing import Figures, repeated, timed
 
@@ -46,6 +47,7 @@ def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
         loading = timed(store._index.wait_for_loading)  # noqa: SLF001 - what is found before is the same, but slower
         ours = {name: ours_in(store, meter, part.scope, seconds) for name, part in where.items()}
         fine = GRAINS["fine"]
+        profiles = {name: profile_of(store, meter, part.scope) for name, part in where.items()}
         by_share = {name: {"fine": ours_once(store, meter, fine, part, seconds)} for name, part in filtered.items()}
     with Baselines(path) as baselines:
         others = {name: others_in(baselines, engine, part.scope, seconds) for name, part in where.items()}
@@ -53,6 +55,7 @@ def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
         "ms to load vectors": loading,
         "passages": {name: part.passages for name, part in (where | filtered).items()},
         "searches": {name: ours[name] | others[name] for name in where},
+        "profiles": profiles,
         "filters": by_share,
     }
 
@@ -73,14 +76,29 @@ def ours_once(
     embedding: list[float] = []
 
     def once(number: int) -> float:
-        meter.reset()
-        took = timed(lambda: search(store, question(next(NUMBERS)), part.scope))
+        took = beyond_embedding(store, meter, search, part.scope)
         if number:
             embedding.append(meter.embedding)
-        return took - meter.embedding
+        return took
 
     figures = repeated(once, runs=RUNS, seconds=seconds)
     return figures | {"embedding p50": float(np.median(embedding))}
+
+
+def beyond_embedding(
+    store: SessionMemoryStore,
+    meter: MeteredEmbedder,
+    search: Callable[[SessionMemoryStore, str, Scope], object],
+    scope: Scope,
+) -> float:
+    """Ask something new; return the milliseconds that it takes beyond embedding the query."""
+    meter.reset()
+    return timed(lambda: search(store, question(next(NUMBERS)), scope)) - meter.embedding
+
+
+def profile_of(store: SessionMemoryStore, meter: MeteredEmbedder, scope: Scope) -> dict[str, float]:
+    """Say where the time of a fine search in a scope goes."""
+    return profile(lambda _: beyond_embedding(store, meter, GRAINS["fine"], scope))
 
 
 def others_in(baselines: Baselines, engine: Embedder, scope: Scope, seconds: float) -> dict[str, Figures]:

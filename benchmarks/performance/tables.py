@@ -94,6 +94,15 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
             for size in sizes
         ),
     )
+    parts = list(figures[sizes[0]]["profiles"][scopes[0]])
+    yield table(
+        ["where a fine search spends its time, ms, p50", "passages in the file", *parts],
+        (
+            [scope, f"{int(size):,}", *(number(figures[size]["profiles"][scope][part]) for part in parts)]
+            for scope in scopes
+            for size in sizes
+        ),
+    )
     embedding = [figures[size]["searches"][scope]["fine"]["embedding p50"] for scope in scopes for size in sizes]
     yield f"Embedding the query takes {number(min(embedding))} to {number(max(embedding))} ms more (medians)."
     yield table(

@@ -203,6 +203,8 @@ class NewMemory:
     ) -> "NewMemory":
         """Make a memory of what a caller sent; what some kinds have besides goes into the metadata."""
         kind = parse_kind(kind)
+        if kind is MemoryKind.TAGGED:
+            raise ValidationError("A tagged memory is stored by the tagged tools' store_memory, which knows its tags.")
         report_id = None if parent_report_id is None else parse_id("parent_report_id", parent_report_id)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
         if kind is MemoryKind.KNOWLEDGE_BASE:
@@ -236,7 +238,10 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which memories a request is about; None is any, several tags are any of them. `of` takes raw values."""
+    """Which memories a request is about; None is any, several tags are any of them. `of` takes raw values.
+
+    `own_agent_id`: only what others than this agent stored. `after_id`: only what was stored after this memory.
+    """
 
     kind: MemoryKind | None = None
     agent_id: str | None = None
@@ -245,9 +250,11 @@ class Scope:
     task_code: str | None = None
     category: str | None = None
     tags: tuple[str, ...] = ()
+    own_agent_id: str | None = None
+    after_id: int | None = None
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - one parameter for each filter
         cls,
         kind: MemoryKind | str | None = None,
         *,
@@ -257,6 +264,7 @@ class Scope:
         task_code: str | None = None,
         category: str | None = None,
         tags: Sequence[str] | None = None,
+        own_agent_id: str | None = None,
     ) -> "Scope":
         """Make a scope of what a caller sent."""
         return cls(
@@ -267,10 +275,11 @@ class Scope:
             task_code=task_code,
             category=category,
             tags=check_tags(tags),
+            own_agent_id=own_agent_id,
         )
 
     def __post_init__(self) -> None:
-        for name in ("agent_id", "session_id", "task_code", "category"):
+        for name in ("agent_id", "session_id", "task_code", "category", "own_agent_id"):
             check_optional_text(name, getattr(self, name), MAX_IDENTIFIER)
 
     def as_filters(self) -> dict[str, Any]:
@@ -283,6 +292,7 @@ class Scope:
             "task_code": self.task_code,
             "category": self.category,
             "tags": list(self.tags),
+            "own_agent_id": self.own_agent_id,
         }
         return {name: value for name, value in named.items() if value not in (None, [])}
 

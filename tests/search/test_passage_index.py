@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lattice import DIMENSIONS
 from other_process import OtherProcess
@@ -27,10 +28,13 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.kinds import TRAITS
 from vector_memory.search import passage_index
-from vector_memory.search.catalogue import SIFTED, Catalogue, signatures_of
+from vector_memory.search.catalogue import NEAREST_SHARE, Catalogue, signatures_of
+from vector_memory.search.pieces import Pieces
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.storage.passages import Place, PlacedPassage, all_vectors_of, vectors_of
+from vector_memory.storage.keywords import LENGTH
+from vector_memory.storage.passages import PlacedPassage, all_vectors_of, vectors_of
+from vector_memory.storage.pieces import FiledMemory, PiecesState
 from vector_memory.storage.rows import fetch_column
 from vector_memory.values import Scope
 
@@ -243,19 +247,38 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     numbers = np.random.default_rng(4)
     vectors = numbers.standard_normal((3000, 100), dtype=np.float32)
     query = numbers.standard_normal(100, dtype=np.float32)
-    passages = [PlacedPassage(number + 1, 1, None) for number in range(3000)]
-    catalogue = Catalogue.empty(1, 100).extended(passages, vectors, [Place(1, "report", "s", "a", "", 1)], 3000)
-    rows = np.flatnonzero(numbers.random(3000) < share)
-    unequal = ((vectors[rows] > 0) != (query > 0)).sum(axis=1)
-    sums = (vectors[rows] > 0) @ query
-    bound = np.sort(unequal)[50 * SIFTED - 1]
-    chosen = np.searchsorted(rows, catalogue.likeliest(rows, query, 50))
-    assert len(set(chosen.tolist())) == 50
-    assert unequal[chosen].max() <= bound
-    # Of those with as many unequal bits as the last one, which are sifted is left open.
-    assert set(np.argsort(-np.where(unequal < bound, sums, -np.inf))[:50].tolist()) - set(chosen.tolist()) <= set(
-        np.flatnonzero(sums <= sums[chosen].min() + 1e-3).tolist()
-    )
+    query /= np.linalg.norm(query)
+    bonus = np.where(numbers.random(3001) < share, np.float32(0), np.float32(-np.inf))
+    bonus[1::7] += 0.3
+    catalogue = catalogue_of(vectors)
+    limit, nearest = 80, 80 // NEAREST_SHARE
+    chosen = catalogue.likeliest(query, bonus, 3000, limit)
+    rows = np.flatnonzero(np.isfinite(bonus[1:]))
+    assert set(catalogue.likeliest(query, bonus, rows, limit).tolist()) == set(chosen.tolist())
+    unequal = ((vectors > 0) != (query > 0)).sum(axis=1)
+    once, own = np.cos(np.pi * unequal / 100), bonus[1:]
+    twice = np.where(vectors > 0, query, -query).sum(axis=1) / np.sqrt(2 * 100 / np.pi)
+    sifted = np.union1d(best(once + own, 4 * (limit - nearest)), best(once + np.minimum(own, 0), 4 * nearest))
+    rest = np.setdiff1d(np.arange(3000), sifted)
+    twice[rest] = -np.inf
+    wanted = np.union1d(best(twice + own, limit - nearest), best(twice + np.minimum(own, 0), nearest))
+    assert np.isfinite(own[chosen]).all()
+    assert set(chosen.tolist()) == set(wanted.tolist())
+
+
+def catalogue_of(vectors: NDArray[np.float32]) -> Catalogue:
+    """Return a catalogue of a memory in so many chunks of one passage each."""
+    count, dimensions = vectors.shape
+    memory = FiledMemory(1, "report", "s", "a", "", 1, 1 << 20, np.ones(count, LENGTH).tobytes())
+    chunks = np.array([[1, number + 1] for number in range(count)])
+    pieces = Pieces.empty(1).extended([memory], chunks, PiecesState(1, 1, count, 1))
+    passages = [PlacedPassage(number + 1, 1, number + 1) for number in range(count)]
+    return Catalogue.empty(pieces, dimensions).extended(passages, vectors, count)
+
+
+def best(values: NDArray[np.floating], count: int) -> NDArray[np.int64]:
+    """Return the places of the highest values, with all that are as high as the last of them."""
+    return np.flatnonzero((values >= np.sort(values)[-count]) & np.isfinite(values))
 
 
 def test_a_signature_has_one_bit_for_each_number() -> None:

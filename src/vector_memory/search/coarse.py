@@ -20,26 +20,36 @@ NOT_COMPARED = 'The newest first, not compared with the query: send order="relev
 
 
 class CoarseSearch:
-    """Finds whole memories (seed 001, COARSE)."""
+    """Finds whole memories (seed 001, COARSE).
+
+    `access` counts who was found; None: nobody does. `read_with`: the tool that reads on what an answer cuts.
+    """
 
     def __init__(
-        self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
+        self,
+        database: Database,
+        retriever: Retriever,
+        timer: SearchTimer,
+        packer: Packer,
+        access: AccessRecorder | None,
+        read_with: str = READ_WITH,
     ) -> None:
         self._database = database
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
         self._access = access
+        self._read_with = read_with
 
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return the newest (or oldest) memories of the scope; nothing is compared."""
         answer, judgement = self._look_up(scope, page, latest_first=latest_first)
-        return memories_result(answer, judgement, scope, page, query=None, latest_first=latest_first)
+        return self._memories_result(answer, judgement, scope, page, query=None, latest_first=latest_first)
 
     def memories(self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None) -> SearchMemoriesResult:
         """Return the memories that match the query best, or without one the newest."""
         answer, judgement = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
-        return memories_result(answer, judgement, scope, page, query=query, latest_first=True)
+        return self._memories_result(answer, judgement, scope, page, query=query, latest_first=True)
 
     def documents(
         self,
@@ -62,7 +72,7 @@ class CoarseSearch:
             total_results=len(answer.results),
             confidence=judgement.confidence,
             elsewhere=judgement.elsewhere,
-            message=summary(answer, judgement, scope),
+            message=summary(answer, judgement, scope, self._read_with),
         )
 
     def _look_up(
@@ -91,34 +101,35 @@ class CoarseSearch:
         """Pack a page of what may be one more than it."""
         wanted = found[: page.limit]
         results = self._packer.within(page.max_tokens).share(wanted)
-        self._access.record([memory.id for memory in results])
+        if self._access is not None:
+            self._access.record([memory.id for memory in results])
         return packed(wanted, results, page, omitted_memory, more=len(found) > page.limit)
 
+    def _memories_result(
+        self,
+        answer: Packed[FoundMemory],
+        judgement: Judgement,
+        scope: Scope,
+        page: Page,
+        *,
+        query: str | None,
+        latest_first: bool,
+    ) -> SearchMemoriesResult:
+        """Return the answer of a search for memories that are not chunked."""
+        return SearchMemoriesResult(
+            **answer._asdict(),
+            total_results=len(answer.results),
+            query=query,
+            filters=scope.as_filters(),
+            limit=page.limit,
+            latest_first=latest_first,
+            confidence=judgement.confidence,
+            elsewhere=judgement.elsewhere,
+            message=summary(answer, judgement, scope, self._read_with),
+        )
 
-def memories_result(
-    answer: Packed[FoundMemory],
-    judgement: Judgement,
-    scope: Scope,
-    page: Page,
-    *,
-    query: str | None,
-    latest_first: bool,
-) -> SearchMemoriesResult:
-    """Return the answer of a search for memories that are not chunked."""
-    return SearchMemoriesResult(
-        **answer._asdict(),
-        total_results=len(answer.results),
-        query=query,
-        filters=scope.as_filters(),
-        limit=page.limit,
-        latest_first=latest_first,
-        confidence=judgement.confidence,
-        elsewhere=judgement.elsewhere,
-        message=summary(answer, judgement, scope),
-    )
 
-
-def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope) -> str:
+def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, read_with: str) -> str:
     """Say how much was found, and whether some of it goes on or was left out."""
-    said = explain(scope.kind or "memory", answer, judgement.notes, read_with=READ_WITH)
-    return said + said_of_cut(answer.results)
+    said = explain(scope.kind or "memory", answer, judgement.notes, read_with=read_with)
+    return said + said_of_cut(answer.results, read_with)

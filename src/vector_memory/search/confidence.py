@@ -69,6 +69,9 @@ def other_scopes(scope: Scope) -> dict[str, Scope]:
         others["other_iterations"] = replace(scope, session_iter=None)
     if scope.agent_id is not None:
         others["other_agents"] = replace(scope, agent_id=None)
-    if scope.kind is not MemoryKind.KNOWLEDGE_BASE:
+    if scope.kind is MemoryKind.TAGGED:
+        if scope.category is not None or scope.tags:
+            others["other_categories"] = replace(scope, category=None, tags=())
+    elif scope.kind is not MemoryKind.KNOWLEDGE_BASE:
         others["knowledge_base"] = Scope(kind=MemoryKind.KNOWLEDGE_BASE)
     return others

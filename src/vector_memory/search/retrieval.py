@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.search.neighbours import NearestNeighbours
+from vector_memory.search.neighbours import NearestNeighbours, table_of
 from vector_memory.search.passage_index import PassageIndex
 from vector_memory.search.ranking import Hit, Match, Ranked, best_of_each_memory, from_one, fuse, shown
+from vector_memory.search.scan import Scan
 from vector_memory.search.words import WordRanking
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Connection, Database
@@ -61,6 +62,8 @@ class Retriever:
         self._model = model
         self._mode = settings.search_mode
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
+        self._index = index
+        self._uses_index = settings.use_iterative_fetching
         self._neighbours = NearestNeighbours(settings, index)
 
     def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
@@ -92,6 +95,11 @@ class Retriever:
         vector = question.vector
         if vector is not None:
             require_same_fingerprint(connection, self._model.fingerprint)
+        view = self._index.view(connection) if self._uses_index else None
+        if view is not None and question.terms is not None:
+            scan = Scan(connection, view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
+            hits, nearest = scan.by_both(table_of(scope), vector, count) if vector is not None else scan.by_words(count)
+            return Found([hit for hit in hits[:count] if self._is_similar_enough(hit)], nearest)
         words = None if question.terms is None else WordRanking(connection, scope, question.terms)
         depth = max(DEPTH, count)
         while True:

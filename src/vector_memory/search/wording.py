@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vector_memory.kinds import MemoryKind
 from vector_memory.packing import Packed
 from vector_memory.values import Scope
 
@@ -10,13 +11,15 @@ PLACES = {
     "other_iterations": "in the session's other iterations",
     "other_agents": "from other agents",
     "knowledge_base": "in the knowledge base",
+    "other_categories": "under other categories and tags",
 }
 
 
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
     """Say how much was found, what is to be known about it, and how to get what did not fit or was not asked for."""
     count, left_out = len(answer.results), len(answer.omitted)
-    sentences = [f"{count} {noun}{'' if count == 1 else 's'}."] if count else []
+    nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    sentences = [f"{count} {nouns}."] if count else []
     sentences += notes
     if left_out:
         sentences.append(
@@ -29,13 +32,15 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
 
 
 def scope_in_words(scope: Scope) -> str:
-    """Name the filters of a scope."""
-    return f"this scope ({', '.join(scope.as_filters())})"
+    """Name the filters of a scope; that of the tagged memories is none that a caller has sent."""
+    names = [name for name in scope.as_filters() if name != "memory_type" or scope.kind is not MemoryKind.TAGGED]
+    return f"this scope ({', '.join(names)})" if names else "this memory"
 
 
 def nothing_stored(scope: Scope) -> str:
     """Say that a scope is empty."""
-    return f"Nothing is stored in {scope_in_words(scope)}: widen it by leaving filters out."
+    said = f"Nothing is stored in {scope_in_words(scope)}"
+    return f"{said} yet." if said.endswith("this memory") else f"{said}: widen it by leaving filters out."
 
 
 def not_indexed(count: int) -> str:

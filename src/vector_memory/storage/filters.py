@@ -25,8 +25,10 @@ CONDITIONS = {
     "task_code": "m.task_code = :task_code",
     "category": "json_extract(m.metadata, '$.category') = :category",
     "tags": TAG_CONDITION.strip(),
+    "own_agent_id": "m.agent_id <> :own_agent_id",
+    "after_id": "m.id > :after_id",
 }
-UNINDEXED = ("category", "tags")
+UNINDEXED = ("category", "tags", "own_agent_id", "after_id")
 """Fields that the vector index does not hold."""
 
 
@@ -36,6 +38,11 @@ def memory_filter(scope: Scope, fields: tuple[str, ...] = tuple(CONDITIONS)) -> 
     wanted = [name for name in fields if name in bindings]
     sql = " and ".join(CONDITIONS[name] for name in wanted) or "true"
     return Filter(sql, {name: bindings[name] for name in wanted})
+
+
+def is_indexed(scope: Scope) -> bool:
+    """Tell whether the vector index holds all fields that narrow the scope."""
+    return not set(UNINDEXED) & set(bindings_of(scope))
 
 
 def bindings_of(scope: Scope) -> dict[str, Any]:

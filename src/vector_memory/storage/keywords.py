@@ -129,7 +129,10 @@ def postings_of(connection: apsw.Connection, block_id: int) -> dict[int, bytes]:
 
 
 def rebuild(connection: apsw.Connection) -> None:
-    """Make the whole index again from the text. One memory is held at a time."""
+    """Make the whole index again from the text. One memory is held at a time.
+
+    Another number of the schema tells all processes to read anew what they keep of the index in memory.
+    """
     connection.execute("delete from keyword_memories")
     connection.execute("delete from keyword_postings")
     connection.execute("delete from keyword_blocks")
@@ -137,6 +140,8 @@ def rebuild(connection: apsw.Connection) -> None:
         texts = texts_of(connection, memory_id)
         if texts:
             add(connection, memory_id, texts)
+    version = fetch_value(connection, "pragma schema_version")
+    connection.execute(f"pragma schema_version = {int(version) + 1}")
 
 
 def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
@@ -162,7 +167,7 @@ def indexed(texts: Sequence[str], first: int) -> tuple[bytes, dict[int, bytes]]:
         found = terms(text)
         lengths.append(len(found))
         for term, count in Counter(found).items():
-            bucket, hashed = _hash(term)
+            bucket, hashed = hash_of(term)
             rows[bucket].append(hashed << NUMBER_BITS + COUNT_BITS | number << COUNT_BITS | min(count, MAX_COUNT))
     return (
         np.array(lengths, LENGTH).tobytes(),
@@ -228,14 +233,24 @@ def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> Ra
     Robertson and Zaragoza 2009, with an idf that is never negative, as in Lucene: `log(1 + (N - n + 0.5) / (n + 0.5))`.
     """
     layout = _layout(connection, scope)
-    norms = K1 * (1 - B + B * layout.lengths / layout.mean_length)
     scores, possible = np.zeros(len(layout.lengths)), 0.0
     for term in wanted:
         entries, counts = _occurrences(connection, layout, term)
-        idf = math.log1p((layout.pieces - len(entries) + 0.5) / (len(entries) + 0.5))
-        possible += idf * (K1 + 1)
-        scores[entries] += idf * (K1 + 1) * counts / (counts + norms[entries])
+        most = highest_score(layout.pieces, len(entries))
+        possible += most
+        scores[entries] += scores_for(most, counts, layout.lengths[entries] / layout.mean_length)
     return Ranking(layout.memories, layout.starts, scores, possible)
+
+
+def highest_score(pieces: int, having: int) -> float:
+    """Return what no piece can score for a term that so many of the pieces have."""
+    return math.log1p((pieces - having + 0.5) / (having + 0.5)) * (K1 + 1)
+
+
+def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what pieces score for a term by its counts in them; lengths are given as shares of the mean one."""
+    scores: NDArray[np.float64] = highest * counts / (counts + K1 * (1 - B + B * lengths))
+    return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +306,7 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
 
 def _occurrences(connection: apsw.Connection, layout: Layout, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the entries of the pieces that have the term, and how often each has it."""
-    bucket, hashed = _hash(term)
+    bucket, hashed = hash_of(term)
     sql = """
         select block.key, p.postings from json_each(?) block
         cross join keyword_postings p on p.id = block.value * ? + ?
@@ -302,10 +317,15 @@ def _occurrences(connection: apsw.Connection, layout: Layout, term: str) -> tupl
     blocks, rows = zip(*found, strict=True) if found else ((), ())
     postings = np.frombuffer(b"".join(rows), POSTING)
     bases = np.repeat(layout.bases[np.array(blocks, np.int64)], [len(row) // POSTING.itemsize for row in rows])
-    hits = np.flatnonzero(postings >> np.uint64(NUMBER_BITS + COUNT_BITS) == hashed)
+    hits = hits_in(postings, hashed)
     entries = bases[hits] + numbers_of(postings[hits])
     inside = layout.lengths[entries] != OUTSIDE
     return entries[inside], postings[hits[inside]].astype(np.int64) & MAX_COUNT
+
+
+def hits_in(postings: NDArray[np.uint64], hashed: int) -> NDArray[np.int64]:
+    """Return which of the postings are of the term with this hash."""
+    return np.flatnonzero(postings >> np.uint64(NUMBER_BITS + COUNT_BITS) == hashed)
 
 
 def numbers_of(postings: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -338,7 +358,7 @@ def _indexed_memory(connection: apsw.Connection, memory_id: int) -> IndexedMemor
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(term: str) -> tuple[int, int]:
+def hash_of(term: str) -> tuple[int, int]:
     """Return a term's bucket and its hash."""
     number = int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little")
     return number % BUCKETS, number >> 64 - HASH_BITS

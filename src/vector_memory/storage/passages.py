@@ -15,28 +15,6 @@ from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dime
 from vector_memory.values import Scope
 
 
-class PassagesState(NamedTuple):
-    """What tells whether passages that are known are still those of the file, and whether there are others.
-
-    `schema` is another number when tables have been made, exchanged or dropped. `last_id` is the highest id that any
-    passage ever had: ids are given in the order of commits, and never twice.
-    """
-
-    schema: int
-    last_id: int
-
-
-class Place(NamedTuple):
-    """What filters ask of a memory; `session_id` and `task_code` are empty where there are none."""
-
-    memory_id: int
-    kind: str
-    session_id: str
-    agent_id: str
-    task_code: str
-    session_iter: int
-
-
 class PlacedPassage(NamedTuple):
     """A passage by its id, and what it is of: `chunk_id` is None in memories without chunks."""
 
@@ -45,19 +23,9 @@ class PlacedPassage(NamedTuple):
     chunk_id: int | None
 
 
-class Compared(NamedTuple):
-    """A passage, and how far it is from a query: the Euclidean distance."""
-
-    id: int
-    memory_id: int
-    chunk_id: int | None
-    distance: float
-
-
-def passages_state(connection: apsw.Connection) -> PassagesState:
-    """Return the state of the passages, as the transaction sees it."""
-    last_id = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_passages'")
-    return PassagesState(int(fetch_value(connection, "pragma schema_version")), int(last_id or 0))
+def last_passage_id(connection: apsw.Connection) -> int:
+    """Return the highest id that any passage ever had: ids are given in the order of commits, and never twice."""
+    return int(fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_passages'") or 0)
 
 
 def passages_after(connection: apsw.Connection, passage_id: int, limit: int) -> list[PlacedPassage]:
@@ -66,30 +34,10 @@ def passages_after(connection: apsw.Connection, passage_id: int, limit: int) -> 
     return list(map(PlacedPassage._make, connection.execute(sql, (passage_id, limit)).fetchall()))
 
 
-def passages_with(connection: apsw.Connection, passage_ids: Sequence[int]) -> list[PlacedPassage]:
+def passages_there(connection: apsw.Connection, passage_ids: Sequence[int]) -> list[int]:
     """Return those of the passages that exist."""
-    sql = """
-        select p.id, p.memory_id, p.chunk_id from json_each(?) wanted join memory_passages p on p.id = wanted.value
-    """
-    return list(map(PlacedPassage._make, connection.execute(sql, (json.dumps(passage_ids),)).fetchall()))
-
-
-def passages_of(connection: apsw.Connection, table: str, pieces: Sequence[int]) -> NDArray[np.int64]:
-    """Return the pieces' passages, shape (passages, 2): chunk id or, without chunks, memory id, and passage id."""
-    piece = "chunk_id" if table == CHUNK_TABLE else "memory_id"
-    sql = f"""
-        select p.{piece}, p.id from json_each(?) wanted join memory_passages p on p.{piece} = wanted.value
-    """
-    return np.array(connection.execute(sql, (json.dumps(pieces),)).fetchall(), np.int64).reshape(-1, 2)
-
-
-def places_of(connection: apsw.Connection, memory_ids: Sequence[int]) -> list[Place]:
-    """Return the places of those of the memories that exist."""
-    sql = """
-        select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''), m.session_iter
-        from json_each(?) wanted join session_memories m on m.id = wanted.value
-    """
-    return list(map(Place._make, connection.execute(sql, (json.dumps(memory_ids),)).fetchall()))
+    sql = "select p.id from json_each(?) wanted join memory_passages p on p.id = wanted.value"
+    return fetch_column(connection, sql, (json.dumps(passage_ids),))
 
 
 def all_vectors_of(
@@ -139,25 +87,20 @@ def vectors_of(
     return ids, vectors
 
 
-def compared(
+def distances_of(
     connection: apsw.Connection, table: str, passage_ids: Sequence[int], query: NDArray[np.float32]
-) -> list[Compared]:
-    """Return those of the passages that have vectors, nearest to the query first, then by id."""
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return those of the passages that have vectors, and how far each is from the query: the Euclidean distance."""
     sql = f"""
-        select p.id, p.memory_id, p.chunk_id, vec_distance_l2(v.embedding, :query) as distance
-        from json_each(:ids) wanted join memory_passages p on p.id = wanted.value join {table} v on v.passage_id = p.id
-        order by distance, p.id
+        select v.passage_id, vec_distance_l2(v.embedding, :query)
+        from json_each(:ids) wanted join {table} v on v.passage_id = wanted.value
     """
-    rows = connection.execute(sql, {"query": query.tobytes(), "ids": json.dumps(passage_ids)})
-    return list(map(Compared._make, rows.fetchall()))
+    rows = connection.execute(sql, {"query": query.tobytes(), "ids": json.dumps(passage_ids)}).fetchall()
+    ids, distances = zip(*rows, strict=True) if rows else ((), ())
+    return np.array(ids, np.int64), np.array(distances, np.float64)
 
 
 def memories_in(connection: apsw.Connection, scope: Scope) -> list[int]:
     """Return the ids of the memories of a scope."""
     condition = memory_filter(scope)
     return fetch_column(connection, f"select m.id from session_memories m where {condition.sql}", condition.bindings)
-
-
-def memory_ids(connection: apsw.Connection) -> list[int]:
-    """Return the ids of all memories."""
-    return memories_in(connection, Scope())

@@ -1,0 +1,63 @@
+"""Where the time of a fine search goes: its parts are timed where they are called."""
+
+import contextlib
+import functools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from vector_memory.search import catalogue, fine, scan, view
+
+RUNS = 20
+
+PARTS: dict[str, tuple[Any, str]] = {
+    "words": (scan, "word_scores"),
+    "signatures": (catalogue.Catalogue, "likeliest"),
+    "vectors, from the file": (view, "distances_of"),
+    "vectors, in memory": (view.ComparisonOfAll, "__init__"),
+    "texts": (fine, "get_chunks"),
+    "confidence": (fine, "judge"),
+}
+"""What is called for each part. `confidence` has looked elsewhere if nothing near was found."""
+
+
+def profile(search: Callable[[int], float]) -> dict[str, float]:
+    """Return medians in ms: of what `search(number)` says it takes, and of each part without the parts inside it."""
+    runs = defaultdict[str, list[float]](list)
+    for number in range(RUNS):
+        with parts_timed() as spent:
+            whole = search(number)
+        runs["in all"].append(whole)
+        for name in PARTS:
+            runs[name].append(spent[name])
+        runs["all else"].append(whole - sum(spent.values()))
+    return {name: float(np.median(values)) for name, values in runs.items()}
+
+
+@contextlib.contextmanager
+def parts_timed() -> Iterator[dict[str, float]]:
+    """Give the times that the parts take inside the block, in ms."""
+    spent = dict.fromkeys(PARTS, 0.0)
+    with contextlib.ExitStack() as stack:
+        for name, (owner, attribute) in PARTS.items():
+            timed = measured(getattr(owner, attribute), name, spent)
+            stack.enter_context(mock.patch.object(owner, attribute, timed))
+        yield spent
+
+
+def measured(function: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
+    """Return the function, which adds to `spent` what it takes, less what was added meanwhile."""
+
+    @functools.wraps(function)
+    def timed(*arguments: Any, **named: Any) -> Any:
+        before, begin = sum(spent.values()), time.perf_counter()
+        try:
+            return function(*arguments, **named)
+        finally:
+            spent[name] += (time.perf_counter() - begin) * 1000 - (sum(spent.values()) - before)
+
+    return timed

@@ -1,0 +1,226 @@
+"""Words from memory: scores are those of the tables, whoever stores and deletes; what was deleted is not kept."""
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from other_process import OtherProcess
+from search.test_exact import QUERIES, SCOPES, fill, load_index, open_store
+from search.test_hybrid import fused_by_force
+from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
+from vector_memory.kinds import TRAITS
+from vector_memory.search import passage_index, postings, word_scores
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage import keywords
+from vector_memory.storage.rows import fetch_column
+from vector_memory.storage.terms import query_terms
+from vector_memory.values import Scope
+
+REPORTS = Scope.of("report")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), st.integers(0, 1), st.integers(0, 2**32)),
+        st.tuples(st.just("delete"), st.integers(0, 1), st.integers(0, 2**32)),
+        st.tuples(st.just("rebuild"), st.integers(0, 1), st.none()),
+        st.tuples(st.just("search"), QUERIES, SCOPES),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+@pytest.fixture(params=[0, 10**6], ids=["blocks of the scope", "lists of the whole file"])
+def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """From which share of the blocks on whole lists of postings are read and kept."""
+    monkeypatch.setattr(word_scores, "WIDE", request.param)
+    return int(request.param)
+
+
+@pytest.fixture
+def store(tmp_path: Path, wide: int) -> Iterator[SessionMemoryStore]:
+    """A file with some memories, opened by a process that answers from memory."""
+    assert wide >= 0
+    with open_store(tmp_path / "memory.db") as opened:
+        fill(opened, random.Random(3), 60)
+        load_index(opened)
+        yield opened
+
+
+def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
+    """Compare the scores from memory with those from the tables, and a hybrid search with a brute-force scan."""
+    terms = query_terms(query)
+    with store._database.read() as connection:
+        view = store._index.view(connection)
+        assert view is not None
+        words = word_scores.word_scores(connection, view.pieces, view.members(connection, scope), terms)
+        ids, memory_ids = view.pieces.named(words.entries)
+        found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
+        ranking = keywords.rank(connection, scope, terms)
+        best = ranking.best(connection, 10**6)
+    assert found == {(match[0], match[1] or match[0]): match.score / ranking.possible for match in best}
+    expected = [piece for piece, _ in fused_by_force(store, query, scope)][:100]
+    if TRAITS[scope.kind].chunked:  # type: ignore[index]
+        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, 100).results] == expected
+    else:
+        assert [memory.id for memory in store.search_memories(query, scope, 100).results] == expected
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_two_processes_that_store_delete_and_rebuild_find_what_the_tables_say(
+    steps: list[tuple[str, object, object]], wide: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert wide >= 0
+    path = tmp_path_factory.mktemp("steps") / "memory.db"
+    with open_store(path) as one, open_store(path) as other:
+        stores = (one, other)
+        load_index(one)
+        load_index(other)
+        ids: list[int] = []
+        for step in steps:
+            match step:
+                case ("store", int(which), int(seed)):
+                    with contextlib.suppress(DuplicateMemoryError):
+                        fill(stores[which], random.Random(seed), 2)
+                    with one._database.read() as connection:
+                        ids = fetch_column(connection, "select id from session_memories order by id")
+                case ("delete", int(which), int(place)) if ids:
+                    stores[which].delete_memory(ids.pop(place % len(ids)))
+                case ("rebuild", int(which), _):
+                    with stores[which]._database.write() as connection:
+                        keywords.rebuild(connection)
+                    for store in stores:
+                        load_index(store)
+                case ("search", str(query), Scope() as scope):
+                    for store in stores:
+                        require_exact(store, query, scope)
+
+
+def test_keywords_that_another_process_makes_again_are_read_anew(store: SessionMemoryStore, tmp_path: Path) -> None:
+    require_exact(store, "a b", REPORTS)
+    with open_store(tmp_path / "memory.db") as other:
+        for memory_id in range(1, 40):
+            other.delete_memory(memory_id)
+        require_exact(store, "a b", REPORTS)
+        with other._database.write() as connection:
+            keywords.rebuild(connection)
+    assert store.search_chunks("a b", REPORTS, 5).results
+    store._index.wait_for_loading()
+    require_exact(store, "a b c", REPORTS)
+
+
+def test_words_that_another_process_was_told_are_stored_are_found_at_once(
+    store: SessionMemoryStore, tmp_path: Path
+) -> None:
+    other = OtherProcess(tmp_path / "memory.db")
+    try:
+        for number in range(4):
+            store.search_chunks("a unheardof", REPORTS, 5)
+            receipt = other.call("store_memory", "report", f"a {number} unheardof", session_id="s1")
+            found = store.search_chunks("unheardof", REPORTS, 9, mode="keyword").results
+            assert receipt["memory_id"] in {chunk.memory_id for chunk in found}
+            assert len(found) == number + 1
+            require_exact(store, "a unheardof", REPORTS)
+    finally:
+        other.close()
+
+
+def test_the_postings_of_what_was_deleted_are_not_kept(store: SessionMemoryStore, tmp_path: Path, wide: int) -> None:
+    with open_store(tmp_path / "memory.db") as other:
+        receipt = other.store_memory("report", "a unheardof", session_id="s1")
+        store.search_chunks("unheardof", REPORTS, 5)
+        term = keywords.hash_of("unheardof")
+        catalogue = store._index._catalogue
+        assert catalogue is not None
+        assert (catalogue.pieces.postings.get(term) is not None) is bool(wide)
+        other.delete_memory(receipt.memory_id)
+    assert store.search_chunks("b", REPORTS, 5).results
+    catalogue = store._index._catalogue
+    assert catalogue is not None
+    assert catalogue.pieces.postings.get(term) is None
+    assert store.search_chunks("unheardof", REPORTS, 5, mode="keyword").results == []
+
+
+def test_lists_that_were_not_used_for_longest_make_room(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "KEPT_BYTES", 2_500)
+    for query in ("a b c", "d e", "a f g", "b c d"):
+        require_exact(store, query, REPORTS)
+    catalogue = store._index._catalogue
+    assert catalogue is not None
+    assert catalogue.pieces.postings._size <= postings.KEPT_BYTES
+
+
+def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
+    store: SessionMemoryStore, tmp_path: Path
+) -> None:
+    retriever = store._fine._retriever
+    question = retriever.prepare("a unheardof", None)
+    with store._database.read() as connection:
+        before = retriever.find(connection, question, REPORTS, 100).hits
+        with open_store(tmp_path / "memory.db") as other:
+            for _ in range(2):
+                other.store_memory("report", f"a unheardof {random.random()}", session_id="s1")
+                store.search_chunks("a unheardof", REPORTS, 100)
+                assert retriever.find(connection, question, REPORTS, 100).hits == before
+            other.delete_memory(before[0].memory_id)
+        store.search_chunks("a unheardof", REPORTS, 100)
+        found = retriever.find(connection, question, REPORTS, 100).hits
+    assert [hit[:4] for hit in found] == [hit[:4] for hit in before]
+
+
+def test_a_memory_that_has_no_vectors_yet_is_found_by_its_words_among_those_that_have(
+    store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "memory.db") as other:
+        monkeypatch.setattr(other._saving._indexer, "embed", lambda *_: None)
+        receipt = other.store_memory("report", "unheardof words", session_id="s1")
+    for limit in (20, 100):
+        found = store.search_chunks("unheardof words", REPORTS, limit).results
+        assert (receipt.memory_id, None) in {(chunk.memory_id, chunk.similarity) for chunk in found}
+
+
+def test_after_a_failure_the_tables_answer_and_the_file_is_read_again_later(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise VectorMemoryError("no")
+
+    store.store_memory("report", "a unheardof", session_id="s1")
+    with monkeypatch.context() as patch:
+        patch.setattr(passage_index, "caught_up", fail)
+        for _ in range(3):
+            assert len(store.search_chunks("unheardof", REPORTS, 5, mode="keyword").results) == 1
+    assert caplog.text.count("was not loaded") == 1
+    monkeypatch.setattr(passage_index, "RETRY_SECONDS", 0)
+    require_exact(store, "a unheardof", REPORTS)
+
+
+def test_forty_threads_that_store_search_and_delete_find_what_there_is(store: SessionMemoryStore) -> None:
+    names = [f"thread{number}word" for number in range(40)]
+    start = threading.Barrier(len(names))
+
+    def work(name: str) -> None:
+        start.wait()
+        for round_ in range(3):
+            scope = Scope.of("report", session_id=name if round_ else None)
+            text = f"a b {name} {round_}"
+            receipt = store.store_memory("report", text, session_id=name)
+            assert [chunk.memory_id for chunk in store.search_chunks(text, scope, 1).results] == [receipt.memory_id]
+            words = store.search_chunks(name, REPORTS, 5, mode="keyword").results
+            assert [chunk.memory_id for chunk in words] == [receipt.memory_id]
+            store.delete_memory(receipt.memory_id)
+            assert store.search_chunks(name, REPORTS, 5, mode="keyword").results == []
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(work, names))
+    for scope in (REPORTS, Scope.of("report", session_id="s1"), Scope.of("system_memory")):
+        require_exact(store, "a b thread1word", scope)
