@@ -6,6 +6,9 @@ from enum import StrEnum
 MAIN_AGENT = "main-orchestrator"
 """The agent that session contexts and input prompts belong to."""
 
+SHARED = "shared"
+"""What stands in an agent's place on tagged memories, which are everybody's."""
+
 
 class MemoryKind(StrEnum):
     """The kinds of memory; the values are the `memory_type` on the wire and in the database."""
@@ -17,6 +20,7 @@ class MemoryKind(StrEnum):
     REPORT_OBSERVATION = "report_observation"
     WORKING_MEMORY = "working_memory"
     KNOWLEDGE_BASE = "knowledge_base"
+    TAGGED = "tagged_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +44,5 @@ TRAITS: dict[MemoryKind, KindTraits] = {
     MemoryKind.REPORT_OBSERVATION: KindTraits(chunked=False),
     MemoryKind.WORKING_MEMORY: KindTraits(chunked=True),
     MemoryKind.KNOWLEDGE_BASE: KindTraits(chunked=True, session_scoped=False, enriched=True),
+    MemoryKind.TAGGED: KindTraits(chunked=False, session_scoped=False),
 }

@@ -18,7 +18,7 @@ def test_a_healthy_file_is_healthy(path: Path) -> None:
     report = examine(path)
     assert found(report) == {}
     assert report.healthy
-    assert len(report.findings) == 22
+    assert len(report.findings) == 23
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import sqlite_vec
 
 import vector_memory.chunking.tokens
 import vector_memory.doctor.installation
@@ -27,7 +26,7 @@ def test_an_unsafe_sqlite_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_extension_that_cannot_be_loaded_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_vec, "loadable_path", lambda: "/nowhere/vec0")
+    monkeypatch.setattr(vector_memory.storage.database, "vector_search_library", lambda: "/nowhere/vec0")
     assert "vector-search" in found(examine(path))
 
 

@@ -11,6 +11,7 @@ from vector_memory.storage import reembedding as spare
 from vector_memory.storage.database import Connection
 from vector_memory.storage.index_faults import TextFaults
 from vector_memory.storage.inspection import FileKind
+from vector_memory.storage.tags import unknown_tags
 
 NOT_PRESENT = {
     FileKind.EMPTY: warning(
@@ -67,6 +68,7 @@ def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding
         yield from texts(connection, faults)
         yield from filed_vectors(connection)
         yield keywords(connection, faults.text | faults.chunks)
+        yield tags(connection)
         yield unindexed(connection)
         yield fingerprint(connection, model)
         yield from reembedding(connection)
@@ -133,6 +135,16 @@ def keywords(connection: Connection, damaged: Collection[int]) -> Finding:
         "keywords",
         "The keyword index says what the text says.",
         "" if right else "The keyword index says something else than the text.",
+    )
+
+
+def tags(connection: Connection) -> Finding:
+    """Check that the vocabulary has all tags that stand on tagged memories."""
+    unknown = unknown_tags(connection)
+    return agreement(
+        "tags",
+        "Every tag of a tagged memory is canonical.",
+        unknown and f"{counted(len(unknown), 'tag')} of tagged memories {'is' if len(unknown) == 1 else 'are'} not.",
     )
 
 

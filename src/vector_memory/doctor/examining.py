@@ -13,6 +13,9 @@ from vector_memory.indexing import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage import keywords, mending
 from vector_memory.storage.database import Database
+from vector_memory.storage.tags import restore_tags
+from vector_memory.tagging.vocabulary import Vocabulary
+from vector_memory.values import utc_now
 
 INDEX = {"chunks", "passages", "vectors", "index"}
 
@@ -62,10 +65,12 @@ class Doctor:
             if "orphans" in wrong:
                 number = mending.remove_orphans(connection)
                 done.append(f"Cleared away {counted(number, 'row')} that belonged to nothing.")
+            if "tags" in wrong:
+                done.append(f"Made {counted(restore_tags(connection, utc_now()), 'tag')} canonical again.")
             if usable and wrong & (INDEX | {"orphans"}):
                 mending.withdraw_faulty(connection)
         if usable and wrong & (INDEX | {"orphans", "unindexed"}):
-            result = Backfill(database, indexer).run(on_progress)
+            result = Backfill(database, indexer, Vocabulary(database, self._model)).run(on_progress)
             made = counted(result.memories_processed, "memory", "memories")
             done.append(f"Made the vectors of {made}.")
         return done

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import NotFoundError
-from vector_memory.storage import keywords
+from vector_memory.kinds import MemoryKind
 from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.values import NewMemory, Scope
@@ -81,6 +81,8 @@ def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_has
         )
     )
     if not chunked:
+        from vector_memory.storage import keywords  # noqa: PLC0415 - needs numpy, which who only looks need not wait for
+
         keywords.add(connection, memory_id, [memory.content])
     return memory_id
 
@@ -198,12 +200,15 @@ def count_memories(connection: apsw.Connection, scope: Scope) -> int:
 
 def delete_memory(connection: apsw.Connection, memory_id: int) -> bool:
     """Remove a memory with its chunks, passages, vectors and keywords; False if there is none."""
+    from vector_memory.storage import keywords  # noqa: PLC0415 - as above
+
     keywords.remove(connection, memory_id)
     connection.execute("delete from session_memories where id = ?", (memory_id,))
     return bool(connection.changes())
 
 
-OLD = "from session_memories where created_at < ?"
+OLD = f"from session_memories where created_at < ? and memory_type <> '{MemoryKind.TAGGED}'"
+"""Of tagged memories those in use are kept, whatever their age: `storage.tags.least_used`."""
 
 
 def count_older(connection: apsw.Connection, before: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage import keywords, original, schema
+from vector_memory.storage import original, schema
 from vector_memory.storage.rows import fetch_column, fetch_value
 from vector_memory.values import utc_now
 
@@ -38,6 +38,8 @@ def create_tables(connection: apsw.Connection, dimensions: int) -> None:
 
 def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
     """Make the keyword index in place of the full-text tables, from the text. One memory is held at a time."""
+    from vector_memory.storage import keywords  # noqa: PLC0415 - needs numpy, and hardly any start comes here
+
     connection.execute(schema.KEYWORDS)
     keywords.rebuild(connection)
 
@@ -47,10 +49,16 @@ def index_times(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(schema.NEWEST)
 
 
+def add_tags(connection: apsw.Connection, _dimensions: int) -> None:
+    """Make room for the vocabulary of the tagged memories."""
+    connection.execute(schema.CANONICAL_TAGS)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
     Migration("index memories by time", index_times),
+    Migration("add the vocabulary of tagged memories", add_tags),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vector_memory.storage.memories import COLUMNS, Memory, memory_from_row
 from vector_memory.storage.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.schema import VECTOR_TABLES
+from vector_memory.storage.tags import forget_vectors
 from vector_memory.storage.vectors import Passage, add_passages
 from vector_memory.values import Fingerprint
 
@@ -145,6 +146,7 @@ def exchange(connection: apsw.Connection) -> None:
             = (excluded.model, excluded.dimensions, excluded.precision, excluded.engine)
         """
     )
+    forget_vectors(connection)
     give_up(connection)
 
 

@@ -200,3 +200,14 @@ create index idx_kind_newest on session_memories(memory_type, session_iter, crea
 create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, created_at);
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, created_at);
 """
+
+# The vocabulary of the tagged memories. It outlives them: deleting a memory does not lower a frequency (seed 004).
+CANONICAL_TAGS = """
+create table canonical_tags (
+    id integer primary key,
+    tag text not null unique,
+    embedding blob,
+    frequency integer not null default 0,
+    created_at text not null
+);
+"""

@@ -1,0 +1,202 @@
+"""Room, health, clean-up, damage and copies of tagged memories."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+import pytest
+
+from vector_memory.backups import back_up
+from vector_memory.doctor.examining import Doctor
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import MemoryStorageError, ValidationError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage import migrations
+from vector_memory.storage.database import Database
+from vector_memory.tagged_memories import health_of
+
+
+def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) -> None:
+    """Store a note for each age in days, used so many times: ids from 1 on."""
+    for number, (age, used) in enumerate(zip(ages, uses, strict=True), start=1):
+        store.tagged.store(f"Note {number}.")
+        stored_at = (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="microseconds")
+        with store._database.write() as connection:
+            connection.execute(
+                "update session_memories set created_at = ?, access_count = ? where id = ?", (stored_at, used, number)
+            )
+
+
+def kept(store: SessionMemoryStore) -> set[int]:
+    return {memory.id for memory in store.tagged.list_recent(50).results}
+
+
+def test_statistics_say_how_much_there_is_and_how_much_room_is_left(toy_store: SessionMemoryStore) -> None:
+    fill(toy_store, [0, 3, 6, 8], [0, 0, 0, 0])
+    toy_store.tagged.store("A bug.", "bug")
+    stats = toy_store.tagged.stats()
+    assert (stats.total_memories, stats.memory_limit, stats.usage_percentage) == (5, 20, 25.0)
+    assert stats.categories == {"bug-fix": 1, "other": 4}
+    assert stats.recent_week_count == 4
+    assert stats.health_status == "healthy"
+    assert stats.database_size_mb == pytest.approx(toy_store._database.path.stat().st_size / 1e6, abs=0.4)
+
+
+@pytest.mark.parametrize(
+    ("usage", "unindexed", "health"),
+    [(0, 0, "healthy"), (79.9, 0, "healthy"), (80, 0, "warning"), (10, 1, "warning"), (95, 0, "critical")],
+)
+def test_health_worsens_as_the_memory_fills(usage: float, unindexed: int, health: str) -> None:
+    assert health_of(usage, unindexed) == health
+
+
+def test_a_full_memory_refuses_and_says_what_to_do_and_takes_again_what_there_is_room_for(
+    toy_store: SessionMemoryStore,
+) -> None:
+    fill(toy_store, [40] * 20, [0] * 20)
+    with pytest.raises(MemoryStorageError, match=r"^Memory limit reached.* clear_old_memories"):
+        toy_store.tagged.store("One more.", tags=["new tag"])
+    assert toy_store.tags.canonical().tags == []
+    toy_store.store_memory("report", "Reports have a life of their own.", session_id="s")
+    assert toy_store.tagged.clear(30, 19).deleted_count == 1
+    toy_store.tagged.store("One more.", tags=["new tag"])
+
+
+def test_the_default_limit_and_the_largest_are_the_seeds() -> None:
+    assert Settings().memory_limit == 10_000
+    assert Settings(memory_limit=10_000_000).memory_limit == 10_000_000
+    with pytest.raises(ValueError, match="memory_limit"):
+        Settings(memory_limit=10_000_001)
+
+
+def test_a_clean_up_keeps_the_used_and_the_recent_and_removes_old_and_unused_first(
+    toy_store: SessionMemoryStore,
+) -> None:
+    fill(toy_store, ages=[90, 80, 70, 60, 50, 5, 1], uses=[9, 0, 3, 0, 0, 0, 0])
+    answer = toy_store.tagged.clear(days_old=30, max_to_keep=5)
+    assert (answer.deleted_count, answer.remaining_count) == (2, 5)
+    assert kept(toy_store) == {1, 3, 5, 6, 7}
+    assert toy_store.tagged.clear(days_old=30, max_to_keep=3).deleted_count == 2
+    assert kept(toy_store) == {1, 6, 7}
+
+
+def test_a_clean_up_never_removes_what_is_younger_even_if_more_is_left_than_wanted(
+    toy_store: SessionMemoryStore,
+) -> None:
+    fill(toy_store, ages=[31, 29, 2], uses=[5, 0, 0])
+    answer = toy_store.tagged.clear(days_old=30, max_to_keep=0)
+    assert kept(toy_store) == {2, 3}
+    assert "younger than 30 days" in str(answer.message)
+
+
+def test_a_clean_up_with_the_defaults_removes_nothing_while_there_are_at_most_a_thousand(
+    toy_store: SessionMemoryStore,
+) -> None:
+    fill(toy_store, ages=[400, 300], uses=[0, 0])
+    answer = toy_store.tagged.clear()
+    assert (answer.deleted_count, answer.remaining_count) == (0, 2)
+    assert "max_to_keep" in str(answer.message)
+
+
+def test_a_rehearsal_of_a_clean_up_changes_nothing(toy_store: SessionMemoryStore) -> None:
+    fill(toy_store, ages=[40, 40], uses=[0, 0])
+    assert toy_store.tagged.clear(30, 1, dry_run=True).deleted_count == 1
+    assert kept(toy_store) == {1, 2}
+
+
+@pytest.mark.parametrize(("days_old", "max_to_keep"), [(-1, 1), (1, -1), (10**6, 1), (1, 10**8)])
+def test_a_clean_up_refuses_what_makes_no_sense(toy_store: SessionMemoryStore, days_old: int, max_to_keep: int) -> None:
+    with pytest.raises(ValidationError, match="whole number from 0"):
+        toy_store.tagged.clear(days_old, max_to_keep)
+
+
+def test_deleted_text_is_in_no_byte_of_the_file_but_its_tags_are(toy_store: SessionMemoryStore) -> None:
+    """A canonical tag is vocabulary and outlives its notes (docs/tagged.md)."""
+    toy_store.tagged.store("The xylophone is in the attic.", tags=["instruments"])
+    toy_store.tagged.delete(1)
+    path = toy_store._database.path
+    toy_store.close()
+    data = path.read_bytes()
+    assert b"xylophone" not in data
+    assert b"instruments" in data
+
+
+def test_lists_of_tags_go_on_from_an_offset_when_they_do_not_fit(tmp_path: Path) -> None:
+    settings = Settings(max_response_tokens=500)
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
+        for number in range(60):
+            store.tagged.store(f"Note {number}.", tags=[f"subject number {number}"])
+        for tool, name in (
+            ("unique", "tags"),
+            ("canonical", "tags"),
+            ("frequencies", "frequencies"),
+            ("weights", "weights"),
+        ):
+            seen: list[object] = []
+            offset: int | None = 0
+            while offset is not None:
+                answer = getattr(store.tags, tool)(offset)
+                assert len(answer.model_dump_json()) < 500 * 3 + 200
+                seen += list(getattr(answer, name))
+                offset = answer.next_offset
+            assert len(seen) == answer.total == 60
+
+
+def test_a_content_that_does_not_fit_is_read_on_by_offset(tmp_path: Path) -> None:
+    settings = Settings(max_response_tokens=500)
+    text = " ".join(f"word{number}" for number in range(900))
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
+        store.tagged.store(text)
+        parts, offset = [], 0
+        while True:
+            answer = store.tagged.get(1, offset)
+            assert answer.memory is not None
+            parts.append(answer.memory.content)
+            if answer.memory.content_end is None:
+                break
+            assert f"get_by_memory_id and offset={answer.memory.content_end}" in str(answer.message)
+            offset = answer.memory.content_end
+        found = store.tagged.search("word1")
+        assert "get_by_memory_id" in str(found.message)
+    assert len(parts) > 1
+    assert "".join(parts) == text
+
+
+def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    settings = Settings(embedding_model="toy")
+    with SessionMemoryStore(path, embedder=ToyEngine()) as store:
+        store.tagged.store("One.", tags=["laravel", "redis"])
+        store.tagged.store("Two.", tags=["redis"])
+        with store._database.write() as connection:
+            connection.execute("delete from canonical_tags where tag = 'redis'")
+    doctor = Doctor(path, settings, EmbeddingModel(ToyEngine))
+    report = doctor.examine()
+    assert report.fixable() == {"tags"}
+    assert doctor.mend(report) == ["Made 1 tag canonical again."]
+    assert doctor.examine().fixable() == set()
+    with SessionMemoryStore(path, embedder=ToyEngine()) as store:
+        assert store.tags.frequencies().frequencies == {"redis": 2, "laravel": 1}
+
+
+def test_a_backup_holds_tagged_memories_and_their_vocabulary(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
+    toy_store.tagged.store("One.", "bug", ["laravel"])
+    back_up(toy_store._database.path, tmp_path / "copy.db")
+    with SessionMemoryStore(tmp_path / "copy.db", embedder=ToyEngine()) as copy:
+        assert copy.tagged.search("one", tags=["laravel"], category="bug").count == 1
+        assert copy.tags.frequencies().frequencies == {"laravel": 1}
+
+
+def test_a_file_of_the_release_before_gets_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "memory.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:3])
+        Database(path, dimensions=384).close()
+    before = apsw.Connection(str(path))
+    assert before.execute("select max(version) from schema_migrations").get == 3
+    before.close()
+    with SessionMemoryStore(path, embedder=ToyEngine()) as store:
+        assert store.tagged.store("One.", tags=["laravel"]).tags == ["laravel"]
