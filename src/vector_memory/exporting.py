@@ -67,14 +67,16 @@ LINK_ERRORS = {40, 62}
 
 
 @contextlib.contextmanager
-def opened_parent(folder: Path, parts: Sequence[str]) -> Iterator[int]:
-    """Give a descriptor of the folder that a file goes to; missing folders are made for their owner only."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def opened_parent(folder: Path, parts: Sequence[str], *, make: bool = True) -> Iterator[int]:
+    """Give a descriptor of the folder that a file is in; with `make` missing folders are made, for their owner only."""
+    if make:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for part in parts:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, mode=0o700, dir_fd=descriptor)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, mode=0o700, dir_fd=descriptor)
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner

@@ -50,7 +50,7 @@ def require_local(path: Path) -> None:
     if is_network(kind):
         raise DatabaseError(
             f"The database would be on a network file system ({kind}), where several processes can damage it: choose "
-            "a --database-path on a local disk."
+            "a --database-path (for the index of memory files a --db-dir) on a local disk."
         )
 
 

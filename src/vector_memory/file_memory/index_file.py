@@ -1,0 +1,83 @@
+"""The index's file as something that can be lost: when it is damaged it is deleted and made anew."""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.file_index import FileIndex, is_worthless, remove_index, require_own_file
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class IndexFile:
+    """An open index, exchanged when it turns out to be damaged, also by another process; safe for several threads.
+
+    Raises DatabaseError when the file cannot be used and is not ours to delete.
+    """
+
+    def __init__(self, path: Path, dimensions: int) -> None:
+        self.path = path
+        self._dimensions = dimensions
+        self._lock = threading.Lock()
+        self._index = self._open()
+
+    def use(self, work: Callable[[FileIndex], T]) -> T:
+        """Return `work(index)`. If the index is damaged or was exchanged meanwhile, do it again with a new one."""
+        index = self.current()
+        try:
+            return work(index)
+        except DatabaseError as error:
+            if is_worthless(error):
+                self._make_anew(index)
+            elif self.current() is index:
+                raise
+            return work(self.current())
+
+    def current(self) -> FileIndex:
+        """Return the index that is in place."""
+        with self._lock:
+            if not self._index.is_in_place():
+                self._index.close()
+                self._index = self._open()
+            return self._index
+
+    def close(self) -> None:
+        """Close the file; repeated calls do nothing."""
+        self._index.close()
+
+    def _make_anew(self, damaged: FileIndex) -> None:
+        with self._lock:
+            if self._index is damaged:
+                self._index.close()
+                if damaged.is_in_place():
+                    self._remove()
+                self._index = self._open()
+
+    def _open(self) -> FileIndex:
+        require_own_file(self.path)
+        before = self._identity()
+        try:
+            return FileIndex(self.path, dimensions=self._dimensions)
+        except DatabaseError as error:
+            if not is_worthless(error):
+                raise
+            if self._identity() == before:  # else another process has been faster
+                self._remove()
+        return FileIndex(self.path, dimensions=self._dimensions)
+
+    def _remove(self) -> None:
+        """Delete the file: it has the name that only we give, and nothing in it is not in the folder too."""
+        logger.warning("The index of the memory folder is damaged or outdated: it is deleted and made anew")
+        remove_index(self.path)
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,58 @@
+"""Folders of Markdown files and memories over them, with the toy engine."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.file_memory import FileMemory
+from vector_memory.file_memory.index_file import IndexFile
+from vector_memory.settings import Settings
+
+Open = Callable[..., FileMemory]
+
+
+@pytest.fixture(autouse=True)
+def no_token_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the toy engine's pieces: loading a table of tokens would take longer than the rest."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project" / "memory"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def index_file(tmp_path: Path) -> Path:
+    return tmp_path / "index" / "project.sqlite"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(embedding_model="toy")
+
+
+@pytest.fixture
+def open_memory(folder: Path, index_file: Path, settings: Settings) -> Iterator[Open]:
+    """Open a memory of the folder; nothing is followed before its background work is started."""
+    opened: list[FileMemory] = []
+
+    def open_memory(model: EmbeddingModel | None = None) -> FileMemory:
+        opened.append(FileMemory(folder, index_file, settings, model or EmbeddingModel(ToyEngine)))
+        return opened[-1]
+
+    yield open_memory
+    for memory in opened:
+        memory.close()
+
+
+@pytest.fixture
+def index(index_file: Path) -> Iterator[IndexFile]:
+    index = IndexFile(index_file, 384)
+    yield index
+    index.close()

@@ -1,0 +1,120 @@
+"""Cutting files into chunks with lines."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vector_memory.file_memory.chunks import cut_file
+
+SIZE, OVERLAP = 40, 8
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def sentence(name: str, length: int) -> str:
+    return " ".join(f"{name}{number}" for number in range(length - 1)) + " end."
+
+
+TEXTS = st.lists(
+    st.sampled_from(["a", "word", "word.", "ünïcode", "\n", "\n\n", "\n \n", "  ", "# Head\n", "。", "x" * 300, "\t"]),
+    max_size=120,
+).map(lambda pieces: "".join(piece + " " if piece.strip() else piece for piece in pieces))
+
+
+def test_a_short_file_is_one_chunk_from_its_first_line_of_text_to_its_last() -> None:
+    assert cut_file("\n\n# Title\n\nText.\n\n\n", words) == [("# Title\n\nText.", 3, 5)]
+
+
+def test_blank_text_has_no_chunks() -> None:
+    assert cut_file(" \n\n\t\n", words) == []
+
+
+def test_chunks_end_where_paragraphs_end() -> None:
+    paragraphs = [sentence(f"p{number}w", 15) for number in range(8)]
+    chunks = cut_file("\n\n".join(paragraphs), words, SIZE, OVERLAP)
+    assert all(any(chunk.text.endswith(paragraph) for paragraph in paragraphs) for chunk in chunks)
+
+
+def test_a_paragraph_that_fits_is_not_cut_even_if_the_overlap_must_be_shorter() -> None:
+    before, whole = sentence("a", 6) + " " + sentence("b", 2), sentence("c", 38)
+    chunks = cut_file(f"{before}\n\n{whole}\n\n{sentence('d', 30)}", words, SIZE, OVERLAP)
+    assert [chunk.text for chunk in chunks[:2]] == [before, f"{sentence('b', 2)}\n\n{whole}"]
+
+
+def test_a_paragraph_that_is_too_long_is_cut_between_sentences() -> None:
+    sentences = [sentence(f"s{number}w", 12) for number in range(10)]
+    chunks = cut_file(" ".join(sentences), words, SIZE, OVERLAP)
+    assert len(chunks) > 1
+    assert all(chunk.text.endswith("end.") for chunk in chunks)
+
+
+def test_neighbours_share_their_last_sentence() -> None:
+    sentences = [sentence(f"s{number}w", 6) for number in range(20)]
+    chunks = cut_file(" ".join(sentences), words, SIZE, OVERLAP)
+    for before, after in pairwise(chunks):
+        shared = after.text.split(" end.")[0] + " end."
+        assert before.text.endswith(shared)
+
+
+def test_a_lone_heading_is_not_a_chunk_of_its_own() -> None:
+    chunks = cut_file(f"# Heading\n\n{' '.join(sentence('w', 10) for _ in range(12))}", words, SIZE, OVERLAP)
+    assert chunks[0].text.startswith("# Heading\n\nw0")
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_lines_are_counted_by_line_feeds(line_end: str) -> None:
+    one, two, six = (sentence(name, 30) for name in ("one", "two\u2028\x0b", "six"))
+    text = line_end.join([one, "", two, "and", "", six])
+    assert [(chunk.start_line, chunk.end_line) for chunk in cut_file(text, words, 70, 0)] == [(1, 1), (3, 4), (6, 6)]
+
+
+@given(TEXTS)
+def test_a_chunk_is_what_stands_on_its_lines(text: str) -> None:
+    lines = text.split("\n")
+    for chunk in cut_file(text, words, SIZE, OVERLAP):
+        on_lines = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
+        assert chunk.text in on_lines
+        first_line, last_line = chunk.text.split("\n")[0], chunk.text.split("\n")[-1]
+        assert first_line in lines[chunk.start_line - 1]
+        assert last_line in lines[chunk.end_line - 1]
+        assert chunk.text == chunk.text.rstrip()
+        assert chunk.text.strip()
+
+
+@given(TEXTS)
+def test_nothing_but_white_space_is_lost(text: str) -> None:
+    covered = [False] * len(text)
+    at = 0
+    for chunk in cut_file(text, words, SIZE, OVERLAP):
+        line = sum(len(before) + 1 for before in text.split("\n")[: chunk.start_line - 1])
+        at = text.index(chunk.text, max(line, at and line))
+        covered[at : at + len(chunk.text)] = [True] * len(chunk.text)
+    assert re.fullmatch(r"\s*", "".join(character for character, is_in in zip(text, covered, strict=True) if not is_in))
+
+
+@given(TEXTS)
+def test_no_chunk_is_too_long_or_inside_the_next(text: str) -> None:
+    chunks = cut_file(text, words, SIZE, OVERLAP)
+    assert all(words(chunk.text) <= SIZE for chunk in chunks)
+    assert all(before.text not in after.text for before, after in pairwise(chunks)) or (
+        len({chunk.text for chunk in chunks}) < len(chunks) or any(text.count(chunk.text) > 1 for chunk in chunks)
+    )
+
+
+@given(TEXTS)
+def test_neighbours_overlap_by_no_more_than_is_asked_for(text: str) -> None:
+    numbered = " ".join(f"w{number}{'.' * (number % 7 == 0)}" for number in range(words(text) * 3))
+    chunks = cut_file(numbered, words, SIZE, OVERLAP)
+    for before, after in pairwise(chunks):
+        shared = set(before.text.split()) & set(after.text.split())
+        assert 1 <= len(shared) <= OVERLAP
+
+
+def test_an_endless_line_and_endless_blank_lines_take_no_endless_time() -> None:
+    assert len(cut_file("x" * 1_000_000, lambda text: len(text) // 3 + 1)) > 1_000
+    assert len(cut_file("\n" * 200_000 + "a" + " " * 200_000 + "\n \n" * 50_000 + "b", words)) == 1

@@ -1,0 +1,328 @@
+"""The facade: a memory over a folder that people and agents edit."""
+
+import fcntl
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.file_memory import FileMemory, following, index_path
+from vector_memory.values import Fingerprint
+
+Open = Callable[..., FileMemory]
+
+PATIENCE = 20
+MORNING = datetime(2026, 2, 13, 9, 30)
+
+
+@pytest.fixture(autouse=True)
+def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two seconds are tested with a real server."""
+    monkeypatch.setattr(following, "DEBOUNCE_MS", 100)
+    monkeypatch.setattr(following, "QUIET_MS", 20)
+    monkeypatch.setattr(following, "LOOK_MS", 50)
+    monkeypatch.setattr(following, "SECONDS_BETWEEN_LOOKS", 0.05)
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < give_up, "it did not come true"
+        time.sleep(0.02)
+
+
+def complete(memory: FileMemory) -> bool:
+    status = memory.status()
+    return bool(status.watching and not status.indexing and not status.chunks_without_vectors)
+
+
+def found(memory: FileMemory, query: str, source: str = "all") -> list[str]:
+    return [hit.path for hit in memory.search(query, source=source).results]
+
+
+def test_what_is_written_changed_renamed_and_deleted_is_followed(folder: Path, open_memory: Open) -> None:
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    (folder / "a.md").write_text("# Notes\n\nThe quokka eats leaves.\n")
+    eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
+    (folder / "a.md").write_text("# Notes\n\nThe wombat eats grass.\n")
+    eventually(lambda: found(memory, "wombat") == ["memory/a.md"])
+    (folder / "deep").mkdir()
+    (folder / "a.md").rename(folder / "deep" / "b.md")
+    eventually(lambda: found(memory, "wombat") == ["memory/deep/b.md"])
+    (folder / "deep").rename(folder / "deeper")
+    eventually(lambda: found(memory, "wombat") == ["memory/deeper/b.md"])
+    shutil.rmtree(folder / "deeper")
+    eventually(lambda: found(memory, "wombat") == [])
+
+
+def test_an_entry_is_found_by_its_words_in_the_next_search(open_memory: Open) -> None:
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    assert memory.write("The quokka eats leaves.", "Animals", MORNING).path == "memory/2026-02-13.md"
+    (hit,) = memory.search("quokka").results
+    assert (hit.path, hit.start_line, hit.end_line) == ("memory/2026-02-13.md", 1, 3)
+    assert memory.get(hit.path, hit.start_line, 1).content == "## 09:30 — Animals\n"
+
+
+def test_sources_are_daily_logs_the_other_files_or_all(folder: Path, open_memory: Open) -> None:
+    for name in ("MEMORY.md", "2026-02-13.md", "2026-02-13-extra.md"):
+        (folder / name).write_text("The quokka.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    assert found(memory, "quokka", "daily") == ["memory/2026-02-13.md"]
+    assert sorted(found(memory, "quokka", "memory")) == ["memory/2026-02-13-extra.md", "memory/MEMORY.md"]
+    assert len(found(memory, "quokka", "all")) == 3
+    with pytest.raises(ValidationError):
+        memory.search("quokka", source="weekly")
+
+
+def test_without_a_folder_there_is_a_warning_until_there_is_one(folder: Path, open_memory: Open) -> None:
+    folder.rmdir()
+    memory = open_memory()
+    memory.start_background_work()
+    answer = memory.search("quokka")
+    assert (answer.success, answer.results) == (True, [])
+    assert "Warning" in (answer.message or "")
+    assert "Warning" in (memory.status().message or "")
+    with pytest.raises(NotFoundError):
+        memory.get("MEMORY.md")
+    folder.mkdir()
+    (folder / "a.md").write_text("The quokka.")
+    eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
+
+
+def test_a_folder_that_takes_the_place_of_another_is_followed(folder: Path, open_memory: Open) -> None:
+    (folder / "a.md").write_text("The quokka.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    folder.rename(folder.parent / "old")
+    folder.mkdir()
+    (folder / "b.md").write_text("The wombat.")
+    eventually(lambda: complete(memory) and memory.status().files == 1)
+    time.sleep(0.5)  # what is still under way is not what has to notice the next file
+    (folder / "c.md").write_text("The numbat.")
+    eventually(lambda: found(memory, "numbat") == ["memory/c.md"])
+    assert found(memory, "quokka") == []
+
+
+def test_an_entry_makes_the_folder(folder: Path, open_memory: Open) -> None:
+    folder.rmdir()
+    memory = open_memory()
+    memory.start_background_work()
+    memory.write("The quokka.")
+    eventually(lambda: len(found(memory, "quokka")) == 1)
+
+
+def test_without_a_model_words_are_compared_and_the_answer_says_so(folder: Path, open_memory: Open) -> None:
+    def fail() -> ToyEngine:
+        raise EmbeddingUnavailableError("There is no model.")
+
+    (folder / "a.md").write_text("The quokka.")
+    memory = open_memory(EmbeddingModel(fail))
+    memory.start_background_work()
+    eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
+    answer = memory.search("quokka")
+    assert answer.message == "Found by words only: There is no model."
+    assert 0 < answer.results[0].score <= 1
+    assert answer.index_complete is False
+    assert memory.status().vector_enabled is False
+
+
+def test_a_watcher_that_fails_leaves_it_to_the_searches_to_look(
+    folder: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    monkeypatch.setattr("watchfiles.watch", fail)
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: "cannot be watched" in caplog.text)
+    (folder / "a.md").write_text("The quokka.")
+    assert found(memory, "quokka") == ["memory/a.md"]
+    assert memory.status().watching is False
+    (folder / "a.md").write_text("The wombat.")
+    assert memory.status().files == 1
+    assert found(memory, "wombat") == ["memory/a.md"]
+
+
+def test_a_search_does_not_wait_for_a_slow_index(folder: Path, open_memory: Open) -> None:
+    """The model answers nothing before the search has."""
+    searched = threading.Event()
+
+    class Slow(ToyEngine):
+        def embed(self, texts):  # type: ignore[no-untyped-def]
+            if len(texts) > 1:
+                assert searched.wait(PATIENCE)
+            return super().embed(texts)
+
+    for number in range(8):
+        (folder / f"{number}.md").write_text(f"The quokka {number}.")
+    memory = open_memory(EmbeddingModel(Slow))
+    memory.start_background_work()
+    eventually(lambda: len(memory.search("quokka", limit=10).results) == 8)
+    answer = memory.search("quokka", limit=10)
+    searched.set()
+    assert "8 of 8 pieces have no vectors yet and are found by their words only." in (answer.message or "")
+    assert answer.index_complete is False
+    eventually(lambda: memory.search("quokka").index_complete)
+
+
+def test_changes_are_followed_while_another_process_makes_vectors(
+    folder: Path, open_memory: Open, index_file: Path
+) -> None:
+    memory = open_memory()
+    with index_file.with_name(f"{index_file.name}.vectors.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        memory.start_background_work()
+        for name in ("a", "b"):
+            (folder / f"{name}.md").write_text(f"The quokka {name}.")
+            eventually(lambda name=name: f"memory/{name}.md" in found(memory, "quokka"))
+        assert memory.status().chunks_without_vectors == 2
+    eventually(lambda: not memory.status().chunks_without_vectors)
+
+
+def test_before_the_first_look_an_answer_says_that_it_is_not_complete(folder: Path, open_memory: Open) -> None:
+    (folder / "a.md").write_text("The quokka.")
+    answer = open_memory().search("quokka")
+    assert answer.index_complete is False
+    assert "Files are still being indexed" in (answer.message or "")
+
+
+def test_vectors_of_another_model_are_not_compared(folder: Path, open_memory: Open) -> None:
+    class Other(ToyEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fingerprint = Fingerprint("other", 384, "fp32", "toy")
+
+    (folder / "a.md").write_text("The quokka eats.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    memory.close()
+    answer = open_memory(EmbeddingModel(Other)).search("eats")
+    assert "another model's" in (answer.message or "")
+
+
+def test_a_damaged_index_is_made_anew_while_the_memory_is_in_use(
+    folder: Path, open_memory: Open, index_file: Path
+) -> None:
+    (folder / "a.md").write_text("The quokka eats leaves.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    memory._index.current().forget_deleted()
+    size = index_file.stat().st_size
+    with index_file.open("r+b") as file:
+        file.write(b"\xff" * size)
+    (folder / "b.md").write_text("The quokka sleeps.")
+    eventually(lambda: sorted(found(memory, "quokka")) == ["memory/a.md", "memory/b.md"])
+
+
+def test_a_topic_that_files_do_not_have_is_said_to_be_missing(folder: Path, open_memory: Open) -> None:
+    (folder / "a.md").write_text("The quokka eats leaves.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    assert memory.search("quokka eats leaves").message is None
+    assert "nothing on the topic" in (memory.search("tax law leaves of 1986 in four countries").message or "")
+
+
+def test_an_answer_fits_and_says_what_does_not(folder: Path, open_memory: Open) -> None:
+    for number in range(30):
+        (folder / f"{number}.md").write_text("quokka " * 300)
+    memory = open_memory()
+    memory._packer = type(memory._packer)(2_000)
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    answer = memory.search("quokka", limit=30)
+    assert 0 < len(answer.results) < 30
+    assert f"{30 - len(answer.results)} more did not fit" in (answer.message or "")
+    assert len(json.dumps(answer.model_dump())) < 2_000 * 4
+
+
+def test_lines_are_read_as_they_are_numbered(folder: Path, open_memory: Open) -> None:
+    (folder / "a.md").write_bytes(b"\xef\xbb\xbfone\r\ntwo\x0b\xe2\x80\xa8still two\n\nfour")
+    memory = open_memory()
+    whole = memory.get("a.md")
+    assert (whole.content, whole.total_lines, whole.start_line, whole.end_line) == (
+        "one\r\ntwo\x0b\u2028still two\n\nfour", 4, 1, 4,
+    )  # fmt: skip
+    assert memory.get("memory/a.md", 2, 2).content == "two\x0b\u2028still two\n\n"
+    assert memory.get("a.md", 4).content == "four"
+    with pytest.raises(ValidationError, match="from 1 to 4"):
+        memory.get("a.md", 5)
+    with pytest.raises(ValidationError):
+        memory.get("a.md", 0)
+
+
+def test_an_empty_file_has_no_lines(folder: Path, open_memory: Open) -> None:
+    (folder / "a.md").touch()
+    answer = open_memory().get("a.md")
+    assert (answer.content, answer.total_lines) == ("", 0)
+
+
+def test_a_long_file_is_read_on_from_the_next_line(folder: Path, open_memory: Open) -> None:
+    lines = [f"Line {number}: {'x' * (number % 50)}\n" for number in range(2_000)]
+    (folder / "a.md").write_text("".join(lines))
+    memory = open_memory()
+    memory._packer = type(memory._packer)(2_000)
+    text, line = "", 1
+    while line:
+        part = memory.get("a.md", line)
+        assert part.content is not None
+        text, line = text + part.content, part.next_line or 0
+    assert text == "".join(lines)
+
+
+def test_a_line_that_is_too_long_is_cut_with_a_message(folder: Path, open_memory: Open) -> None:
+    (folder / "a.md").write_text("x" * 100_000 + "\nlast\n")
+    memory = open_memory()
+    first = memory.get("a.md")
+    assert first.message is not None
+    assert first.next_line == 2
+    assert memory.get("a.md", 2).content == "last\n"
+
+
+@pytest.mark.parametrize("entry", ["", "  \n", "x" * 500_001, "\ud800"])
+def test_an_entry_that_is_no_text_is_refused(folder: Path, open_memory: Open, entry: str) -> None:
+    with pytest.raises(ValidationError):
+        open_memory().write(entry)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_topic_stays_on_its_line(folder: Path, open_memory: Open) -> None:
+    open_memory().write("Entry.", "One\n## Two", MORNING)
+    assert (folder / "2026-02-13.md").read_text().splitlines()[0] == "## 09:30 — One ## Two"
+
+
+def test_projects_of_one_name_and_models_have_indexes_of_their_own(tmp_path: Path) -> None:
+    paths = {
+        index_path(tmp_path, tmp_path / place / "my project" / "memory", model)
+        for place in ("a", "b")
+        for model in ("one", "two")
+    }
+    assert len(paths) == 4
+    assert all(path.name.startswith("my-project-") and path.suffix == ".sqlite" for path in paths)
+    assert index_path(tmp_path, Path("/notes"), "m").name.startswith("notes-")
+    assert index_path(tmp_path, Path("/../..memory"), "m").parent == tmp_path
+
+
+def test_closing_twice_is_harmless(open_memory: Open) -> None:
+    memory = open_memory()
+    memory.start_background_work()
+    memory.close()
+    memory.close()

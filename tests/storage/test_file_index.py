@@ -1,0 +1,130 @@
+"""The index of a folder of files: what is nearest and what has the words."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.storage import file_index, file_search
+from vector_memory.storage.file_index import FileIndex, FileState, NewChunk
+from vector_memory.values import Fingerprint
+
+TOY = Fingerprint("lattice", DIMENSIONS, "exact", "test")
+EMBEDDER = LatticeEmbedder()
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[FileIndex]:
+    index = FileIndex(tmp_path / "index.sqlite", dimensions=DIMENSIONS)
+    yield index
+    index.close()
+
+
+def put(index: FileIndex, path: str, texts: Sequence[str], *, daily: bool = False) -> None:
+    """Index a file with these chunks, each with a vector for each half of its words."""
+    state = FileState(path, "hash", 1, 1)
+    with index.write() as connection:
+        file_index.adopt_fingerprint(connection, TOY)
+        chunks = [NewChunk(text, 1, 1, text) for text in texts]
+        file_index.replace_file(connection, state, chunks, daily=daily, vectors=True)
+        for chunk in file_index.next_unembedded(connection, 100):
+            words = chunk.text.split()
+            halves = [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
+            file_index.add_vectors(connection, chunk.id, EMBEDDER.embed(halves))
+
+
+def paths(index: FileIndex, ids: Sequence[int]) -> list[str]:
+    with index.read() as connection:
+        return [chunk.path for chunk in file_search.chunks_with(connection, ids)]
+
+
+def word_scores(index: FileIndex, query: str, daily: bool | None = None) -> dict[str, float]:
+    with index.read() as connection:
+        scores = file_search.word_scores(connection, query, daily=daily)
+    return dict(zip(paths(index, list(scores)), scores.values(), strict=True))
+
+
+def test_a_chunk_with_more_of_the_words_has_the_higher_score(index: FileIndex) -> None:
+    """Seed 002's `1 / (1 + abs(rank))` would put them the other way around."""
+    put(index, "both.md", ["quokka wombat leaves here"])
+    put(index, "one.md", ["quokka under leaves here"])
+    for number in range(10):
+        put(index, f"{number}.md", ["something else entirely written"])
+    scores = word_scores(index, "quokka wombat")
+    assert 0 < scores["one.md"] < scores["both.md"] <= 1
+    assert set(scores) == {"one.md", "both.md"}
+
+
+def test_words_that_no_chunk_has_lower_the_score(index: FileIndex) -> None:
+    put(index, "a.md", ["quokka leaves"])
+    put(index, "b.md", ["something else"])
+    put(index, "c.md", ["other things"])
+    assert word_scores(index, "quokka zyzzyva")["a.md"] < word_scores(index, "quokka")["a.md"]
+
+
+def test_identifiers_and_scripts_without_spaces_are_found(index: FileIndex) -> None:
+    put(index, "a.md", ["call store_report of api/v1.2 with getUserById"])
+    put(index, "b.md", ["部署到生产环境"])
+    put(index, "c.md", ["unrelated words"])
+    for query, path in [("store_report", "a.md"), ("getUserById", "a.md"), ("api/v1.2", "a.md"), ("生产", "b.md")]:
+        assert list(word_scores(index, query)) == [path]
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "a OR b", "NEAR(x y)", "col: x", "quokka*", "^quokka", "-", "()", "%", "\0", "ิ"]
+)
+def test_a_query_has_no_syntax(index: FileIndex, query: str) -> None:
+    put(index, "a.md", ["quokka words"])
+    assert set(word_scores(index, query)) <= {"a.md"}
+
+
+def test_deleted_files_are_in_no_table(index: FileIndex) -> None:
+    put(index, "a.md", ["quokka words", "more words"])
+    put(index, "b.md", ["other words"])
+    with index.write() as connection:
+        file_index.delete_file(connection, "a.md", vectors=True)
+    with index.read() as connection:
+        for table, left in [("files", 1), ("chunks", 1), ("chunks_fts", 1), ("chunks_vec", 2)]:
+            assert connection.execute(f"select count(*) from {table}").get == left, table
+    assert word_scores(index, "quokka") == {}
+
+
+def test_vectors_for_a_chunk_that_is_gone_are_dropped(index: FileIndex) -> None:
+    with index.write() as connection:
+        file_index.adopt_fingerprint(connection, TOY)
+        file_index.add_vectors(connection, 7, EMBEDDER.embed(["text"]))
+    with index.read() as connection:
+        assert connection.execute("select count(*) from chunks_vec").get == 0
+
+
+TEXTS = st.lists(st.text("abcdef ", min_size=3, max_size=12).filter(lambda text: len(text.split()) > 1), max_size=12)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXTS, TEXTS, st.sampled_from([None, True, False]))
+def test_the_nearest_are_those_of_a_scan(
+    tmp_path_factory: pytest.TempPathFactory, notes: list[str], logs: list[str], daily: bool | None
+) -> None:
+    index = FileIndex(tmp_path_factory.mktemp("index") / "index.sqlite", dimensions=DIMENSIONS)
+    put(index, "notes.md", notes)
+    put(index, "2026-02-13.md", logs, daily=True)
+    query = EMBEDDER.embed(["query"])[0]
+    with index.read() as connection:
+        rows = connection.execute("select c.id, v.embedding from chunks_vec v join chunks c on c.id = v.id / 1024 "
+                                  "where ? is null or c.daily = ?", (daily, daily)).fetchall()  # fmt: skip
+        best: dict[int, float] = {}
+        for chunk, vector in rows:
+            cosine = float(np.dot(query, np.frombuffer(vector, np.float32)))
+            best[int(chunk)] = max(cosine, best.get(int(chunk), -math.inf))
+        found: dict[int, float] = {}
+        for chunk, cosine in file_search.nearest(connection, query, daily=daily):
+            found.setdefault(chunk, cosine)
+        looked_up = file_search.cosines(connection, query, list(best))
+    assert found == pytest.approx(best)
+    assert looked_up == pytest.approx(best)
+    index.close()

@@ -1,0 +1,175 @@
+"""The tools over Markdown files, as clients see them in both protocol eras."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.client import CallToolResult
+
+from eras import Call
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.file_memory import FileMemory
+from vector_memory.server import create_server
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.tools import offered
+
+SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
+
+pytestmark = pytest.mark.anyio
+
+SEED = {
+    "memory_search": (["query", "limit", "source"], ["results"]),
+    "memory_get": (["path", "startLine", "lines"], ["content", "path", "totalLines"]),
+    "memory_write": (["entry", "topic"], ["path", "success"]),
+    "memory_status": (
+        [],
+        ["files", "chunks", "lastIndexed", "model", "dimensions", "dbSizeBytes", "vectorEnabled", "ftsEnabled"],
+    ),
+}
+"""Parameters and keys of seed 002."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    (folder / "MEMORY.md").write_text("# Animals\n\nThe quokka eats leaves.\n")
+    return folder
+
+
+@pytest.fixture
+def files(folder: Path, tmp_path: Path) -> Iterator[FileMemory]:
+    settings, model = Settings(embedding_model="toy"), EmbeddingModel(ToyEngine)
+    with FileMemory(folder, tmp_path / "index.sqlite", settings, model) as files:
+        yield files
+
+
+def no_store() -> SessionMemoryStore:
+    raise AssertionError("the store of the sessions is not needed")
+
+
+@pytest.fixture
+async def client(files: FileMemory, era: str) -> AsyncIterator[Client]:
+    server = create_server(no_store, Offer(toolsets="files"), lambda: files)
+    async with Client(server, mode=era) as client:
+        files.start_background_work()
+        yield client
+
+
+@pytest.fixture
+def call(client: Client) -> Call:
+    async def call(tool: str, **arguments: object) -> CallToolResult:
+        return await client.call_tool(tool, arguments, raise_on_error=False)
+
+    return call
+
+
+async def test_parameters_and_keys_are_those_of_the_seed(client: Client) -> None:
+    tools = {tool.name: tool for tool in await client.list_tools()}
+    assert list(tools) == list(SEED)
+    for name, (parameters, keys) in SEED.items():
+        assert list(tools[name].input_schema["properties"]) == parameters
+        assert tools[name].output_schema is not None
+        assert set(keys) <= tools[name].output_schema["properties"].keys()
+
+
+async def test_results_have_the_keys_of_the_seed(call: Call) -> None:
+    answer = await call("memory_search", query="quokka")
+    assert answer.structured_content is not None
+    (found,) = answer.structured_content["results"]
+    assert list(found) == ["path", "text", "score", "startLine", "endLine"]
+    assert (found["path"], found["startLine"], found["endLine"]) == ("memory/MEMORY.md", 1, 3)
+
+
+async def test_an_entry_is_written_read_and_found(call: Call, folder: Path) -> None:
+    written = await call("memory_write", entry="We ship on Fridays.", topic="Decision")
+    assert written.structured_content is not None
+    path = written.structured_content["path"]
+    assert "We ship on Fridays." in (folder / Path(path).name).read_text()
+    read = await call("memory_get", path=path, startLine=3, lines=1)
+    assert read.structured_content is not None
+    assert read.structured_content["content"] == "We ship on Fridays.\n"
+    found = await call("memory_search", query="ship on Fridays", source="daily")
+    assert found.structured_content is not None
+    assert found.structured_content["results"][0]["path"] == path
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("memory_search", {"query": ""}),
+        ("memory_search", {"query": "x", "source": "weekly"}),
+        ("memory_search", {"query": "x", "limit": 0}),
+        ("memory_search", {"query": "x", "limit": 10**9}),
+        ("memory_get", {"path": "../../etc/passwd"}),
+        ("memory_get", {"path": "missing.md"}),
+        ("memory_get", {"path": "MEMORY.md", "startLine": -1}),
+        ("memory_get", {}),
+        ("memory_write", {"entry": " "}),
+    ],
+)
+async def test_a_failure_has_the_body_of_the_tool(call: Call, tool: str, arguments: dict[str, object]) -> None:
+    answer = await call(tool, **arguments)
+    assert answer.is_error
+    assert answer.structured_content is not None
+    assert answer.structured_content["success"] is False
+    assert answer.structured_content["error"] == "ValidationError"
+    assert answer.structured_content["message"]
+
+
+async def test_the_status_says_what_is_indexed(call: Call, files: FileMemory) -> None:
+    assert files.wait_for_words(20)
+    answer = (await call("memory_status")).structured_content
+    assert answer is not None
+    assert (answer["files"], answer["chunks"], answer["model"], answer["ftsEnabled"]) == (1, 1, "toy", True)
+    assert answer["dbSizeBytes"] > 0
+
+
+async def test_a_client_that_asks_is_told_how_far_the_index_is(client: Client, files: FileMemory) -> None:
+    told: list[str | None] = []
+
+    async def note(_progress: float, _total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    files._follower.wait = lambda _seconds: False  # type: ignore[method-assign]  # as during a long first index
+    await client.call_tool("memory_search", {"query": "quokka"}, progress_handler=note)
+    assert told
+    assert set(told) == {"Indexing memory files"}
+
+
+async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
+    """Nothing that a client sees of a tool changes unnoticed; after a wanted change run with UPDATE_SNAPSHOTS=1."""
+    for tool in await client.list_tools():
+        snapshot = SNAPSHOTS / f"{tool.name}.json"
+        seen = tool.model_dump(by_alias=True, exclude_none=True, exclude={"meta"})
+        if os.environ.get("UPDATE_SNAPSHOTS"):
+            snapshot.write_text(json.dumps(seen, indent=2, sort_keys=True) + "\n")
+        assert seen == json.loads(snapshot.read_text())
+
+
+async def test_only_the_tool_that_writes_says_so(client: Client) -> None:
+    hints = {tool.name: tool.annotations for tool in await client.list_tools()}
+    assert all(hint is not None and hint.open_world_hint is False for hint in hints.values())
+    assert [name for name, hint in hints.items() if hint and not hint.read_only_hint] == ["memory_write"]
+    assert not any(hint and hint.destructive_hint for hint in hints.values())
+
+
+def test_a_server_that_only_reads_offers_no_writing() -> None:
+    assert [tool.name for tool in offered([Toolset.FILES], read_only=True)] == [
+        "memory_search",
+        "memory_get",
+        "memory_status",
+    ]
+
+
+def test_every_parameter_and_tool_is_described_in_few_words() -> None:
+    for tool in offered([Toolset.FILES]):
+        assert tool.description
+        assert len(tool.description) < 200
+        assert all(schema.get("description") for schema in tool.parameters["properties"].values())
