@@ -14,12 +14,13 @@ import pytest
 import vector_memory.embedding.fetch
 import vector_memory.server
 from vector_memory import __version__, arguments, commands
+from vector_memory.commands import serving
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Offer, Place, ServerPlace, Settings, Toolset
 
-COMMANDS = ("serve", "demo", "backfill", "reembed", "doctor", "backup", "restore", "fetch-model")
+COMMANDS = tuple(commands.COMMANDS)
 OUR_VARIABLES = [name.upper() for name in Settings.model_fields] + [
     f"VECTOR_MEMORY_{name.upper()}" for name in [*Place.model_fields, *Offer.model_fields]
 ]
@@ -42,7 +43,11 @@ REFUSED = [
     (["--database-path", ""], {}, "--database-path is empty: give it a value or leave it out."),
     (["--embedding-modle", "x"], {}, "Unknown option: --embedding-modle. Did you mean --embedding-model?"),
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
-    (["sevre"], {}, '"sevre" is not understood here: see vector-memory --help.'),
+    (["sevre"], {}, 'There is no command "sevre". Did you mean "serve"? The commands are listed by: vector-memory'),
+    (["--", "serve"], {}, '"serve" is not understood here: see vector-memory --help.'),
+    (["show"], {}, "MEMORY_ID needs a value: text."),
+    (["completion", "nosh"], {}, 'SHELL is "nosh"; accepted: bash, zsh or fish.'),
+    (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),
     (["serve", "memory.db"], {}, '"memory.db" is not understood here: see vector-memory --help.'),
     (["demo", "--limit", "few"], {}, '--limit is "few"; accepted: a whole number.'),
     (["demo", "--limit", "0"], {}, "--limit"),
@@ -69,8 +74,8 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
     """Collect what `serve` would have served."""
     calls: list[Served] = []
-    monkeypatch.setattr(commands, "set_up_logging", lambda *_: None)
-    monkeypatch.setattr(vector_memory.server, "run_server", lambda *given: calls.append(Served(*given)))
+    monkeypatch.setattr(serving, "set_up_logging", lambda *_: None)
+    monkeypatch.setattr(vector_memory.server, "run_server", lambda *given: calls.append(Served(*given[:4])))
     return calls
 
 

@@ -2,6 +2,11 @@
 
 import os
 from collections.abc import Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Literal, get_args, get_origin
 
 import pydantic
 from cyclopts import (
@@ -17,16 +22,21 @@ from cyclopts import (
     ValidationError,
 )
 
-from vector_memory.settings import Offer, Place, Settings, accepted
+from vector_memory.settings import FilePlace, Offer, Place, Settings, accepted
 
 VARIABLES = {name: name.upper() for name in Settings.model_fields}
 PLACE_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields}
 OFFER_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Offer.model_fields}
+FILE_VARIABLES = {name: f"CWE_{name.upper()}" for name in FilePlace.model_fields}
 SWITCHES = {
     f"--{name.replace('_', '-')}"
     for name, field in (Settings.model_fields | Offer.model_fields).items()
     if field.annotation is bool
 }
+
+DEFAULT_COMMAND = "serve"
+OF_ALL = ("--help", "-h", "--version")
+"""Flags of the command line itself; others without a command are those of the default command."""
 
 
 class UsageError(Exception):
@@ -35,6 +45,10 @@ class UsageError(Exception):
 
 def run(app: App, words: Sequence[str]) -> None:
     """Run the command of `app` that the words name. Raises UsageError for what cannot be understood."""
+    if not words or (words[0].startswith("-") and words[0] not in OF_ALL):
+        words = [DEFAULT_COMMAND, *words]
+    if words[0] not in (*app, *OF_ALL):
+        raise UsageError(_unknown_command(words[0], list(app)))
     try:
         app(_joined_switches(words), exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -59,7 +73,8 @@ def _variables_that_count(arguments: ArgumentCollection) -> dict[str, str]:
     """Return the variables that no flag overrules; a flag for the place overrules each variable for the place."""
     flagged = {argument.field_info.name for argument in arguments if argument.tokens}
     place = {} if flagged & PLACE_VARIABLES.keys() else PLACE_VARIABLES
-    return {name: variable for name, variable in (VARIABLES | OFFER_VARIABLES | place).items() if name not in flagged}
+    variables = VARIABLES | OFFER_VARIABLES | FILE_VARIABLES | place
+    return {name: variable for name, variable in variables.items() if name not in flagged}
 
 
 def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
@@ -77,6 +92,12 @@ def _joined_switches(words: Sequence[str]) -> list[str]:
     return joined
 
 
+def _unknown_command(word: str, commands: Sequence[str]) -> str:
+    # Not in cyclopts' words: it imports all commands to find the nearest.
+    meant = "".join(f' Did you mean "{command}"?' for command in get_close_matches(word, commands, n=1))
+    return f'There is no command "{word}".{meant} The commands are listed by: vector-memory --help'
+
+
 def _explained(error: CycloptsError) -> str:
     """Say what is wrong and what would be accepted."""
     cause = error.__cause__
@@ -90,7 +111,7 @@ def _explained(error: CycloptsError) -> str:
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return f'"{word}" is not understood here: see vector-memory --help.'
         case UnknownOptionError():
-            return f"{error} The flags are listed by: vector-memory {' '.join(error.command_chain or ['serve'])} --help"
+            return f"{error} The flags are listed by: vector-memory {' '.join(error.command_chain or ())} --help"
         case _:
             return str(error)
 
@@ -111,11 +132,23 @@ def _given(token: Token) -> str:
 
 
 def _refused(argument: Argument, token: Token) -> str:
-    return f"{_given(token)}; accepted: {_accepted_by(argument)}."
+    given = _given(token) if token.keyword else f'{argument.name} is "{token.value}"'
+    return f"{given}; accepted: {_accepted_by(argument)}."
 
 
 def _accepted_by(argument: Argument) -> str:
     name = argument.field_info.name
     if name in Settings.model_fields | Offer.model_fields:
         return accepted(name)
-    return "a whole number" if argument.hint is int else "a path"
+    if choices := _choices(argument.hint):
+        *others, last = choices
+        return f"{', '.join(others)} or {last}"
+    return {int: "a whole number", Path: "a path"}.get(argument.hint, "text")
+
+
+def _choices(hint: object) -> list[str]:
+    """Return the words that a flag of this type takes, if it takes only some."""
+    hint = next((arm for arm in get_args(hint) if arm is not NoneType), hint) if NoneType in get_args(hint) else hint
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return list(hint)
+    return list(get_args(hint)) if get_origin(hint) is Literal else []

@@ -21,7 +21,7 @@ Confidence = Literal["high", "low"]
 class Result(BaseModel):
     """Base of all answers."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     success: bool = True
     message: str | None = None
@@ -37,13 +37,15 @@ class StoreMemoryResult(Result):
     session_id: str | None = None
     content_hash: str | None = None
     chunks_created: int | None = None
+    passages_created: int | None = Field(default=None, description="Stretches of text with a vector: all of it")
+    token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
     created_at: str | None = None
 
 
 class MemoryEntry(BaseModel):
     """A whole memory. `content_end` is set only when the text goes on: read on from that offset."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: int
     memory_type: str
@@ -76,7 +78,7 @@ class FoundMemory(MemoryEntry):
 class Omitted(BaseModel):
     """A result that did not fit into the answer: its id (of the chunk or memory) and its size in characters."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: int
     characters: int
@@ -105,7 +107,7 @@ class SearchMemoriesResult(SearchResult):
 class Provenance(BaseModel):
     """Where a found piece of text comes from: whoever reads it can tell stored data from instructions."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     memory_type: str
     agent_id: str
@@ -182,6 +184,16 @@ class CoarseSearchResult(SearchResult):
     granularity: Literal["coarse"] = "coarse"
 
 
+class ChangesResult(Result):
+    """What others stored in a session since a cursor: the oldest first, or with a query what matches it best."""
+
+    results: list[FoundMemory] = []
+    cursor: str | None = Field(default=None, description="Send it as since, next time")
+    has_more: bool = Field(default=False, description="More is new already: go on with the cursor")
+    total_new: int = Field(default=0, description="How many are new, also those not in this answer")
+    confidence: Confidence | None = Field(default=None, description="low: nothing new is about the query")
+
+
 class TaskContextResult(Result):
     """Everything a sub-agent needs to go on with a session."""
 
@@ -196,7 +208,7 @@ class TaskContextResult(Result):
 class ChunkEntry(BaseModel):
     """A chunk as a part of its document."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     chunk_id: int
     chunk_index: int
@@ -257,10 +269,41 @@ class SessionStatsResult(Result):
     latest_created: str | None = None
 
 
+class TimelineEntry(Provenance):
+    """A memory as a moment of its session; `beginning` is the first words of its content."""
+
+    memory_id: int
+    beginning: str
+    content_length: int
+    chunk_count: int
+
+
+class TimelineResult(Result):
+    """What was stored, the oldest first; `total_memories` also counts those beyond the limit."""
+
+    entries: list[TimelineEntry] = []
+    total_memories: int = 0
+
+
+class MemoryStatsResult(Result):
+    """What the whole file holds; `embedding_model` is what made its vectors."""
+
+    memory_counts: dict[str, int] = {}
+    total_memories: int = 0
+    total_chunks: int = 0
+    total_sessions: int = 0
+    total_agents: int = 0
+    without_vectors: int = 0
+    embedding_model: str | None = None
+    database_bytes: int = 0
+    earliest_created: str | None = None
+    latest_created: str | None = None
+
+
 class SessionEntry(BaseModel):
     """A session; `agent_id` is the agent that stored last, `agents` the first by name, `agent_count` all of them."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     session_id: str
     agent_id: str
@@ -311,7 +354,7 @@ class BackfillResult(Result):
 class SearchStatistics(BaseModel):
     """Latencies in seconds of this process's latest searches."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     total_queries: int
     p50_time: float

@@ -12,6 +12,7 @@ from vector_memory.values import SearchMode
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
+MOST_RESPONSE_TOKENS = 1_000_000
 
 
 def full_path(path: Path) -> Path:
@@ -39,7 +40,7 @@ class Settings(BaseModel):
     The descriptions are printed by `--help` and in docs/configuration.md.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
     embedding_model: str = Field(
         default=DEFAULT_MODEL,
@@ -92,6 +93,12 @@ class Settings(BaseModel):
     similarity_threshold: float = Field(
         default=0.4, ge=0, le=1, description="Smallest similarity that USE_THRESHOLD_FILTERING keeps."
     )
+    memory_limit: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="So many tagged memories can be stored; then clear_old_memories has to make room.",
+    )
     auto_backfill_threshold: int = Field(
         default=1000,
         ge=0,
@@ -101,7 +108,7 @@ class Settings(BaseModel):
     max_response_tokens: int = Field(
         default=20_000,
         ge=500,
-        le=1_000_000,
+        le=MOST_RESPONSE_TOKENS,
         description="Longest answer of a tool, in tokens; what does not fit is cut, marked, and can be read on from "
         "an offset.",
     )
@@ -144,7 +151,7 @@ def project_folder() -> Path:
 class Place(BaseModel):
     """Where the memory is kept. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     database_path: FullPath | None = Field(
         default=None, description="File that holds the memory; made when it is missing."
@@ -177,6 +184,27 @@ class ServerPlace(Place):
     )
 
 
+class FilePlace(BaseModel):
+    """Where the Markdown files of `--toolsets files` are. A field `name` is the flag `--name` and `CWE_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    memory_dir: FullPath | None = Field(
+        default=None,
+        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR, without that in "
+        "the current folder.",
+    )
+    db_dir: FullPath = Field(
+        default=Path("~/.claude/cwe/memory"),
+        description="Folder for the index, which is made from that folder and has no place in a project.",
+        validate_default=True,
+    )
+
+    def folder(self) -> Path:
+        """Return the folder of Markdown files."""
+        return self.memory_dir or project_folder() / "memory"
+
+
 class Toolset(StrEnum):
     """The families of tools; each works without the others."""
 
@@ -203,7 +231,7 @@ def _known_toolsets(names: str) -> str:
 class Offer(BaseModel):
     """What a server offers its client. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     toolsets: Annotated[str, AfterValidator(_known_toolsets)] = Field(
         default=Toolset.SESSION.value,

@@ -16,3 +16,6 @@ os.environ["FASTMCP_TELEMETRY_MODE"] = "off"
 # A product of a matrix and a vector waits for memory: more threads gain nothing, and 8 ms are lost whenever another
 # program keeps one of them from running.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Pydantic would read what is said of every installed package, to find plugins that somebody may have installed.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")

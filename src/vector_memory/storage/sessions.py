@@ -1,4 +1,4 @@
-"""Counts over sessions."""
+"""Counts over sessions, and over the whole file."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import apsw
 
+from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.rows import as_dict, fetch, fetch_value
+from vector_memory.values import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,76 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
         agent_counts=counts_by(connection, "agent_id", session_id),
         **counts,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A memory without its text but the `beginning` of it."""
+
+    memory_id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None
+    session_iter: int
+    task_code: str | None
+    title: str | None
+    created_at: str
+    beginning: str
+    content_length: int
+    chunk_count: int
+
+
+def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
+    """Return the memories of a scope that were stored last, the oldest of them first."""
+    condition = memory_filter(scope)
+    found = fetch(
+        connection,
+        Moment,
+        f"""
+        select m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title,
+            m.created_at, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
+            m.chunk_count
+        from session_memories m where {condition.sql} order by m.created_at desc, m.id desc limit :limit
+        """,
+        condition.bindings | {"limit": limit, "characters": characters},
+    )
+    return found[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCounts:
+    """What a whole file holds. The times are None in an empty one."""
+
+    memory_counts: dict[str, int]
+    total_memories: int
+    total_chunks: int
+    total_sessions: int
+    total_agents: int
+    without_vectors: int
+    embedding_model: str | None
+    database_bytes: int
+    earliest_created: str | None
+    latest_created: str | None
+
+
+def memory_counts(connection: apsw.Connection) -> MemoryCounts:
+    """Return what the file holds."""
+    (counts,) = fetch(
+        connection,
+        as_dict,
+        """
+        select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+            count(distinct session_id) as total_sessions, count(distinct agent_id) as total_agents,
+            count(*) - count(embedding_model_id) as without_vectors,
+            min(created_at) as earliest_created, max(created_at) as latest_created,
+            (select model from embedding_models) as embedding_model,
+            (select page_count * page_size from pragma_page_count(), pragma_page_size()) as database_bytes
+        from session_memories
+        """,
+    )
+    by_kind = "select memory_type, count(*) from session_memories group by memory_type order by memory_type"
+    kinds: list[tuple[Any, ...]] = connection.execute(by_kind).fetchall()
+    return MemoryCounts(memory_counts=dict(kinds), **counts)
 
 
 def counts_by(

@@ -1,0 +1,138 @@
+"""ingest: which files, under which titles, and what is said of those that are not stored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.conftest import TOY, Run
+from vector_memory.commands import ingesting
+from vector_memory.session_memory_store import SessionMemoryStore
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder with files of several kinds."""
+    files = {
+        "a.md": b"Before.\n\n# Lease *rules*\n\nA lease lasts.",
+        "sub/b.txt": b"\xef\xbb\xbfwords without a heading",
+        "sub/c.py": b"print()",
+        ".hidden/d.md": b"# Hidden",
+        "node_modules/e.md": b"# Foreign",
+    }
+    for name, data in files.items():
+        file = tmp_path / "notes" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    return tmp_path / "notes"
+
+
+def stored(path: Path) -> list[dict[str, Any]]:
+    """Return the memories of a file."""
+    with SessionMemoryStore(path, TOY, read_only=True) as store:
+        count = store.get_memory_stats().total_memories
+        entries = [store.get_memory_by_id(number).memory for number in range(1, count + 1)]
+    return [entry.model_dump() for entry in entries if entry]
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) -> None:
+    """Markdown and text below it, each under its first heading or its name, without hidden and foreign folders."""
+    ended = run("ingest", "notes", "--session", "s", "--agent", "me", "--iter", "v3", "--task", "t", "--tags", "x")
+    assert ended == (0, "Stored 2 files; 0 skipped, stored already; 0 failed.\n", "")
+    first, second = stored(tmp_path / "memory.db")
+    assert (first["title"], first["metadata"]) == ("Lease rules", {"source": "notes/a.md"})
+    assert (second["title"], second["metadata"]) == ("b", {"source": "notes/sub/b.txt"})
+    assert second["content"] == "words without a heading"
+    for entry in (first, second):
+        given = [entry[name] for name in ("memory_type", "session_id", "agent_id", "session_iter", "task_code", "tags")]
+        assert given == ["report", "s", "me", 3, "t", ["x"]]
+
+
+@pytest.mark.usefixtures("notes")
+def test_what_is_stored_is_skipped(run: Run) -> None:
+    """The same command again stores nothing and names the memories that are there."""
+    run("ingest", "notes", "--session", "s")
+    again = run("ingest", "notes", "--session", "s", "--json")
+    assert again.code == 0
+    assert (again.json["stored"], again.json["skipped"], again.json["failed"]) == (0, 2, 0)
+    assert [file["memory_id"] for file in again.json["files"]] == [1, 2]
+
+
+@pytest.mark.usefixtures("notes")
+def test_an_interrupted_run_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends it with 130 and a word on how to go on; what was stored stays."""
+    read = ingesting.text_of
+
+    def interrupted(file: str) -> str:
+        if file.endswith("b.txt"):
+            raise KeyboardInterrupt
+        return read(file)
+
+    monkeypatch.setattr(ingesting, "text_of", interrupted)
+    ended = run("ingest", "notes", "--session", "s")
+    assert ended == (130, "", "vector-memory: interrupted; run the same command again to go on.\n")
+    monkeypatch.setattr(ingesting, "text_of", read)
+    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file; 1 skipped")
+    assert len(stored(tmp_path / "memory.db")) == 2
+
+
+def test_a_file_that_cannot_be_stored_does_not_stop_the_others(notes: Path, run: Run) -> None:
+    """Each failure is named with its reason, and the exit code says that there was one."""
+    (notes / "binary.md").write_bytes(b"\xff\xfe\x00")
+    (notes / "empty.md").write_bytes(b"")
+    (notes / "long.md").write_text("x" * 500_001)
+    (notes / "gone.md").symlink_to("nowhere")
+    ended = run("ingest", "notes", "--session", "s")
+    assert ended.code == 1
+    assert "Not stored: notes/binary.md: It is not UTF-8: convert it." in ended.out
+    assert "Not stored: notes/empty.md: content must not be empty" in ended.out
+    assert "Not stored: notes/long.md: content is 500,001 characters long" in ended.out
+    assert "Not stored: notes/gone.md: It cannot be read (No such file or directory)." in ended.out
+    assert ended.out.splitlines()[-1] == "Stored 2 files; 0 skipped, stored already; 4 failed."
+
+
+@pytest.mark.usefixtures("notes")
+def test_patterns_files_and_folders_mean_each_file_once(run: Run) -> None:
+    """A pattern that no shell has filled in is filled in; a file that is named twice is stored once."""
+    files = run("ingest", "notes/**/*.txt", "notes/a.md", "notes", "--session", "s", "--json").json["files"]
+    assert [file["file"] for file in files] == ["notes/sub/b.txt", "notes/a.md"]
+
+
+def test_standard_input_is_stored(tmp_path: Path, run: Run) -> None:
+    """A dash reads what is piped in; it has a title if it has a heading."""
+    assert run("ingest", "-", "--session", "s", "--kind", "input_prompt", stdin="Why, Zoë?".encode()).code == 0
+    assert run("ingest", "-", "--session", "s", stdin=b"# Piped\n\nText.").code == 0
+    prompt, report = stored(tmp_path / "memory.db")
+    assert (prompt["memory_type"], prompt["content"], prompt["title"]) == ("input_prompt", "Why, Zoë?", None)
+    assert (report["title"], report["metadata"]) == ("Piped", {})
+
+
+@pytest.mark.usefixtures("notes")
+def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
+    """It has a category instead, and its title as everything that is ingested."""
+    assert run("ingest", "notes/a.md", "--kind", "knowledge_base", "--category", "locks").code == 0
+    (entry,) = stored(tmp_path / "memory.db")
+    assert (entry["session_id"], entry["metadata"]["category"]) == (None, "locks")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["notes"], 2, "A report belongs to a session: add --session and a name for it."),
+        (["--session", "s"], 2, "Name what to store: files, folders, patterns, or - for standard input."),
+        (["nope.md", "--session", "s"], 2, "nope.md names no file of Markdown or text: check the path."),
+        (["notes", "--session", "s", "--iter", "two"], 1, "session_iter must be a number"),
+        (["notes", "--kind", "tagged_memory"], 2, "Tagged memories are stored by agents: choose another --kind"),
+        (["notes", "--session", "s", "--kind", "gossip"], 2, '--kind is "gossip"; accepted: session_context, '),
+    ],
+)
+@pytest.mark.usefixtures("notes")
+def test_what_is_wrong_with_all_files_is_said_once(
+    words: list[str], code: int, sentence: str, tmp_path: Path, run: Run
+) -> None:
+    """Nothing is stored, and no memory is made."""
+    ended = run("ingest", *words)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(f"vector-memory: {sentence}")
+    assert not (tmp_path / "memory.db").exists()

@@ -1,0 +1,141 @@
+"""show, sessions, timeline, stats: they say what is there, change nothing, and make no memory."""
+
+from pathlib import Path
+
+import pytest
+
+from commands.conftest import REPORT, TOY, Run
+from memory_files import bytes_of
+from vector_memory.session_memory_store import SessionMemoryStore
+
+LOOKING = [
+    ["show", "2"],
+    ["show", "2", "--json"],
+    ["show", "2", "--raw"],
+    ["sessions"],
+    ["timeline", "outage"],
+    ["stats"],
+    ["stats", "outage"],
+    ["search", "lock"],
+    ["export"],
+]
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_looking_changes_nothing(words: list[str], memory: Path, run: Run) -> None:
+    """The file is the same to the byte, and that it was read is not counted."""
+    before = bytes_of(memory.parent)
+    assert run(*words).code == 0
+    assert {name: data for name, data in bytes_of(memory.parent).items() if data} == before
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_looking_makes_no_memory(words: list[str], tmp_path: Path, run: Run) -> None:
+    """A mistyped path is said and not turned into an empty memory."""
+    ended = run(*words, "--database-path", tmp_path / "typo.db")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}: name its file with --database-path.\n"
+        if "--json" not in words
+        else ended.err
+    )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("memory")
+def test_show_says_where_a_memory_comes_from(run: Run) -> None:
+    """The facts stand above the text."""
+    said = run("show", 2).out
+    for fact in ("report", "explorer", "outage, iteration 2", "find", "db", "Outage", "waited for a lock"):
+        assert fact in said
+
+
+def test_raw_is_the_text_and_nothing_else(memory: Path, run: Run) -> None:
+    """To the byte, control characters and the missing line end included."""
+    text = "\ufeffA\r\n\x1b[31mred\x00\u2028 \n\n  "
+    with SessionMemoryStore(memory, TOY) as store:
+        number = store.store_memory("system_memory", text, session_id="s").memory_id
+    assert run("show", number, "--raw").out == text
+    assert "\x1b" not in run("show", number).out
+    assert "\\x1b[31mred" in run("show", number).out
+
+
+def test_a_long_memory_is_shown_whole(memory: Path, run: Run) -> None:
+    """A terminal is no agent's context: nothing is cut."""
+    text = "many words " * 30_000
+    with SessionMemoryStore(memory, TOY) as store:
+        number = store.store_memory("system_memory", text, session_id="s").memory_id
+    assert run("show", number, "--raw").out == text
+    shown = run("show", number, "--json").json
+    assert (shown["id"], shown["content"]) == (number, text)
+
+
+@pytest.mark.usefixtures("memory")
+def test_an_unknown_id_is_one_sentence_and_ends_with_1(run: Run) -> None:
+    """With --json the error is an object, on standard error as well."""
+    sentence = "There is no memory 99: it was deleted, or never stored in this database."
+    assert run("show", 99) == (1, "", f"vector-memory: {sentence}\n")
+    said = run("show", 99, "--json")
+    assert (said.code, said.out) == (1, "")
+    assert said._replace(out=said.err).json == {"success": False, "error": "ValidationError", "message": sentence}
+
+
+@pytest.mark.usefixtures("memory")
+def test_sessions_are_listed_with_their_agents(run: Run) -> None:
+    """The latest is the first, one line each."""
+    heading, other, outage = run("sessions").out.splitlines()
+    assert heading.split() == ["session", "memories", "latest", "(UTC)", "agents"]
+    assert other.startswith("other ")
+    assert outage.split()[:2] == ["outage", "3"]
+    assert outage.endswith("explorer, main-orchestrator, reviewer")
+    assert [one["session_id"] for one in run("sessions", "--json", "--agent", "reviewer").json["sessions"]] == [
+        "outage"
+    ]
+    assert "1 of 2 sessions: see --limit" in run("sessions", "--limit", 1).out
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_timeline_says_who_stored_what(run: Run) -> None:
+    """In the order in which it was stored, filtered as asked; the latest so many, with a word on the others."""
+    lines = run("timeline", "outage").out.splitlines()[1:]
+    assert [line.split()[1] for line in lines] == ["1", "2", "3"]
+    assert "report v2 explorer find  Outage" in lines[1]
+    entries = run("timeline", "outage", "--kind", "report_observation", "--json").json["entries"]
+    assert [entry["beginning"] for entry in entries] == ["The job also runs at noon."]
+    assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories: see --limit\n")
+    assert "Nothing of that is stored in this session" in run("timeline", "nobody").out
+
+
+@pytest.mark.usefixtures("memory")
+def test_stats_count_the_memory_and_a_session(run: Run) -> None:
+    """Both as text and as JSON."""
+    whole = run("stats", "--json").json
+    assert (whole["total_memories"], whole["total_sessions"], whole["total_agents"]) == (5, 2, 3)
+    assert whole["memory_counts"]["report"] == 2
+    assert whole["without_vectors"] == 0
+    assert whole["embedding_model"] == "toy"
+    assert "vectors   toy" in run("stats").out
+    assert run("stats", "outage", "--json").json["agent_counts"] == {
+        "explorer": 1,
+        "main-orchestrator": 1,
+        "reviewer": 1,
+    }
+    assert "3 in 1 chunk" in run("stats", "outage").out
+
+
+def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None:
+    """Names, titles and texts that hold control characters are shown with those in words."""
+    nasty = "\x1b]0;title\x07\x9b31m\u202e"
+    with SessionMemoryStore(memory, TOY) as store:
+        store.store_memory(
+            "report", f"{nasty} lock", session_id=nasty, agent_id=nasty, task_code=nasty, title=nasty, tags=[nasty]
+        )
+    for words in (["show", 6], ["sessions"], ["timeline", nasty], ["stats", nasty], ["search", "lock"]):
+        said = run(*words).out
+        assert not set(said) & set(nasty) - set("]0;title31m")
+
+
+@pytest.mark.usefixtures("memory")
+def test_the_text_of_a_report_is_printed_as_it_stands(run: Run) -> None:
+    """Lines are not broken anew when nobody looks at a terminal."""
+    assert run("show", 2).out.endswith(f"\n\n{REPORT}\n".replace(" \n", "\n"))

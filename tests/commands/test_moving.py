@@ -1,0 +1,80 @@
+"""export and import as commands; what they move is tested in test_transfer.py."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands.conftest import Run
+from memory_files import contents
+
+
+@pytest.mark.parametrize("flags", [[], ["--vectors"]])
+def test_a_memory_moves_to_another_file(flags: list[str], memory: Path, tmp_path: Path, run: Run) -> None:
+    """Exported, imported, it holds the same texts and vectors; again, everything is there already."""
+    made = run("export", "-o", "all.jsonl", *flags)
+    assert made.code == 0
+    with_them = "with" if flags else "without"
+    assert made.out == f"Wrote 5 memories {with_them} vectors to {tmp_path / 'all.jsonl'}\n"
+    target = ["--database-path", tmp_path / "copy.db"]
+    assert run("import", "all.jsonl", *target) == (0, "Added 5 memories; 0 were there already.\n", "")
+    assert run("import", "all.jsonl", *target).out == "Added 0 memories; 5 were there already.\n"
+    assert contents(tmp_path / "copy.db") == contents(memory)
+    assert run("stats", *target, "--json").json["without_vectors"] == 0
+    assert run("doctor", *target).code == 0
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_session_is_forked_through_a_pipe(run: Run) -> None:
+    """`export SESSION | import - --as NEW` adds it under another id."""
+    lines = run("export", "outage", "--vectors").out
+    assert json.loads(lines.splitlines()[0])["session_id"] == "outage"
+    forked = run("import", "-", "--as", "fork", "--json", stdin=lines.encode()).json
+    assert (forked["added"], forked["skipped"], forked["orphaned"]) == (3, 0, 0)
+    assert run("stats", "fork", "--json").json["total_memories"] == 3
+
+
+@pytest.mark.usefixtures("memory")
+def test_json_says_what_was_written(tmp_path: Path, run: Run) -> None:
+    """One object."""
+    said = run("export", "outage", "-o", "x.jsonl", "--json").json
+    size = (tmp_path / "x.jsonl").stat().st_size
+    assert said == {
+        "success": True,
+        "memories": 3,
+        "with_vectors": False,
+        "file": str(tmp_path / "x.jsonl"),
+        "bytes": size,
+    }
+
+
+@pytest.mark.usefixtures("memory")
+def test_without_a_model_the_texts_come_and_it_is_said(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memories are there to be found by their words, and the message says what to do."""
+    run("export", "-o", "all.jsonl")
+    monkeypatch.setenv("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    monkeypatch.setenv("EMBEDDING_MODEL_PATH", str(tmp_path))
+    ended = run("import", "all.jsonl", "--database-path", tmp_path / "copy.db")
+    assert ended.code == 0
+    assert "5 memories without vectors: run `vector-memory backfill`." in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["export", "nobody"], "Nothing is stored in this session"),
+        (["export", "-o", "memory.db"], "memory.db exists already: name another file, or add --overwrite"),
+        (["import", "nope.jsonl"], "nope.jsonl cannot be read (No such file or directory)"),
+        (["import", "memory.db"], "Line 1 is no header"),
+    ],
+)
+def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: str, memory: Path, run: Run) -> None:
+    """On standard error, and nothing is changed."""
+    before = contents(memory)
+    ended = run(*words)
+    assert (ended.code, ended.out) == (1, "")
+    assert sentence in ended.err
+    assert ended.err.count("\n") == 1
+    assert contents(memory) == before

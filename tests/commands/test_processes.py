@@ -1,0 +1,70 @@
+"""What only real processes show: closed pipes, and what is not imported."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands.conftest import TOY
+from vector_memory.session_memory_store import SessionMemoryStore
+
+
+def test_a_closed_pipe_ends_the_command_quietly(memory: Path) -> None:
+    """`vector-memory export | head` says nothing more."""
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "vector_memory", "export", "--vectors"],
+        env={**os.environ, "VECTOR_MEMORY_DATABASE_PATH": str(memory)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdout
+    child.stdout.close()
+    assert child.stderr
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait() == 141
+
+
+@pytest.mark.parametrize("words", [["show", "1"], ["show", "1", "--json"], ["search", "Zoë"]], ids=" ".join)
+def test_what_a_terminal_cannot_show_does_not_fail_a_command(words: list[str], tmp_path: Path) -> None:
+    """Where only ASCII can be printed everything else is escaped, in JSON as JSON does it."""
+    with SessionMemoryStore(tmp_path / "x.db", TOY) as store:
+        store.store_memory("system_memory", "Zoë → 漢字", session_id="s")
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "vector_memory", *words],
+        env={
+            **os.environ,
+            "PYTHONIOENCODING": "ascii",
+            "VECTOR_MEMORY_DATABASE_PATH": str(tmp_path / "x.db"),
+            "EMBEDDING_MODEL": "toy",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\\u6f22" in ended.stdout
+    if "--json" in words:
+        assert json.loads(ended.stdout)["content"] == "Zoë → 漢字"
+
+
+@pytest.mark.parametrize("words", [["sessions"], ["stats"], ["timeline", "outage"], ["show", "2"]], ids=" ".join)
+def test_looking_imports_neither_server_nor_model(words: list[str], memory: Path) -> None:
+    """What only searching, storing and serving need is not waited for."""
+    code = (
+        "import json, sys\n"
+        "from vector_memory.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.stderr.write(json.dumps(sorted(sys.modules)))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *words, "--database-path", str(memory)], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout
+    imported = {name.removeprefix("vector_memory.") for name in json.loads(ended.stderr)}
+    unwanted = {"session_memory_store", "search", "embedding", "chunking", "server", "fastmcp", "onnxruntime", "numpy"}
+    assert not unwanted & imported

@@ -1,0 +1,164 @@
+"""search: the filters and grains of the tools, merged over kinds, readable, and honest without a model."""
+
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.conftest import TOY, Run
+from vector_memory.commands.findings import marked
+from vector_memory.commands.searching import merged
+from vector_memory.kinds import MemoryKind
+from vector_memory.results import FoundMemory
+from vector_memory.session_memory_store import SessionMemoryStore
+
+
+def found(run: Run, *words: object) -> list[Any]:
+    """Return the ids of the memories that are found."""
+    results = run("search", *words, "--json").json["results"]
+    return [result.get("memory_id") or result["id"] for result in results]
+
+
+@pytest.mark.usefixtures("memory")
+def test_all_kinds_are_searched_and_merged_by_similarity(run: Run) -> None:
+    """What has the words comes first, of whatever kind it is."""
+    results = run("search", "a lease that ends by itself", "--json").json["results"]
+    assert results[0]["memory_type"] == "knowledge_base"
+    assert {result["memory_type"] for result in results} > {"report", "knowledge_base"}
+    assert found(run, "why was the checkout down")[0] == 1
+    assert found(run, "why", "was", "the", "checkout", "down")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--kind", "report"], [2, 4]),
+        (["--session", "outage"], [1, 2, 3]),
+        (["--agent", "explorer"], [2, 4]),
+        (["--iter", "v2"], [2]),
+        (["--task", "find"], [2]),
+        (["--tags", "db"], [2]),
+        (["--category", "db"], [5]),
+        (["--session", "nobody"], []),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+@pytest.mark.usefixtures("memory")
+def test_filters_narrow_the_search(flags: list[str], expected: list[int], run: Run) -> None:
+    """Each of them as in the tools, with and without a kind."""
+    assert sorted(found(run, "lock", *flags)) == expected
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("kind", MemoryKind)
+def test_every_kind_can_be_searched(kind: MemoryKind, run: Run) -> None:
+    """By its name on the wire."""
+    results = run("search", "lock", "--kind", kind, "--json").json["results"]
+    assert {result["memory_type"] for result in results} <= {kind}
+
+
+@pytest.mark.usefixtures("memory")
+def test_grains_give_chunks_sections_and_documents(run: Run) -> None:
+    """The same question, answered at each size."""
+    given = {
+        grain: run("search", "which job waited", "--kind", "report", "--grain", grain, "--limit", 1, "--json").json
+        for grain in ("chunk", "section", "document")
+    }
+    assert "chunk_content" in given["chunk"]["results"][0]
+    assert "section_content" in given["section"]["results"][0]
+    assert given["document"]["results"][0]["content"].startswith("# Outage")
+
+
+@pytest.mark.usefixtures("memory")
+def test_pages_have_no_gaps(run: Run) -> None:
+    """Page by page the results are those of one long page."""
+    pages = [found(run, "lock", "--limit", 2, "--offset", offset) for offset in (0, 2, 4)]
+    assert list(chain(*pages)) == found(run, "lock", "--limit", 6)
+    assert [len(page) for page in pages] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("flags", [["--limit", "101"], ["--limit", "0"], ["--offset", "-1"], ["--offset", "99"]])
+@pytest.mark.usefixtures("memory")
+def test_a_page_that_cannot_be_is_refused(flags: list[str], run: Run) -> None:
+    """In a sentence, and with the exit code of a failure."""
+    ended = run("search", "lock", *flags)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("memory")
+def test_modes_compare_what_they_say(run: Run) -> None:
+    """A search by words has no similarities and finds only what has the words."""
+    results = run("search", "lease", "--mode", "keyword", "--json").json["results"]
+    assert [result["similarity"] for result in results] == [None]
+    assert all(result["similarity"] is not None for result in run("search", "lease", "--json").json["results"])
+    assert run("search", "lease", "--mode", "guess").code == 2
+
+
+@pytest.mark.usefixtures("memory")
+def test_without_a_model_words_answer_and_it_is_said(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says why nothing was compared by meaning, for all kinds and for one."""
+    monkeypatch.setenv("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    monkeypatch.setenv("EMBEDDING_MODEL_PATH", str(tmp_path))
+    for flags in ([], ["--kind", "report"]):
+        ended = run("search", "nightly job", *flags, "--json")
+        assert ended.code == 0
+        assert [result["memory_id"] for result in ended.json["results"] if "chunk_id" in result] == [2]
+        assert "Found by words only." in ended.json["message"]
+        assert "does not hold model.safetensors" in ended.json["message"]
+
+
+def test_what_has_no_vectors_is_counted(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory that was stored without a model is found by its words, and the message says how to change that."""
+    monkeypatch.setenv("EMBEDDING_MODEL_PATH", str(tmp_path))
+    monkeypatch.setenv("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    run("ingest", "-", "--session", "s", "--kind", "system_memory", stdin=b"make deploy")
+    monkeypatch.setenv("EMBEDDING_MODEL", "toy")
+    monkeypatch.delenv("EMBEDDING_MODEL_PATH")
+    ended = run("search", "deploy")
+    assert "make deploy" in ended.out
+    assert "1 memory has no vectors yet" in " ".join(ended.out.split())
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_weak_answer_is_called_weak(run: Run) -> None:
+    """Where nothing is on the topic the results come with a warning."""
+    assert "Weak: nothing here seems to be on this topic." in run("search", "zebra crossing").out
+
+
+@pytest.mark.usefixtures("memory")
+def test_results_are_read_at_80_columns(run: Run) -> None:
+    """Each says how similar it is, where it is from, and its text from the sentence that has the words on."""
+    said = run("search", "nightly job", "--kind", "report", "--limit", 1).out
+    first, origin, text, *_ = said.splitlines()
+    assert re.fullmatch(r"0\.\d\d  Outage", first)
+    assert origin.strip().startswith("report 2 · explorer · session outage v2 · task find · ")
+    assert text.strip() == "… The nightly job waited for a lock that a migration held."
+    assert max(map(len, said.splitlines())) <= 80
+    assert "\x1b" not in said
+
+
+def test_whole_texts_are_printed_on_demand(memory: Path, run: Run) -> None:
+    """--full prints every line of what was found."""
+    with SessionMemoryStore(memory, TOY) as store:
+        store.store_memory("system_memory", "zebra\n" * 200, session_id="s")
+    assert run("search", "zebra").out.count("zebra") < 200
+    assert run("search", "zebra", "--full").out.count("zebra\n") == 200
+
+
+def test_the_words_of_the_query_are_marked() -> None:
+    """Whatever a search by words finds is marked, so also other forms of a word, and nothing else."""
+    text = marked("It waits; waiting for locks, not clocks. getUserById", {"wait", "lock", "user"})
+    assert [text.plain[span.start : span.end] for span in text.spans] == ["waits", "waiting", "locks", "getUserById"]
+
+
+def test_merged_rankings_keep_their_own_order() -> None:
+    """Of several rankings the most similar of the next ones is always the next."""
+
+    def ranking(*similarities: float) -> list[FoundMemory]:
+        return [FoundMemory.model_construct(similarity=similarity) for similarity in similarities]
+
+    order = [one.similarity for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
+    assert order == [0.6, 0.5, 0.9, 0.1]

@@ -1,0 +1,419 @@
+"""Exports and imports: nothing is lost, nothing is doubled, and nothing is changed by what is not acceptable."""
+
+import io
+import json
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.transfer import Imported, new_file
+from vector_memory.values import Fingerprint, Scope
+
+SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
+REPORT = "# Outage\n\nThe ledger was locked.\n\n## Cause\n\n" + "The nightly job waited for a lock. " * 20
+
+
+class OtherModel(LatticeEmbedder):
+    """The same vectors under another name."""
+
+    fingerprint = Fingerprint("another", DIMENSIONS, "exact", "test")
+
+
+class NoModel(LatticeEmbedder):
+    """An engine whose model is not there."""
+
+    @property
+    def fingerprint(self) -> Fingerprint:  # type: ignore[override]
+        raise EmbeddingUnavailableError("There is no model.")
+
+    def piece_spans(self, text: str) -> Any:
+        raise EmbeddingUnavailableError(f"There is no model for {len(text)} characters.")
+
+
+@contextmanager
+def opened(embedder: type[LatticeEmbedder] = LatticeEmbedder) -> Iterator[SessionMemoryStore]:
+    """Give a new, empty memory."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SessionMemoryStore(Path(folder, "memory.db"), SMALL, embedder=embedder()) as store,
+    ):
+        yield store
+
+
+@pytest.fixture
+def other() -> Iterator[SessionMemoryStore]:
+    """Another memory."""
+    with opened() as store:
+        yield store
+
+
+def exported(store: SessionMemoryStore, session_id: str | None = None, *, with_vectors: bool = True) -> io.BytesIO:
+    stream = io.BytesIO()
+    store.export_memories(stream, session_id, with_vectors=with_vectors)
+    stream.seek(0)
+    return stream
+
+
+def lines_of(stream: io.BytesIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def as_stream(lines: list[dict[str, Any]]) -> io.BytesIO:
+    return io.BytesIO("".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def contents(store: SessionMemoryStore) -> list[tuple[Any, ...]]:
+    """Return everything that is stored, in order, with positions in the place of ids."""
+    memories = """
+        select m.id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
+            metadata, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, e.model
+        from session_memories m left join embedding_models e on e.id = m.embedding_model_id order by m.id
+    """
+    chunks = """
+        select chunk_index, content, chunk_type, start_char, end_char, token_count, header_path, level, content_hash,
+            section_hierarchy, chunk_position_ratio, sibling_count, contains_code, contains_table, is_oversized
+        from memory_chunks where parent_id = ? order by id
+    """
+    passages = """
+        select c.chunk_index, p.start_char, p.end_char, coalesce(v.embedding, w.embedding)
+        from memory_passages p left join memory_chunks c on c.id = p.chunk_id
+        left join vec_chunk_search v on v.passage_id = p.id left join vec_session_search w on w.passage_id = p.id
+        where p.memory_id = ? order by p.id
+    """
+    with store._database.read() as connection:
+        rows = connection.execute(memories).fetchall()
+        positions = {row[0]: position for position, row in enumerate(rows)}
+        found = []
+        for memory_id, *columns in rows:
+            metadata = json.loads(columns[9])
+            if isinstance(metadata.get("parent_report_id"), int):
+                metadata["parent_report_id"] = positions.get(metadata["parent_report_id"])
+            columns[9] = metadata
+            parts = [connection.execute(sql, (memory_id,)).fetchall() for sql in (chunks, passages)]
+            found.append((*columns, *parts))
+    return found
+
+
+def answers(store: SessionMemoryStore) -> list[Any]:
+    """Return what searches find, without ids."""
+    found: list[Any] = []
+    for kind in MemoryKind:
+        search = store.search_chunks if TRAITS[kind].chunked else store.search_memories
+        for query in ("lock ledger", "the cause of it"):
+            result = search(query, Scope(kind=kind), 100).model_dump()
+            found += [
+                {name: value for name, value in one.items() if name not in ("id", "chunk_id", "memory_id", "metadata")}
+                for one in result["results"]
+            ]
+    return found
+
+
+words = st.sampled_from(["lock", "ledger", "cause", "# Title\n", "\n\n## Part\n\n", "```\ncode\n```\n", "é", "\x1b[2J"])
+texts = st.lists(words, min_size=1, max_size=60).map(" ".join).filter(str.strip)
+names = st.sampled_from(["a", "b", "ä\u2028", "x y"])
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8"))
+metadata = st.dictionaries(
+    st.text(st.characters(codec="utf-8"), max_size=5).filter(lambda name: name not in ("title", "category")),
+    st.recursive(scalars, lambda inner: st.lists(inner, max_size=2), max_leaves=3),
+    max_size=2,
+)
+
+
+@st.composite
+def memories(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(list(MemoryKind)))
+    memory = {
+        "memory_type": kind,
+        "content": draw(texts),
+        "agent_id": draw(names),
+        "session_iter": draw(st.integers(0, 12)),
+        "task_code": draw(st.none() | names),
+        "title": "T" if kind is MemoryKind.KNOWLEDGE_BASE else draw(st.none() | names),
+        "description": draw(st.none() | names),
+        "tags": draw(st.lists(names, max_size=2)),
+        "metadata": draw(metadata),
+    }
+    return memory if not TRAITS[kind].session_scoped else memory | {"session_id": draw(names)}
+
+
+def fill(store: SessionMemoryStore, wanted: list[dict[str, Any]]) -> None:
+    """Store memories; observations are about the latest report, and each fifth memory is deleted again."""
+    report: int | None = None
+    for number, memory in enumerate(wanted):
+        about = {"parent_report_id": report} if memory["memory_type"] == MemoryKind.REPORT_OBSERVATION else {}
+        try:
+            stored = store.store_memory(**memory, **about)
+        except ValidationError:
+            continue  # a duplicate
+        if memory["memory_type"] == MemoryKind.REPORT:
+            report = stored.memory_id
+        elif number % 5 == 4:
+            store.delete_memory(stored.memory_id or 0)
+        if number % 3 == 0:
+            store.get_memory_by_id(report or 0) if report else None
+    store._access.close()  # readings are written, and not counted any more
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(memories(), max_size=8))
+def test_what_is_imported_is_what_was_exported(wanted: list[dict[str, Any]]) -> None:
+    """Texts, places, times, counts, chunks, vectors and what searches find are the same; again, nothing is added."""
+    with opened() as store, opened() as other:
+        fill(store, wanted)
+        other._access.close()
+        stream = exported(store)
+        total = len(contents(store))
+        assert other.import_memories(stream) == Imported(added=total)
+        assert contents(other) == contents(store)
+        assert answers(other) == answers(store)
+        stream.seek(0)
+        assert other.import_memories(stream) == Imported(skipped=total)
+        assert exported(other).getvalue() == stream.getvalue()
+
+
+def test_vectors_that_are_not_exported_are_made_anew(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """After a backfill the import is the same as one with vectors."""
+    store.store_memory("report", REPORT, session_id="s")
+    store.store_memory("system_memory", "make test", session_id="s")
+    assert other.import_memories(exported(store, with_vectors=False)) == Imported(added=2, without_vectors=2)
+    other.backfill_embeddings()
+    assert contents(other) == contents(store)
+    assert answers(other) == answers(store)
+
+
+def test_a_session_is_exported_alone(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """What other sessions and the knowledge base hold is left out; a session without memories is an error."""
+    store.store_memory("report", REPORT, session_id="s")
+    store.store_memory("report", REPORT, session_id="t")
+    store.store_memory("knowledge_base", "Locks are held.", title="Locks")
+    other.import_memories(exported(store, "t"))
+    assert [session.session_id for session in other.list_sessions().sessions] == ["t"]
+    assert len(contents(other)) == 1
+    with pytest.raises(NotFoundError, match="Nothing is stored in this session"):
+        exported(store, "u")
+
+
+def test_memories_that_are_there_are_not_doubled(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """The same text in the same place is skipped, and what is new is added beside what is there."""
+    for one in (store, other):
+        one.store_memory("report", REPORT, session_id="s")
+    store.store_memory("report", "Something new.", session_id="s")
+    other.store_memory("report", "Something else.", session_id="s")
+    assert other.import_memories(exported(store)) == Imported(added=1, skipped=1)
+    assert len(contents(other)) == 3
+
+
+def test_a_fork_stands_by_itself(store: SessionMemoryStore) -> None:
+    """Under another id a session is there twice; the fork's observations are about the fork's reports."""
+    report = store.store_memory("report", REPORT, session_id="s").memory_id
+    store.store_memory("report_observation", "It runs at noon, too.", session_id="s", parent_report_id=report)
+    before = contents(store)
+    assert store.import_memories(exported(store, "s"), as_session="fork") == Imported(added=2)
+    assert contents(store)[:2] == before
+    forked, observation = contents(store)[2:]
+    assert (forked[2], observation[2]) == ("fork", "fork")
+    assert observation[9] == {"parent_report_id": 2}
+
+
+def test_several_sessions_cannot_be_imported_as_one(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """Two sessions under one id would be mixed up: it is refused, and nothing is changed."""
+    for session in ("s", "t"):
+        store.store_memory("report", REPORT, session_id=session)
+    with pytest.raises(ValidationError, match="Line 3: another session"):
+        other.import_memories(exported(store), as_session="fork")
+    assert not contents(other)
+
+
+def test_an_observation_finds_its_report_in_another_session(
+    store: SessionMemoryStore, other: SessionMemoryStore
+) -> None:
+    """A report that was not exported is found by what it says and where; without it the observation comes alone."""
+    report = store.store_memory("report", REPORT, session_id="reports").memory_id
+    store.store_memory("report_observation", "It runs at noon, too.", session_id="s", parent_report_id=report)
+    stream = exported(store, "s")
+    assert store.import_memories(stream, as_session="fork") == Imported(added=1)
+    assert contents(store)[2][9] == {"parent_report_id": 0}
+    stream.seek(0)
+    other.store_memory("report", "Another report with the same id.", session_id="reports")
+    assert other.import_memories(stream) == Imported(added=1, orphaned=1)
+    assert contents(other)[1][9] == {}
+
+
+def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """What was added before stays, whole, and the same import adds the rest."""
+    for number in range(4):
+        store.store_memory("report", f"{REPORT} {number}", session_id="s")
+    stream = exported(store)
+
+    def interrupt(done: int, total: int) -> None:
+        assert total == 4
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        other.import_memories(stream, on_progress=interrupt)
+    assert contents(other) == contents(store)[:2]
+    stream.seek(0)
+    assert other.import_memories(stream) == Imported(added=2, skipped=2)
+    assert contents(other) == contents(store)
+
+
+@pytest.mark.parametrize("embedder", [OtherModel, NoModel])
+def test_vectors_of_another_model_are_not_taken(store: SessionMemoryStore, embedder: type[LatticeEmbedder]) -> None:
+    """The memories are there, without vectors, and no vectors of a model that is not in use get into an empty file."""
+    store.store_memory("report", REPORT, session_id="s")
+    with opened(embedder) as other:
+        assert other.import_memories(exported(store)) == Imported(added=1, without_vectors=1)
+        (memory,) = contents(other)
+        assert memory[-1] == []
+        assert memory[-2] == contents(store)[0][-2]
+        assert other.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), 5, mode="keyword").results
+
+
+def test_a_line_needs_no_more_than_kind_agent_and_text(other: SessionMemoryStore) -> None:
+    """What other programs have can be imported: chunks are cut, and the times are those of the import."""
+    header = {"format": "vector-memory export", "version": 1, "memories": 1}
+    line = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": REPORT}
+    assert other.import_memories(as_stream([header, line])) == Imported(added=1, without_vectors=1)
+    other.backfill_embeddings()
+    with opened() as direct:
+        direct.store_memory("report", REPORT, session_id="s", agent_id="a")
+        (mine,), (theirs,) = contents(other), contents(direct)
+    assert mine[-2:] == theirs[-2:]
+
+
+def change(name: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
+    """Return what gives the memory in line 3 another value."""
+
+    def apply(lines: list[dict[str, Any]]) -> None:
+        lines[2][name] = value
+
+    return apply
+
+
+def change_first(part: str, name: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
+    """Return what changes its first chunk or passage."""
+
+    def apply(lines: list[dict[str, Any]]) -> None:
+        lines[2][part][0][name] = value
+
+    return apply
+
+
+FAULTS = {
+    "kind": (change("memory_type", "gossip"), "Line 3: memory_type must be one of session_context"),
+    "no content": (change("content", ""), "Line 3: content must not be empty"),
+    "another content": (change("content", "x"), "Line 3: the content is not the one that was exported"),
+    "surrogate": (change("title", "\ud800"), "Line 3 is not JSON that UTF-8 can write"),
+    "type": (change("session_iter", "1"), "Line 3: session_iter: input should be a valid integer."),
+    "unknown field": (change("colour", "red"), "Line 3: colour: extra inputs are not permitted."),
+    "time": (change("created_at", "yesterday"), "Line 3: created_at: must be a time with its zone"),
+    "local time": (change("created_at", "2026-01-31T12:00:00"), "Line 3: created_at: must be a time with its zone"),
+    "count": (change("access_count", -1), "Line 3: access_count: input should be greater than or equal to 0."),
+    "no session": (change("session_id", None), "Line 3: session_id must be text."),
+    "metadata": (change("metadata", {"x": "y" * 30_000}), "Line 3: metadata is 30"),
+    "chunk beyond": (change_first("chunks", "end", 10**6), "Line 3: a chunk or passage reaches beyond the content."),
+    "empty chunk": (change_first("chunks", "end", 0), "Line 3: a chunk or passage reaches beyond the content."),
+    "no such chunk": (change_first("passages", "chunk", 99), "Line 3: a passage belongs to a chunk that is not there."),
+    "no chunk": (change_first("passages", "chunk", None), "Line 3: a passage belongs to a chunk that is not there."),
+    "no base64": (change_first("passages", "vector", "?"), "Line 3: a vector is not 16 float32 numbers of the length"),
+    "not a number": (change_first("passages", "vector", "AADAfw==" * 12), "Line 3: a vector is not 16 float32 numbers"),
+    "too few": (change_first("passages", "vector", "AACAPw=="), "Line 3: a vector is not 16 float32 numbers"),
+    "no model": (lambda lines: lines[0].pop("vectors"), "Line 2: there are vectors, but the header does not say"),
+    "cut off": (lambda lines: lines.pop(), "The header promises 2 memories, and there are 1: export again."),
+    "no header": (lambda lines: lines.pop(0), "Line 1 is no header: name a file that `vector-memory export` has"),
+    "newer": (lambda lines: lines[0].update(version=2), "This export is of another format than 1"),
+    "empty": (lambda lines: lines.clear(), "Line 1 is no header"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "sentence"), FAULTS.values(), ids=FAULTS)
+def test_a_file_with_a_bad_line_changes_nothing(
+    store: SessionMemoryStore, other: SessionMemoryStore, spoil: Callable[[list[dict[str, Any]]], Any], sentence: str
+) -> None:
+    """The message names the line and what is wrong with it; the lines before it are not imported either."""
+    store.store_memory("report", REPORT, session_id="s")
+    store.store_memory("report", f"{REPORT} Again.", session_id="s")
+    lines = lines_of(exported(store))
+    spoil(lines)
+    with pytest.raises(ValidationError) as refused:
+        other.import_memories(as_stream(lines))
+    assert str(refused.value).startswith(sentence)
+    assert REPORT[:20] not in str(refused.value)
+    assert not contents(other)
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"memory_type": 1}', b"7"])
+def test_a_line_that_is_no_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
+    """Whatever stands there, the answer is one sentence that names the line."""
+    header = as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}]).getvalue()
+    with pytest.raises(ValidationError, match=r"^Line 2"):
+        other.import_memories(io.BytesIO(header + line))
+
+
+class Sink(io.RawIOBase):
+    """Takes everything and keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def test_an_export_holds_one_memory_at_a_time() -> None:
+    """Exporting 20 times as much needs no more memory."""
+    peaks = []
+    with opened(NoModel) as store:
+        for number in range(40):
+            store.store_memory("system_memory", f"{number} " + "many words " * 10_000, session_id=f"s{number // 2}")
+        for session in ("s0", None):
+            tracemalloc.start()
+            store.export_memories(Sink(), session)  # type: ignore[arg-type]
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A failed export leaves the file that was there as it was, and no other; one that is there is not replaced."""
+    target = tmp_path / "export.jsonl"
+
+    def write(text: str, *, overwrite: bool, fail: bool = False) -> None:
+        with new_file(target, overwrite=overwrite) as stream:
+            stream.write(text.encode())
+            if fail:
+                raise RuntimeError
+
+    write("first", overwrite=False)
+    with pytest.raises(ValidationError, match="exists already: name another file, or add --overwrite"):
+        write("second", overwrite=False)
+    with pytest.raises(RuntimeError):
+        write("third", overwrite=True, fail=True)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["first"]
+    write("fourth", overwrite=True)
+    assert target.read_text() == "fourth"
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_tagged_memories_bring_their_tags(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """Category and tags are the same, and the tags are canonical; those that were so already count once more."""
+    store.tagged.store("Deploys happen on Fridays.", "workflow", ["deploying", "friday"])
+    store.tagged.store("Deploys are announced.", None, ["deploying"])
+    other.tagged.store("Fridays are short.", None, ["friday"])
+    assert other.import_memories(exported(store)) == Imported(added=2)
+    expected = [note.model_dump(exclude={"id"}) for note in store.tagged.list_recent().results]
+    # The one that was stored here is newer than those that were stored elsewhere before.
+    assert [note.model_dump(exclude={"id"}) for note in other.tagged.list_recent().results][1:] == expected
+    with other._database.read() as connection:
+        rows = connection.execute("select tag, frequency from canonical_tags order by tag").fetchall()
+    assert rows == [("deploying", 2), ("friday", 2)]
