@@ -1,4 +1,4 @@
-"""Makes the vectors of memories that have none: stored without a model, or by the original server."""
+"""Makes the vectors of memories and tags that have none: stored without a model, or by the original server."""
 
 import logging
 import threading
@@ -12,6 +12,7 @@ from vector_memory.storage import memories
 from vector_memory.storage.chunks import chunks_of
 from vector_memory.storage.database import Database
 from vector_memory.storage.memories import Memory
+from vector_memory.tagging.vocabulary import Vocabulary
 from vector_memory.values import Chunk, utc_now
 
 logger = logging.getLogger(__name__)
@@ -27,9 +28,10 @@ Progress = Callable[[int, int], None]
 class Backfill:
     """Works through the memories without vectors, one transaction each, so that it can be stopped at any time."""
 
-    def __init__(self, database: Database, indexer: Indexer) -> None:
+    def __init__(self, database: Database, indexer: Indexer, vocabulary: Vocabulary) -> None:
         self._database = database
         self._indexer = indexer
+        self._vocabulary = vocabulary
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -68,6 +70,8 @@ class Backfill:
             if on_progress is not None:
                 on_progress(done, total)
             memory = self._next(memory.id)
+        if not self._stopping.is_set():
+            self._vocabulary.make_missing_vectors()
         with self._database.read() as connection:
             remaining = memories.count_unindexed(connection)
         return BackfillResult(

@@ -1,12 +1,13 @@
 """Reading stored memories: whole, in part, around a chunk, or as a file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import shorten
+from typing import Any
 
 import yaml
 
 from vector_memory.access import AccessRecorder
-from vector_memory.entries import memory_entry, said_of_cut
+from vector_memory.entries import READ_WITH, memory_entry, said_of_cut
 from vector_memory.errors import NotFoundError
 from vector_memory.exporting import ExportFolders
 from vector_memory.kinds import MemoryKind
@@ -52,12 +53,12 @@ class Documents:
         self._access = access
         self._exports = exports
 
-    def get(self, memory_id: str | int, offset: int) -> MemoryResult:
-        """Return a memory, its content from `offset` on."""
+    def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
+        """Return a memory, its content from `offset` on; `read_with`: the tool that reads on what is cut."""
         memory = self._find(memory_id)
         text, end = self._part(memory, offset)
         entry = memory_entry(memory).model_copy(update={"content": text, "content_end": end})
-        return MemoryResult(memory=entry, message=how_to_go_on("get_memory_by_id", offset, end, len(memory.content)))
+        return MemoryResult(memory=entry, message=how_to_go_on(read_with, offset, end, len(memory.content)))
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on: the text as it was stored, to the character."""
@@ -241,5 +242,9 @@ def as_markdown(memory: Memory) -> str:
         "tags": memory.tags,
         "metadata": memory.metadata,
     }
-    front = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
-    return f"---\n{front}---\n\n{memory.content}"
+    return front_matter(facts) + memory.content
+
+
+def front_matter(facts: Mapping[str, Any]) -> str:
+    """Return facts as they stand in front of a Markdown text."""
+    return f"---\n{yaml.safe_dump(dict(facts), sort_keys=False, allow_unicode=True)}---\n\n"

@@ -13,10 +13,10 @@ HASH_SHOWN = 16
 READ_WITH = "get_memory_by_id"
 
 
-def said_of_cut(entries: Sequence[MemoryEntry]) -> str:
+def said_of_cut(entries: Sequence[MemoryEntry], read_with: str = READ_WITH) -> str:
     """Return a sentence on how to read on the memories whose content is cut; nothing if none is."""
     count = sum(entry.content_end is not None for entry in entries)
-    return f" {count} shortened to fit: read on with {READ_WITH} and offset = content_end." if count else ""
+    return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
 
 
 def memory_entry(memory: Memory) -> MemoryEntry:

@@ -29,12 +29,16 @@ class ValidationError(VectorMemoryError):
 
 
 class DuplicateMemoryError(ValidationError):
-    """The same content is already stored under the same kind, agent, session, iteration and task."""
+    """The same content is already stored under the same kind, agent, session, iteration and task.
 
-    def __init__(self, memory_id: int) -> None:
+    `placed`: memories of its kind have such a place.
+    """
+
+    def __init__(self, memory_id: int, *, placed: bool = True) -> None:
+        place = " in the same session, iteration, agent and task" if placed else ""
         super().__init__(
-            f"Memory already exists with id {memory_id}: the same content in the same session, iteration, agent "
-            f"and task. Nothing was stored twice; use memory_id {memory_id}."
+            f"Memory already exists with id {memory_id}: the same content{place}. Nothing was stored twice; use "
+            f"memory_id {memory_id}."
         )
         self.memory_id = memory_id
 

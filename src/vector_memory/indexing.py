@@ -1,8 +1,10 @@
 """From a text to what makes it findable: chunks, passages and vectors."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from vector_memory.chunking import TokenCounter, chunk_document, cut_passages, find_token_counter, header
 from vector_memory.embedding import EmbeddingModel, Vectors
@@ -14,6 +16,12 @@ from vector_memory.storage import vectors as vector_rows
 from vector_memory.storage.database import Connection
 from vector_memory.storage.memories import Memory
 from vector_memory.values import Chunk, Fingerprint, Span
+
+BATCH = 64
+"""Passages that are embedded between two reports of progress, in about a second. Larger batches save nothing."""
+
+EmbeddingProgress = Callable[[int, int], None]
+"""Called with the number of passages embedded, and of those there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class Indexer:
             return []
         settings = self._settings
         return chunk_document(
-            content, self._count_tokens(), settings.default_chunk_size, settings.default_chunk_overlap
+            content, self.token_counter(), settings.default_chunk_size, settings.default_chunk_overlap
         )
 
     def pieces(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> list[Piece]:
@@ -81,8 +89,8 @@ class Indexer:
         """Tell whether passages of this kind are embedded with a header in front."""
         return self._settings.enable_enrichment and kind in TRAITS and TRAITS[MemoryKind(kind)].enriched
 
-    def embed(self, pieces: Sequence[Piece]) -> Embedded:
-        """Cut the pieces into passages and embed them all in one batch. Raises EmbeddingUnavailableError."""
+    def embed(self, pieces: Sequence[Piece], on_progress: EmbeddingProgress | None = None) -> Embedded:
+        """Cut the pieces into passages and embed them. Raises EmbeddingUnavailableError."""
         passages: list[EmbeddedPassage] = []
         texts: list[str] = []
         for position, piece in enumerate(pieces):
@@ -90,7 +98,7 @@ class Indexer:
             for span in self._cut(piece.text):
                 passages.append(EmbeddedPassage(position, piece.start + span.start, piece.start + span.end))
                 texts.append(head + piece.text[span.start : span.end])
-        return Embedded(passages, self._model.embed(texts), self._model.fingerprint)
+        return Embedded(passages, self._vectors(texts, on_progress), self._model.fingerprint)
 
     def require_usable_model(self, connection: Connection) -> None:
         """Raise EmbeddingUnavailableError unless the model is there and its vectors may join those of the file."""
@@ -108,6 +116,15 @@ class Indexer:
         passages = stored_passages(memory, chunk_ids, embedded)
         vector_rows.insert_passages(connection, memory, passages, embedded.vectors, embedded.fingerprint)
 
+    def _vectors(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> Vectors:
+        """Return a vector for each text. They are the same in whatever batches they are made."""
+        batches = []
+        for start in range(0, max(len(texts), 1), BATCH):
+            batches.append(self._model.embed(texts[start : start + BATCH]))
+            if on_progress is not None:
+                on_progress(min(start + BATCH, len(texts)), len(texts))
+        return np.concatenate(batches)
+
     def _bounded(self, head: str) -> str:
         """Return a header of no more pieces than a passage may have: models read about twice as many."""
         spans = self._model.piece_spans(head)[: self._model.max_pieces]
@@ -116,7 +133,7 @@ class Indexer:
     def _cut(self, text: str) -> list[Span]:
         return cut_passages(text, self._model.piece_spans, self._model.max_pieces)
 
-    def _count_tokens(self) -> TokenCounter:
+    def token_counter(self) -> TokenCounter:
         """Return the counter: found once, unless all there is yet is the estimate."""
         with self._lock:
             if self._counter is None:

@@ -1,5 +1,6 @@
 """Upkeep: counts, deleting, cleaning up."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ from vector_memory.results import (
 )
 from vector_memory.storage import memories, sessions
 from vector_memory.storage.database import Database
+from vector_memory.storage.names import NamedBy, names_with
 from vector_memory.storage.sessions import SessionCounts
 from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text, parse_id
 
@@ -54,6 +56,11 @@ class Maintenance:
             message += " More did not fit into one answer: send an agent_id to see that agent's."
         return SessionsResult(sessions=entries, total_sessions=total, message=message)
 
+    def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
+        """Return up to 100 names in use that contain a part, and how many there are."""
+        with self._database.read() as connection:
+            return names_with(connection, column, part, session_id, MAX_LIMIT)
+
     def delete(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
         number = parse_id("memory_id", memory_id)
@@ -86,10 +93,14 @@ class Maintenance:
         )
 
     def _delete_older(self, before: str) -> tuple[int, int]:
-        """Delete memory by memory, and return how many memories and chunks that were."""
-        deleted = chunks = 0
+        """Delete what is older, and return how many memories and chunks that were."""
         with self._database.read() as connection:
             memory_ids = memories.ids_older(connection, before)
+        return self.delete_each(memory_ids)
+
+    def delete_each(self, memory_ids: Sequence[int]) -> tuple[int, int]:
+        """Delete memory by memory, and return how many memories and chunks that were. Their bytes may be left."""
+        deleted = chunks = 0
         for memory_id in memory_ids:
             with self._database.write() as connection:
                 chunk_count = memories.count_chunks(connection, memory_id)

@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from fastmcp import FastMCP
-from fastmcp.resources import Resource
 
-from vector_memory import __version__
+from vector_memory import __version__, guide
+from vector_memory.completions import add_completions
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
+from vector_memory.file_memory import FileMemory, index_path
+from vector_memory.prompts import add_prompts
+from vector_memory.resources import add_resources
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import FilePlace, Offer, Settings, Toolset
 from vector_memory.stdio import Wire, take_standard_streams
 from vector_memory.stopping import end_process, stop_on_signals
+from vector_memory.tools import files as file_tools
 from vector_memory.tools import offered
 from vector_memory.tools.failures import UnknownTools
-from vector_memory.tools.params import Store
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +44,8 @@ Searching by meaning, from fine to coarse. Start fine and widen only if you need
 Filters (agent_id, session_id, session_iter, task_code) only narrow: leave them out to search everything. similarity \
 is 0 to 1; 2.0 means found by its filters and not compared.
 
-To continue earlier work: load_session_context_for_task; list_sessions names the sessions.
+To continue earlier work: load_session_context_for_task; list_sessions names the sessions. What others stored since: \
+search_changes, with the cursor of its last answer.
 
 - Ids (memory_id, chunk_id) come from earlier answers. session_iter may be 2, "2" or "v2".
 - What does not fit into an answer is cut and says so: read on with get_memory_by_id, offset = content_end.
@@ -50,7 +54,17 @@ To continue earlier work: load_session_context_for_task; list_sessions names the
 - session_id and agent_id organise; they protect nothing: every client of this file can read all of it.
 """
 
-STATISTICS_URI = "memory://stats/search"
+AND_TAGGED = "\nTagged memories (store_memory, search_memories) belong to no session: read memory://guide/0.\n"
+
+ALONE = {
+    Toolset.SESSION: INSTRUCTIONS,
+    Toolset.TAGGED: guide.INSTRUCTIONS,
+    Toolset.FILES: file_tools.INSTRUCTIONS,
+}
+"""What a client is told of the first toolset of a server."""
+
+BESIDES = {Toolset.TAGGED: AND_TAGGED, Toolset.FILES: f"\n{file_tools.INSTRUCTIONS}"}
+"""What it is told of further ones."""
 
 SECONDS_UNASKED = 0.3
 """Work in the background begins so long after the start: a client asks for the tools at once, and both would wait."""
@@ -88,7 +102,9 @@ class MemoryServer(FastMCP):
 
 
 def create_server(
-    open_store: Callable[[], AbstractContextManager[SessionMemoryStore]], offer: Offer = Offer()
+    open_store: Callable[[], AbstractContextManager[SessionMemoryStore]],
+    offer: Offer = Offer(),
+    open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
 ) -> FastMCP:
     """Return a server of what is offered. It opens what that needs when it starts, and closes it when it ends."""
 
@@ -98,6 +114,8 @@ def create_server(
             parts: dict[str, Part] = {}
             if not IN_STORE.isdisjoint(offer.chosen()):
                 parts["store"] = stack.enter_context(open_store())
+            if Toolset.FILES in offer.chosen() and open_files is not None:
+                parts["files"] = stack.enter_context(open_files())
             background = asyncio.create_task(work_in_background(parts.values()))
             try:
                 yield parts
@@ -106,7 +124,7 @@ def create_server(
 
     server = MemoryServer(
         "vector-memory",
-        instructions=INSTRUCTIONS,
+        instructions=instructions_for(offer.chosen()),
         version=__version__,
         lifespan=lifespan,
         middleware=[UnknownTools()],
@@ -115,12 +133,19 @@ def create_server(
         mask_error_details=True,
         strict_input_validation=False,
     )
-    server.add_resource(
-        Resource.from_function(
-            search_statistics, STATISTICS_URI, title="Search statistics", mime_type="application/json"
-        )
-    )
+    if Toolset.SESSION in offer.chosen():
+        add_resources(server)
+        add_prompts(server, read_only=offer.read_only)
+        add_completions(server)
+    if Toolset.TAGGED in offer.chosen():
+        guide.add_guide(server, read_only=offer.read_only)
     return server
+
+
+def instructions_for(toolsets: Collection[Toolset]) -> str:
+    """Return what a client is told about the server at the start; the guide says the rest about tagged memories."""
+    first, *others = toolsets
+    return ALONE[first] + "".join(BESIDES[toolset] for toolset in others)
 
 
 async def work_in_background(parts: Collection[Part]) -> None:
@@ -134,14 +159,15 @@ async def work_in_background(parts: Collection[Part]) -> None:
             part.let_idle_model_go()
 
 
-def search_statistics(store: Store) -> str:
-    """Latencies of this process's latest searches, in seconds."""
-    return store.get_search_statistics().model_dump_json()
-
-
-def run_server(path: Path, settings: Settings, export_folders: Sequence[Path] = (), offer: Offer = Offer()) -> NoReturn:
+def run_server(
+    path: Path,
+    settings: Settings,
+    export_folders: Sequence[Path] = (),
+    offer: Offer = Offer(),
+    file_place: FilePlace = FilePlace(),
+) -> NoReturn:
     """Serve one client over standard input and output until it hangs up or a signal says stop; then end the process."""
-    opened: list[SessionMemoryStore] = []
+    opened: list[SessionMemoryStore | FileMemory] = []
     model = EmbeddingModel(lambda: load_embedder(settings))
 
     def open_store() -> SessionMemoryStore:
@@ -151,14 +177,20 @@ def run_server(path: Path, settings: Settings, export_folders: Sequence[Path] = 
         opened.append(store)
         return store
 
+    def open_files() -> FileMemory:
+        folder = file_place.folder()
+        files = FileMemory(folder, index_path(file_place.db_dir, folder, settings.embedding_model), settings, model)
+        opened.append(files)
+        return files
+
     def close() -> None:
-        for store in opened:
-            store.close()
+        for part in opened:
+            part.close()
 
     end = partial(end_process, close)
     stop_on_signals(end)
     try:
-        asyncio.run(serve(create_server(open_store, offer), Wire(*take_standard_streams(), at_end=end)))
+        asyncio.run(serve(create_server(open_store, offer, open_files), Wire(*take_standard_streams(), at_end=end)))
     except VectorMemoryError:
         raise
     except Exception:

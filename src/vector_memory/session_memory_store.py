@@ -3,20 +3,23 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import IO, Any, Literal, Self
 
 from vector_memory.access import AccessRecorder
 from vector_memory.backfilling import Backfill, Progress
+from vector_memory.changes import Changes
 from vector_memory.documents import Documents
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.exporting import ExportFolders
-from vector_memory.indexing import Indexer
+from vector_memory.indexing import EmbeddingProgress, Indexer
 from vector_memory.kinds import MAIN_AGENT, MemoryKind
 from vector_memory.maintenance import Maintenance
+from vector_memory.overview import Overview
 from vector_memory.packing import Packer
 from vector_memory.reembedding import Reembedded, Reembedding
 from vector_memory.results import (
     BackfillResult,
+    ChangesResult,
     CleanupResult,
     CoarseSearchResult,
     DeleteResult,
@@ -26,18 +29,25 @@ from vector_memory.results import (
     FineSearchResult,
     MediumSearchResult,
     MemoryResult,
+    MemoryStatsResult,
     SearchMemoriesResult,
     SearchStatistics,
     SessionsResult,
     SessionStatsResult,
     StoreMemoryResult,
     TaskContextResult,
+    TimelineResult,
 )
 from vector_memory.saving import Saving
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Database
-from vector_memory.values import NewMemory, Page, Scope, SearchMode
+from vector_memory.storage.names import NamedBy
+from vector_memory.tag_listing import TagListing
+from vector_memory.tagged_memories import READ_WITH, TaggedMemories
+from vector_memory.tagging.vocabulary import Vocabulary
+from vector_memory.transfer import Exported, Imported, Transfer
+from vector_memory.values import MAX_IDENTIFIER, NewMemory, Page, Scope, SearchMode, check_text
 
 
 class SessionMemoryStore:
@@ -46,7 +56,8 @@ class SessionMemoryStore:
     `path`: the database, created if need be. `export_folders`: where documents may be written; default: `exports`
     beside the database. `embedder`: an engine to use instead of the configured one. `model`: one that the process
     uses for other things as well. `read_only`: once the file is there and of this release, nothing is written to it.
-    Every method raises a subclass of VectorMemoryError on failure, and has changed nothing then.
+    `tagged`: the memories with tags and categories, `tags`: the tags themselves. Every method raises a subclass of
+    VectorMemoryError on failure, and has changed nothing then.
     """
 
     def __init__(
@@ -75,11 +86,25 @@ class SessionMemoryStore:
         self._fine = FineSearch(self._database, retriever, self._timer, packer)
         self._medium = MediumSearch(self._database, retriever, self._timer, packer)
         self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access)
+        self._changes = Changes(self._database, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"])
         self._documents = Documents(self._database, packer, self._access, exports)
         self._maintenance = Maintenance(self._database, packer)
-        self._backfill = Backfill(self._database, indexer)
+        vocabulary = Vocabulary(self._database, self._model)
+        self._backfill = Backfill(self._database, indexer, vocabulary)
+        self._overview = Overview(self._database)
+        self._transfer = Transfer(self._database, indexer)
         self._reembedding = Reembedding(self._database, indexer, self._backfill)
+        self.tagged = TaggedMemories(
+            self._database,
+            vocabulary,
+            self._saving,
+            CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH),
+            self._documents,
+            self._maintenance,
+            settings.memory_limit,
+        )
+        self.tags = TagListing(self._database, packer)
 
     def __enter__(self) -> Self:
         return self
@@ -124,11 +149,13 @@ class SessionMemoryStore:
         metadata: Mapping[str, Any] | None = None,
         category: str | None = None,
         parent_report_id: str | int | None = None,
+        on_progress: EmbeddingProgress | None = None,
     ) -> StoreMemoryResult:
         """Store a memory of any kind; the answer is its receipt.
 
         Knowledge belongs to no session, needs a title and has a `category` (default `general`). An observation may name
-        the report it is about. Raises DuplicateMemoryError, ValidationError.
+        the report it is about. `on_progress(done, total)` is called while passages are embedded. Raises
+        DuplicateMemoryError, ValidationError.
         """
         return self._saving.store(
             NewMemory.of(
@@ -144,7 +171,8 @@ class SessionMemoryStore:
                 metadata=metadata,
                 category=category,
                 parent_report_id=parent_report_id,
-            )
+            ),
+            on_progress,
         )
 
     def search_scoped(
@@ -221,6 +249,32 @@ class SessionMemoryStore:
         page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
         return self._coarse.documents(query, scope, page, SearchMode.of(mode), order=order)
 
+    def search_changes(  # noqa: PLR0913 - one parameter for each filter
+        self,
+        session_id: str,
+        *,
+        since: str | int | None = None,
+        own_agent_id: str | None = None,
+        query: str | None = None,
+        memory_type: MemoryKind | str | None = None,
+        session_iter: str | int | None = None,
+        task_code: str | None = None,
+        limit: int = 20,
+        max_tokens: int | None = None,
+    ) -> ChangesResult:
+        """Return what others than `own_agent_id` stored in a session since a cursor, which an earlier answer gave.
+
+        The oldest first, or with a query what matches it best. `since` None: from the start; `"now"`: only a cursor.
+        """
+        scope = Scope.of(
+            memory_type,
+            session_id=check_text("session_id", session_id, MAX_IDENTIFIER),
+            session_iter=session_iter,
+            task_code=task_code,
+            own_agent_id=own_agent_id,
+        )
+        return self._changes.since(since, scope, query, Page(limit=limit, max_tokens=max_tokens))
+
     def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
         """Return what a sub-agent needs to go on with a session's iteration."""
         return self._documents.task_context(session_id, session_iter)
@@ -255,6 +309,21 @@ class SessionMemoryStore:
         """Return sessions, latest activity first; limit 1-100."""
         return self._maintenance.list_sessions(limit, agent_id)
 
+    def get_timeline(self, scope: Scope, limit: int = 100) -> TimelineResult:
+        """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
+        return self._overview.timeline(scope, limit)
+
+    def get_memory_stats(self) -> MemoryStatsResult:
+        """Count what the whole file holds."""
+        return self._overview.memory_stats()
+
+    def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
+        """Return up to 100 names of sessions, agents or tasks that contain a part, and how many there are.
+
+        With a session only those used in it. Those that begin with the part come first, then those used last.
+        """
+        return self._maintenance.find_names(column, part, session_id)
+
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with everything made from it."""
         return self._maintenance.delete(memory_id)
@@ -277,6 +346,27 @@ class SessionMemoryStore:
         is called after each memory. Raises EmbeddingUnavailableError, DatabaseError.
         """
         return self._reembedding.run(on_progress)
+
+    def export_memories(
+        self,
+        target: IO[bytes],
+        session_id: str | None = None,
+        *,
+        with_vectors: bool = False,
+        on_progress: Progress | None = None,
+    ) -> Exported:
+        """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
+        return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
+
+    def import_memories(
+        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
+    ) -> Imported:
+        """Add the memories of an export, a seekable stream; those that are there already are skipped.
+
+        `as_session`: under this id instead of that of their one session. Can be stopped and repeated at any time.
+        Raises ValidationError, having changed nothing, if a line is not acceptable.
+        """
+        return self._transfer.read(source, as_session, on_progress)
 
     def get_search_statistics(self) -> SearchStatistics:
         """Return the latencies of this process's latest searches."""

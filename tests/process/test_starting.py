@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tool_calls import SESSION_TOOLS
+
 MAIN = Path(__file__).parents[2] / "main.py"
 LINES = [
     {
@@ -27,7 +29,7 @@ def test_the_first_list_of_tools_waits_for_no_import_that_it_does_not_need(tmp_p
     lines = "".join(json.dumps(line) + "\n" for line in LINES)
     done = subprocess.run(program, input=lines, capture_output=True, text=True, check=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers[-1]["result"]["tools"]) == 28
+    assert len(answers[-1]["result"]["tools"]) == len(SESSION_TOOLS)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "vector_memory.server" in imported
     late = {"requests", "key_value", "beartype", "onnxruntime", "tokenizers", "tiktoken", "langchain_text_splitters"}

@@ -137,7 +137,7 @@ async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
                     assert body["results"] == [], (parameter, text)
                 if tool.name.startswith("search_") and parameter == "query":
                     assert not answer.is_error, (text, body)
-                    narrowed = await call(tool.name, **arguments, **nowhere(tool))
+                    narrowed = await call(tool.name, **{**arguments, **nowhere(tool)})
                     assert narrowed.structured_content["results"] == [], text
     assert shape(store) == before
     assert files_outside(tmp_path, tmp_path / "exports") == set()

@@ -2,15 +2,17 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fastmcp import Client
 
-from tool_calls import SESSION_TOOLS
+from tool_calls import ADDED_TOOLS, CONTRACT_TOOLS, SESSION_TOOLS
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
 from vector_memory.settings import Toolset
 from vector_memory.tools import TOOLSETS
+from vector_memory.tools.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
 
@@ -30,11 +32,13 @@ HINTS = {
 }
 
 
-def wire_list() -> str:
+MAX_ADDED_TOKENS = 400
+"""What each tool beyond the contract may cost."""
+
+
+def wire_list(tools: Sequence[MemoryTool] = CONTRACT_TOOLS) -> str:
     """What of the list an agent pays for, as it is on the wire."""
-    seen = [
-        {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in SESSION_TOOLS
-    ]
+    seen = [{"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in tools]
     return json.dumps(seen, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -94,8 +98,11 @@ def test_list_is_short_in_characters() -> None:
 
 @pytest.mark.skipif(not has_cl100k(), reason="cl100k_base is not on disk")
 def test_list_is_short_in_tokens() -> None:
-    """The list of all tools costs an agent less than 4,000 tokens."""
-    assert find_token_counter(None)(wire_list()) < MAX_TOKENS
+    """The list of the contract's tools costs an agent less than 4,000 tokens, and each of ours less than 400."""
+    count = find_token_counter(None)
+    assert count(wire_list()) < MAX_TOKENS
+    for tool in SESSION_TOOLS:
+        assert tool.name not in ADDED_TOOLS or count(wire_list([tool])) < MAX_ADDED_TOKENS
 
 
 @pytest.mark.parametrize("noise", ['"title":"', "anyOf", '"default":null', "additionalProperties", "$ref"])

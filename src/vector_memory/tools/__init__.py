@@ -5,7 +5,7 @@ from vector_memory import surroundings  # noqa: F401 - must come before fastmcp 
 from collections.abc import Collection
 
 from vector_memory.settings import Toolset
-from vector_memory.tools import documents, searching, storing, upkeep
+from vector_memory.tools import changes, documents, files, searching, storing, tagged, upkeep
 from vector_memory.tools.memory_tool import MemoryTool
 
 SESSION_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
@@ -45,13 +45,43 @@ SESSION_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
         MemoryTool.of(upkeep.delete_memory),
         MemoryTool.of(upkeep.cleanup_old_memories),
     ),
+    "Catching up": (MemoryTool.of(changes.search_changes),),
 }
 """The tools of the session family by what they are for."""
 
+TAGGED_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
+    "Tagged memories": (
+        MemoryTool.of(tagged.store_memory),
+        MemoryTool.of(tagged.search_memories),
+        MemoryTool.of(tagged.list_recent_memories),
+        MemoryTool.of(tagged.get_by_memory_id),
+        MemoryTool.of(tagged.delete_by_memory_id),
+        MemoryTool.of(tagged.get_memory_stats),
+        MemoryTool.of(tagged.clear_old_memories),
+    ),
+    "Their tags": (
+        MemoryTool.of(tagged.get_unique_tags),
+        MemoryTool.of(tagged.get_canonical_tags),
+        MemoryTool.of(tagged.get_tag_frequencies),
+        MemoryTool.of(tagged.get_tag_weights),
+    ),
+}
+"""The tools of the tagged family by what they are for."""
+
+FILE_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
+    "Memory files": (
+        MemoryTool.of(files.memory_search),
+        MemoryTool.of(files.memory_get),
+        MemoryTool.of(files.memory_write),
+        MemoryTool.of(files.memory_status),
+    ),
+}
+"""The tools over a folder of Markdown files."""
+
 TOOLSETS: dict[Toolset, dict[str, tuple[MemoryTool, ...]]] = {
     Toolset.SESSION: SESSION_TOOLS,
-    Toolset.TAGGED: {},
-    Toolset.FILES: {},
+    Toolset.TAGGED: TAGGED_TOOLS,
+    Toolset.FILES: FILE_TOOLS,
 }
 """The tools of each family by what they are for."""
 

@@ -2,7 +2,8 @@
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import fastmcp.exceptions
@@ -66,6 +67,19 @@ def as_ours(error: Exception, tool: Tool) -> VectorMemoryError:
     if not isinstance(error, ValidationError):
         logger.error("%s failed: %s", tool.name, where(error))
     return error if isinstance(error, VectorMemoryError) else unforeseen(tool.name)
+
+
+@contextmanager
+def protocol_errors(name: str) -> Iterator[None]:
+    """Turn what goes wrong in a resource or prompt, which have no body for it, into the protocol's own errors."""
+    try:
+        yield
+    except ValidationError as error:
+        raise fastmcp.exceptions.ValidationError(str(error), log_level=logging.DEBUG) from None
+    except Exception as error:
+        logger.error("%s failed: %s", name, where(error))  # noqa: TRY400 - a traceback would hold its words
+        told = error if isinstance(error, VectorMemoryError) else unforeseen(name)
+        raise fastmcp.exceptions.FastMCPError(str(told), log_level=logging.DEBUG) from None
 
 
 def unforeseen(tool_name: str) -> VectorMemoryError:

@@ -5,6 +5,7 @@ instead; what a client should know of them beforehand is added to the JSON schem
 because an agent reads all of them, for every tool, before its first question.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
+from vector_memory.indexing import EmbeddingProgress
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.values import MAX_CONTENT, MAX_LIMIT, MAX_TAGS, SearchMode
 
@@ -35,7 +37,21 @@ def current_store() -> Iterator[SessionMemoryStore]:
     yield get_context().lifespan_context["store"]
 
 
-def _from_json(value: object) -> object:
+async def current_progress() -> EmbeddingProgress:
+    """Return what tells the client, if it has asked for that, how far a store has come; it may be called in a thread.
+
+    Nobody waits for the client to read it, and a client that has gone does not make the store fail.
+    """
+    session, loop = get_context().session, asyncio.get_running_loop()
+
+    def report(done: int, total: int) -> None:
+        said = session.report_progress(done, total, f"Embedded {done:,} of {total:,} passages.")
+        asyncio.run_coroutine_threadsafe(said, loop)
+
+    return report
+
+
+def from_json(value: object) -> object:
     """Read a list or object that a client sent as JSON text, as many do; anything else is left to be refused."""
     if not isinstance(value, str):
         return value
@@ -55,6 +71,7 @@ def _no_switch(value: object) -> object:
 WholeNumber = Annotated[int, BeforeValidator(_no_switch)]
 
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
+OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
 
 # Who and where: of a memory that is stored, ...
 AgentId = Annotated[str, Field(description="Name of the agent storing this")]
@@ -80,9 +97,9 @@ Tags = Annotated[
     # One bad tag is enough: of a million there is one message.
     list[str] | None,
     Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True),
-    BeforeValidator(_from_json),
+    BeforeValidator(from_json),
 ]
-Metadata = Annotated[dict[str, object] | None, BeforeValidator(_from_json), Field(description="Any JSON object")]
+Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any JSON object")]
 
 # What is looked for, and how much of it.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]

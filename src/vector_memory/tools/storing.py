@@ -16,6 +16,7 @@ from vector_memory.tools.params import (
     Document,
     Iteration,
     Metadata,
+    OnProgress,
     OptionalIteration,
     ReportId,
     SessionId,
@@ -31,6 +32,7 @@ from vector_memory.values import DEFAULT_CATEGORY
 def store_session_context(
     *,
     store: Store,
+    on_progress: OnProgress,
     session_id: SessionId,
     session_iter: Iteration,
     content: Content,
@@ -51,6 +53,7 @@ def store_session_context(
         description=description,
         tags=tags,
         metadata=metadata,
+        on_progress=on_progress,
     )
 
 
@@ -58,6 +61,7 @@ def store_session_context(
 def store_input_prompt(
     *,
     store: Store,
+    on_progress: OnProgress,
     session_id: SessionId,
     session_iter: Iteration,
     content: Content,
@@ -78,6 +82,7 @@ def store_input_prompt(
         description=description,
         tags=tags,
         metadata=metadata,
+        on_progress=on_progress,
     )
 
 
@@ -85,6 +90,7 @@ def store_input_prompt(
 def store_system_memory(
     *,
     store: Store,
+    on_progress: OnProgress,
     agent_id: AgentId,
     session_id: SessionId,
     content: Content,
@@ -107,6 +113,7 @@ def store_system_memory(
         description=description,
         tags=tags,
         metadata=metadata,
+        on_progress=on_progress,
     )
 
 
@@ -114,6 +121,7 @@ def store_system_memory(
 def store_report(
     *,
     store: Store,
+    on_progress: OnProgress,
     agent_id: AgentId,
     session_id: SessionId,
     content: Document,
@@ -136,6 +144,7 @@ def store_report(
         description=description,
         tags=tags,
         metadata=metadata,
+        on_progress=on_progress,
     )
 
 
@@ -143,6 +152,7 @@ def store_report(
 def store_report_observation(
     *,
     store: Store,
+    on_progress: OnProgress,
     agent_id: AgentId,
     session_id: SessionId,
     content: Content,
@@ -167,6 +177,7 @@ def store_report_observation(
         tags=tags,
         metadata=metadata,
         parent_report_id=parent_report_id,
+        on_progress=on_progress,
     )
 
 
@@ -174,6 +185,7 @@ def store_report_observation(
 def store_working_memory(
     *,
     store: Store,
+    on_progress: OnProgress,
     agent_id: AgentId,
     session_id: SessionId,
     content: Document,
@@ -196,6 +208,7 @@ def store_working_memory(
         description=description,
         tags=tags,
         metadata=metadata,
+        on_progress=on_progress,
     )
 
 
@@ -203,6 +216,7 @@ def store_working_memory(
 def store_knowledge_base(
     *,
     store: Store,
+    on_progress: OnProgress,
     agent_id: AgentId,
     title: Annotated[str, Field(description="Title")],
     content: Document,
@@ -221,4 +235,5 @@ def store_knowledge_base(
         description=description,
         tags=tags,
         metadata=metadata,
+        on_progress=on_progress,
     )

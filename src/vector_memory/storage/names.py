@@ -1,0 +1,31 @@
+"""The names in use: of sessions, agents and tasks."""
+
+from typing import Any, Literal
+
+import apsw
+
+NamedBy = Literal["session_id", "agent_id", "task_code"]
+"""What has names, as the columns are called."""
+
+
+def names_with(
+    connection: apsw.Connection, column: NamedBy, part: str, session_id: str | None, limit: int
+) -> tuple[list[str], int]:
+    """Return names that contain a part, and how many there are in all; with a session only those used in it.
+
+    Those that begin with it come first, then those used last. Upper and lower case count as equal in ASCII.
+    """
+    rows: list[tuple[Any, ...]] = connection.execute(
+        f"""
+        with found as (
+            select {column} as name, max(id) as latest from session_memories
+            where session_id is not null and {column} is not null and instr(lower({column}), lower(:part)) > 0
+                and (:session_id is null or session_id = :session_id)
+            group by {column}
+        )
+        select name, count(*) over () from found
+        order by instr(lower(name), lower(:part)) > 1, latest desc limit :limit
+        """,
+        {"part": part, "session_id": session_id, "limit": limit},
+    ).fetchall()
+    return [name for name, _ in rows], rows[0][1] if rows else 0

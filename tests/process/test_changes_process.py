@@ -1,0 +1,49 @@
+"""What is new, while several processes write to the same file."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from memory_files import CHILD, SETTINGS
+from vector_memory.session_memory_store import SessionMemoryStore
+
+WRITERS, MEMORIES = 4, 40
+
+WRITER = """
+agent = sys.argv[2]
+with SessionMemoryStore(path, settings) as store:
+    sys.stdin.readline()
+    for number in range(int(sys.argv[3])):
+        text = f"{agent} {number} " + "some words " * (number % 30)
+        store.store_memory("report" if number % 3 else "working_memory", text, agent_id=agent, session_id="s")
+"""
+
+
+def writer(path: Path, agent: str) -> "subprocess.Popen[str]":
+    arguments = [sys.executable, "-c", CHILD + WRITER, path, agent, str(MEMORIES)]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True)
+
+
+def test_a_reader_who_goes_from_cursor_to_cursor_misses_nothing_of_what_several_processes_write(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with SessionMemoryStore(path, SETTINGS) as store:
+        writers = [writer(path, f"agent-{number}") for number in range(WRITERS)]
+        for one in writers:
+            assert one.stdin is not None
+            one.stdin.write("go\n")
+            one.stdin.close()
+        read: list[tuple[int, str]] = []
+        looks, cursor, at_work = 0, None, True
+        while at_work:
+            at_work = any(one.poll() is None for one in writers)
+            answer = store.search_changes("s", since=cursor, own_agent_id="agent-0", limit=5)
+            read += [(memory.id, memory.content) for memory in answer.results]
+            cursor, looks = answer.cursor, looks + 1
+            at_work = at_work or answer.has_more
+        assert [one.returncode for one in writers] == [0] * WRITERS
+    expected = {(f"agent-{number}", str(at)) for number in range(1, WRITERS) for at in range(MEMORIES)}
+    found = [tuple(content.split()[:2]) for _, content in read]
+    assert len(found) == len(expected)
+    assert set(found) == expected
+    assert [memory_id for memory_id, _ in read] == sorted(memory_id for memory_id, _ in read)
+    assert looks > MEMORIES // 5

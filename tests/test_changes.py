@@ -1,0 +1,248 @@
+"""What is new in a session: complete, in order, and nothing twice."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from lattice import LatticeEmbedder
+from vector_memory.errors import EmbeddingUnavailableError, ValidationError
+from vector_memory.results import ChangesResult
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.storage.changes import last_id
+
+KINDS = ("report", "report_observation", "working_memory", "system_memory", "session_context", "input_prompt")
+
+
+def add(store: SessionMemoryStore, text: str, agent: str = "a", **more: object) -> int:
+    fields: dict[str, object] = {"session_id": "s", "agent_id": agent, **more}
+    kind = str(fields.pop("kind", "report"))
+    memory_id = store.store_memory(kind, text, **fields).memory_id  # type: ignore[arg-type]
+    assert memory_id is not None
+    return memory_id
+
+
+def ids(answer: ChangesResult) -> list[int]:
+    return [memory.id for memory in answer.results]
+
+
+def follow(store: SessionMemoryStore, since: str | None, **more: object) -> tuple[list[int], str]:
+    """Go on from cursor to cursor until nothing is left; return the ids in the order they came, and the last cursor."""
+    found: list[int] = []
+    while True:
+        answer = store.search_changes("s", since=since, **more)  # type: ignore[arg-type]
+        found += ids(answer)
+        assert answer.cursor is not None
+        since = answer.cursor
+        if not answer.has_more:
+            return found, since
+
+
+def test_without_a_cursor_all_of_the_session_comes_in_the_order_it_was_stored(store: SessionMemoryStore) -> None:
+    stored = [add(store, f"text {kind}", kind=kind, session_iter=9 - at) for at, kind in enumerate(KINDS)]
+    add(store, "another session", session_id="t")
+    add(store, "knowledge", kind="knowledge_base", session_id=None, title="T")
+    answer = store.search_changes("s")
+    assert ids(answer) == stored
+    assert (answer.has_more, answer.total_new) == (False, len(KINDS))
+    assert [memory.memory_type for memory in answer.results] == list(KINDS)
+    assert {memory.similarity for memory in answer.results} == {2.0}
+
+
+def test_a_cursor_gives_only_what_was_stored_after_it(store: SessionMemoryStore) -> None:
+    add(store, "old")
+    cursor = store.search_changes("s").cursor
+    assert ids(store.search_changes("s", since=cursor)) == []
+    new = add(store, "new")
+    answer = store.search_changes("s", since=cursor)
+    assert ids(answer) == [new]
+    assert ids(store.search_changes("s", since=answer.cursor)) == []
+
+
+def test_now_is_a_cursor_before_which_nothing_is_told(store: SessionMemoryStore) -> None:
+    add(store, "old")
+    answer = store.search_changes("s", since="now")
+    assert (ids(answer), answer.has_more) == ([], False)
+    new = add(store, "new")
+    assert ids(store.search_changes("s", since=answer.cursor)) == [new]
+
+
+def test_what_one_wrote_oneself_is_left_out(store: SessionMemoryStore) -> None:
+    add(store, "mine", "me")
+    other = add(store, "yours", "you")
+    add(store, "mine too", "me")
+    answer = store.search_changes("s", own_agent_id="me")
+    assert (ids(answer), answer.total_new, answer.has_more) == ([other], 1, False)
+    assert ids(store.search_changes("s", since=answer.cursor, own_agent_id="me")) == []
+
+
+def test_filters_narrow_to_a_kind_an_iteration_and_a_task(store: SessionMemoryStore) -> None:
+    wanted = add(store, "x", kind="working_memory", session_iter=2, task_code="t")
+    add(store, "x", kind="report", session_iter=2, task_code="t")
+    add(store, "x", kind="working_memory", session_iter=1, task_code="t")
+    add(store, "x", kind="working_memory", session_iter=2, task_code="u")
+    answer = store.search_changes("s", memory_type="working_memory", session_iter="v2", task_code="t")
+    assert ids(answer) == [wanted]
+
+
+def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore) -> None:
+    stored = [add(store, f"text {number}", f"agent {number % 3}") for number in range(11)]
+    assert follow(store, None, limit=2)[0] == stored
+    assert follow(store, None, limit=3, own_agent_id="agent 0")[0] == [one for one in stored if (one - 1) % 3]
+
+
+def test_what_does_not_fit_comes_with_the_next_cursor_and_long_texts_are_cut_with_where_to_read_on(
+    store: SessionMemoryStore,
+) -> None:
+    stored = [add(store, f"Report {number}. " + "Some words. " * 200) for number in range(12)]
+    first = store.search_changes("s", max_tokens=1_000)
+    assert first.has_more
+    assert 0 < len(first.results) < len(stored)
+    assert len(first.model_dump_json()) < 1_000 * 3 + 500
+    for memory in first.results:
+        assert memory.content_end == len(memory.content) < memory.content_length
+        whole = store.get_memory_by_id(memory.id).memory
+        assert whole is not None
+        assert memory.content == whole.content[: memory.content_end]
+    assert "content_end" in (first.message or "")
+    assert follow(store, None, max_tokens=1_000)[0] == stored
+
+
+def test_with_a_query_the_best_of_the_new_comes_first_whatever_its_kind(store: SessionMemoryStore) -> None:
+    add(store, "alpha beta gamma delta", kind="report")
+    cursor = store.search_changes("s").cursor
+    add(store, "one two three four", kind="report")
+    observation = add(store, "alpha beta gamma delta", kind="report_observation")
+    part = add(store, "alpha beta five six seven", kind="working_memory")
+    add(store, "alpha beta gamma delta", "me", kind="report")
+    answer = store.search_changes("s", since=cursor, query="alpha beta gamma delta", own_agent_id="me", limit=2)
+    assert ids(answer) == [observation, part]
+    assert answer.results[0].similarity == 1.0
+    assert (answer.total_new, answer.has_more, answer.confidence) == (3, False, "high")
+    assert "without query" in (answer.message or "")
+    assert ids(store.search_changes("s", since=answer.cursor)) == []
+
+
+def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store, "one two three")
+    monkeypatch.setattr("vector_memory.changes.CONFIDENT", 1.1)
+    answer = store.search_changes("s", query="one two three")
+    assert answer.confidence == "low"
+    assert "Weak" in (answer.message or "")
+
+
+def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: SessionMemoryStore) -> None:
+    for number in range(40):
+        add(store, f"alpha {number} beta {number % 7} gamma", f"agent {number % 4}", kind=KINDS[number % 6])
+    asked = {"since": "7", "own_agent_id": "agent 1", "query": "alpha 3 beta", "limit": 30}
+    before = ids(store.search_changes("s", **asked))  # type: ignore[arg-type]
+    store._index.start_loading()
+    store._index.wait_for_loading()
+    assert ids(store.search_changes("s", **asked)) == before  # type: ignore[arg-type]
+    assert len(before) == len({*before}) == 25
+    assert min(before) > 7
+
+
+def test_a_cursor_stays_good_when_the_last_memory_is_deleted(store: SessionMemoryStore) -> None:
+    add(store, "stays")
+    last = add(store, "goes")
+    cursor = store.search_changes("s").cursor
+    store.delete_memory(last)
+    assert ids(store.search_changes("s", since=cursor)) == []
+    new = add(store, "new")
+    assert new > last
+    assert ids(store.search_changes("s", since=cursor)) == [new]
+
+
+def test_a_cursor_of_another_file_is_refused(store: SessionMemoryStore) -> None:
+    add(store, "x")
+    with pytest.raises(ValidationError, match="has not given"):
+        store.search_changes("s", since="5")
+
+
+@pytest.mark.parametrize("since", ["yesterday", "-1", "", "1.5", True])
+def test_what_is_no_cursor_is_refused(store: SessionMemoryStore, since: str) -> None:
+    with pytest.raises(ValidationError, match="since must be"):
+        store.search_changes("s", since=since)
+
+
+def test_the_knowledge_base_is_not_part_of_a_session(store: SessionMemoryStore) -> None:
+    with pytest.raises(ValidationError, match="belongs to no session"):
+        store.search_changes("s", memory_type="knowledge_base")
+
+
+def test_an_unknown_session_says_so_and_becomes_known(store: SessionMemoryStore) -> None:
+    answer = store.search_changes("s")
+    assert answer.success
+    assert "list_sessions" in (answer.message or "")
+    new = add(store, "first")
+    assert ids(store.search_changes("s", since=answer.cursor)) == [new]
+    assert store.search_changes("s", since=str(new)).message == "Nothing new."
+
+
+def test_handing_out_counts_as_reading(store: SessionMemoryStore) -> None:
+    memory_id = add(store, "x")
+    store.search_changes("s")
+    store._access.close()
+    memory = store.get_memory_by_id(memory_id).memory
+    assert memory is not None
+    assert memory.access_count == 1
+
+
+def test_without_a_model_the_words_are_compared_and_the_answer_says_so(tmp_path: Path, settings: Settings) -> None:
+    def no_model(_texts: object) -> None:
+        raise EmbeddingUnavailableError("There is no model.")
+
+    embedder = LatticeEmbedder()
+    embedder.embed = no_model  # type: ignore[assignment,method-assign]
+    with SessionMemoryStore(tmp_path / "words.db", settings, embedder=embedder) as store:
+        add(store, "gamma delta")
+        found = add(store, "alpha beta")
+        answer = store.search_changes("s", query="beta")
+    assert ids(answer) == [found]
+    assert (answer.results[0].similarity, answer.confidence) == (None, None)
+    assert "Found by words only" in (answer.message or "")
+    assert "2 memories of this scope have no vectors" in (answer.message or "")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), st.sampled_from("ab"), st.sampled_from("st")),
+        st.tuples(st.just("delete"), st.integers(0, 30), st.none()),
+        st.tuples(st.just("look"), st.integers(1, 4), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_whoever_goes_from_cursor_to_cursor_reads_everything_others_stored_once(
+    store: SessionMemoryStore, steps: list[tuple[str, int | str, str | None]]
+) -> None:
+    cursor = store.search_changes("s", since="now").cursor
+    waiting: list[int] = []
+    for number, (step, value, session) in enumerate(steps):
+        if step == "store":
+            with store._database.read() as connection:
+                unique = f"{number} {last_id(connection)}"
+            memory_id = add(store, unique, str(value), session_id=session)
+            waiting += [memory_id] if (value, session) == ("b", "s") else []
+        elif step == "delete" and waiting:
+            store.delete_memory(waiting.pop(int(value) % len(waiting)))
+        elif step == "look":
+            answer = store.search_changes("s", since=cursor, own_agent_id="a", limit=int(value))
+            assert ids(answer) == waiting[: int(value)]
+            assert answer.total_new == len(waiting)
+            waiting = waiting[int(value) :]
+            assert answer.has_more == bool(waiting)
+            cursor = answer.cursor
+    found, _ = follow(store, cursor, own_agent_id="a")
+    assert found == waiting
+    assert all(first < second for first, second in pairwise(found))

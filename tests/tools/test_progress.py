@@ -1,0 +1,125 @@
+"""Progress of long stores, and receipts that say what was indexed."""
+
+from collections.abc import Callable
+
+import pytest
+from anyio import BrokenResourceError
+from fastmcp import Client
+from mcp.server.session import ServerSession
+
+from eras import Call
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.indexing import BATCH, Indexer
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.database import Connection
+
+pytestmark = pytest.mark.anyio
+
+LONG = "\n\n".join(f"## Part {part}\n\n" + f"Word {part} and more of it. " * 90 for part in range(30))
+REPORT = {"agent_id": "a", "session_id": "s", "content": LONG}
+
+Told = list[tuple[float, float | None, str | None]]
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+@pytest.fixture
+def listen(told: Told) -> Callable[..., object]:
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    return listen
+
+
+async def test_a_client_that_asks_is_told_how_far_a_long_store_has_come(
+    client: Client, told: Told, listen: Callable[..., object]
+) -> None:
+    answer = await client.call_tool("store_report", REPORT, progress_handler=listen)
+    passages = answer.structured_content["passages_created"]
+    assert passages > 2 * BATCH
+    steps = [*range(BATCH, passages, BATCH), passages]
+    assert [(progress, total) for progress, total, _ in told] == [(step, passages) for step in steps]
+    assert told[0][2] == f"Embedded {BATCH} of {passages} passages."
+
+
+async def test_all_of_it_is_told_before_the_answer(client: Client, told: Told, listen: Callable[..., object]) -> None:
+    """Nothing follows after the answer: the protocol forbids it."""
+    await client.call_tool("store_report", REPORT, progress_handler=listen)
+    before = len(told)
+    await client.call_tool("list_sessions")
+    assert len(told) == before
+    assert told[-1][0] == told[-1][1]
+
+
+async def test_every_kind_of_memory_tells_its_progress(
+    client: Client, told: Told, listen: Callable[..., object]
+) -> None:
+    here, agent = {"session_id": "s", "session_iter": 1}, {"agent_id": "a", "session_id": "s"}
+    for tool, arguments in {
+        "store_session_context": here,
+        "store_input_prompt": here,
+        "store_system_memory": agent,
+        "store_report": agent,
+        "store_report_observation": agent,
+        "store_working_memory": agent,
+        "store_knowledge_base": {"agent_id": "a", "title": "T"},
+    }.items():
+        told.clear()
+        await client.call_tool(tool, {**arguments, "content": f"Short, for {tool}."}, progress_handler=listen)
+        assert [(progress, total) for progress, total, _ in told] == [(1, 1)], tool
+
+
+async def test_a_client_that_cannot_be_told_loses_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise BrokenResourceError
+
+    monkeypatch.setattr(ServerSession, "report_progress", broken)
+    answer = await client.call_tool("store_report", REPORT)
+    assert answer.structured_content["success"]
+
+
+async def test_receipts_say_what_was_indexed(call: Call) -> None:
+    report = (await call("store_report", agent_id="a", session_id="s", content="# T\n\nSome words.")).structured_content
+    assert report["chunks_created"] == report["passages_created"] == 1
+    assert report["token_count"] > 0
+    assert report["message"] == (
+        f"Stored report 1: 16 characters, {report['token_count']} tokens, all of it indexed: 1 chunk, 1 passage."
+    )
+    prompt = await call("store_input_prompt", session_id="s", session_iter=1, content="Do it.")
+    assert prompt.structured_content["message"] == (
+        "Stored input_prompt 2: 6 characters, all of it indexed: 1 passage."
+    )
+    assert prompt.structured_content["token_count"] is None
+
+
+async def test_all_of_it_is_in_the_passages_that_a_receipt_counts(call: Call, store: SessionMemoryStore) -> None:
+    """No character but white space is outside the passages that have a vector."""
+    for tool in ("store_report", "store_system_memory"):
+        receipt = (await call(tool, **REPORT)).structured_content
+        with store._database.read() as connection:
+            spans = passages(connection, receipt["memory_id"])
+        assert len(spans) == receipt["passages_created"]
+        covered = set().union(*(range(start, end) for start, end in spans))
+        assert all(LONG[at].isspace() for at in set(range(len(LONG))) - covered)
+
+
+def passages(connection: Connection, memory_id: int) -> list[tuple[int, int]]:
+    sql = """
+        select start_char, end_char from memory_passages p where memory_id = ? and (
+            exists (select 1 from vec_chunk_search where passage_id = p.id)
+            or exists (select 1 from vec_session_search where passage_id = p.id))
+    """
+    return connection.execute(sql, (memory_id,)).fetchall()
+
+
+async def test_a_receipt_without_a_model_says_what_is_not_indexed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_model(*_: object) -> None:
+        raise EmbeddingUnavailableError("There is no model.")
+
+    monkeypatch.setattr(Indexer, "embed", no_model)
+    receipt = (await call("store_report", agent_id="a", session_id="s", content="Some words.")).structured_content
+    assert (receipt["chunks_created"], receipt["passages_created"]) == (1, 0)
+    assert "1 chunk, findable by words. Not yet findable by meaning." in receipt["message"]
