@@ -1,16 +1,22 @@
 """Write the generated docs: `uv run python scripts/make_docs.py`; with --check only say whether they are fresh.
 
-docs/configuration.md comes from the settings, docs/tools.md from the tools, docs/schema.md from an empty memory.
+docs/commands.md comes from the commands' own help, docs/configuration.md from the settings, docs/tools.md from the
+tools, docs/schema.md from an empty memory.
 """
 
+import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from vector_memory import cli
+from vector_memory.commands import COMMANDS, VARIABLES_HELP, app
 from vector_memory.results import Result
-from vector_memory.settings import Offer, Place, ServerPlace, Settings, Toolset, accepted
+from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Settings, Toolset, accepted
 from vector_memory.storage.database import Database
 from vector_memory.tools import TOOLSETS, offered
 from vector_memory.tools.memory_tool import MemoryTool
@@ -24,6 +30,7 @@ TABLES = {
     "memory_chunks": "The pieces of memories that are chunked, with their place in the text.",
     "embedding_models": "What vectors were made with. Vectors of another model are never mixed in.",
     "memory_passages": "The windows that are embedded: each chunk, and each memory without chunks, has some.",
+    "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and on how many it was ever stored.",
     "index_keys": "Numbers for sessions, agents and the like: the vector index filters by numbers.",
     "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
     "keyword_memories": "Where the keyword index has a memory's pieces, and how many terms each has.",
@@ -38,6 +45,7 @@ Row = Sequence[object]
 def main() -> None:
     """Write the pages, or with --check end with 1 if one of them is not what would be written."""
     pages: dict[str, Callable[[], Iterator[str]]] = {
+        "commands.md": commands,
         "configuration.md": configuration,
         "tools.md": tools,
         "schema.md": schema,
@@ -67,6 +75,24 @@ def table(header: Row, rows: Sequence[Row]) -> Iterator[str]:
     yield ""
 
 
+def commands() -> Iterator[str]:
+    """Yield docs/commands.md."""
+    yield from head("Commands", "src/vector_memory/cli.py and src/vector_memory/commands")
+    yield from ("```text", cli.__doc__.strip(), "```", "")
+    yield (
+        "Results are printed on standard output, errors on standard error, in one sentence. With `--json` an error is "
+        'one object too: `{"success": false, "error": "ValidationError", "message": "..."}`. Nothing but `serve` and '
+        "`demo` starts a server. What only looks (`show`, `sessions`, `timeline`, `stats`, `search`, `export`) makes "
+        "no memory where there is none, changes nothing, and does not count as reading."
+    )
+    yield ""
+    for name in COMMANDS:
+        text = io.StringIO()
+        app.help_print([name], console=Console(file=text, width=100, color_system=None))
+        lines = [line.rstrip() for line in text.getvalue().partition(VARIABLES_HELP[:20])[0].strip().splitlines()]
+        yield from (f"## {name}", "", "```text", *lines, "```", "")
+
+
 def configuration() -> Iterator[str]:
     """Yield docs/configuration.md."""
     yield from head("Configuration", "src/vector_memory/settings.py")
@@ -83,6 +109,15 @@ def configuration() -> Iterator[str]:
         ],
     )
     yield "Give one of the first two at most. `~` is filled in. The file and its folder are for their owner only."
+    yield from ("", "## Where the Markdown files are", "")
+    yield from table(
+        ["Flag", "Variable", "Meaning"],
+        [
+            [flag(name), code(f"CWE_{name.upper()}"), field.description + file_default(field.default)]
+            for name, field in FilePlace.model_fields.items()
+        ],
+    )
+    yield "They count with `--toolsets files`, which [Memory files](files.md) describes."
     yield from ("", "## What the server offers", "")
     yield from table(
         ["Flag", "Variable", "Default", "Meaning"],
@@ -105,6 +140,11 @@ def configuration() -> Iterator[str]:
         "(`HF_HOME`, `HF_HUB_CACHE`), the table of cl100k_base tokens where tiktoken keeps it "
         "(`TIKTOKEN_CACHE_DIR`). A `.env` file and `FASTMCP_*` variables are ignored."
     )
+
+
+def file_default(default: Path | None) -> str:
+    """Say which path a setting has by default, if its description does not."""
+    return f" Default: `{default}`." if default else ""
 
 
 def flag(name: str) -> str:

@@ -1,0 +1,72 @@
+"""What is in the wheel and in the sdist."""
+
+import tarfile
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import vector_memory
+from distribution.building import ROOT, Distributions, uv
+
+pytestmark = pytest.mark.distribution
+
+MAX_SIZE = 2**20
+MAX_FILE_SIZE = 2**18
+
+
+def source_files() -> set[str]:
+    """Return the files of the package in the source tree, without caches."""
+    source = ROOT / "src"
+    paths = {path.relative_to(source) for path in (source / "vector_memory").rglob("*") if path.is_file()}
+    return {path.as_posix() for path in paths if "__pycache__" not in path.parts}
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name))
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_no_other(distributions: Distributions) -> None:
+    with zipfile.ZipFile(distributions.wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert held == source_files()
+    assert {"vector_memory/embedding/minilm.onnx", "vector_memory/py.typed"} <= held
+
+
+def test_the_sdist_holds_what_a_build_needs_and_no_more(distributions: Distributions) -> None:
+    with tarfile.open(distributions.sdist) as archive:
+        held = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
+    about = {".gitignore", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+    assert held == about | {f"src/{name}" for name in source_files()}
+
+
+def test_the_wheel_of_the_sdist_is_that_of_the_source_tree(distributions: Distributions, tmp_path: Path) -> None:
+    uv("build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT)
+    assert next(tmp_path.glob("*.whl")).read_bytes() == distributions.wheel.read_bytes()
+
+
+def test_the_wheel_is_small(distributions: Distributions) -> None:
+    assert distributions.wheel.stat().st_size < MAX_SIZE
+    with zipfile.ZipFile(distributions.wheel) as archive:
+        assert max(file.file_size for file in archive.infolist()) < MAX_FILE_SIZE
+
+
+def test_the_licence_comes_with_the_wheel(distributions: Distributions) -> None:
+    with zipfile.ZipFile(distributions.wheel) as archive:
+        licence = next(name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
+        assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert metadata(distributions.wheel)["License-Expression"] == "MIT"
+
+
+def test_the_version_is_that_of_the_code(distributions: Distributions) -> None:
+    assert metadata(distributions.wheel)["Version"] == vector_memory.__version__
+
+
+def test_the_description_is_the_readme(distributions: Distributions) -> None:
+    about = metadata(distributions.wheel)
+    assert about["Description-Content-Type"] == "text/markdown"
+    assert about.get_payload(decode=True) == (ROOT / "README.md").read_bytes()
