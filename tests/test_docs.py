@@ -73,9 +73,9 @@ def test_index_names_every_page() -> None:
 
 
 def test_pages_stay_short() -> None:
-    """Notes for agents fit 60 lines, and the README 150."""
+    """Notes for agents fit 60 lines, and the README 200."""
     assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 60
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
