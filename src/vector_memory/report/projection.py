@@ -1,0 +1,73 @@
+"""Where memories lie in meaning: on a plane, and who is next to whom. Pure functions over arrays."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 1_000
+"""Rows that are compared with all others at a time."""
+
+SAME = 1e-6
+"""Directions that differ by less, per row, differ by rounding only."""
+
+
+class Projection(NamedTuple):
+    """Points on a plane, shape (rows, 2), within -1 to 1; `share`: how much of the variance the plane holds, 0 to 1."""
+
+    points: NDArray[np.float64]
+    share: float
+
+
+class Neighbour(NamedTuple):
+    """Another row, and the cosine of the two."""
+
+    row: int
+    cosine: float
+
+
+def project(vectors: NDArray[np.float32]) -> Projection:
+    """Project the directions of vectors, shape (rows, dimensions of 2 or more), on the plane where they differ most.
+
+    These are the first two principal components (Hotelling 1933), by singular value decomposition. Both axes have one
+    scale. An axis has no direction of its own: the one is taken in which its largest entry is positive, so that equal
+    vectors always give equal points.
+    """
+    units = directions(vectors)
+    centred = units - units.sum(axis=0) / max(1, len(units))
+    _, spread, axes = np.linalg.svd(centred, full_matrices=False)
+    variances = spread**2
+    if variances.sum() <= SAME**2 * len(vectors):
+        return Projection(np.zeros((len(vectors), 2)), 1.0)
+    points = np.zeros((len(vectors), 2))
+    points[:, : len(axes)] = centred @ upright(axes[:2]).T
+    return Projection(points / np.abs(points).max(), float(variances[:2].sum() / variances.sum()))
+
+
+def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Turn axes, the rows, so that the entry of each that is largest in size is positive."""
+    largest = axes[range(len(axes)), np.abs(axes).argmax(axis=1)]
+    return axes * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis]
+
+
+def nearest(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
+    """Return for each row its `count` nearest others, the nearest first; of equal ones the first row."""
+    units = directions(vectors)
+    found: list[list[Neighbour]] = [[] for _ in units]
+    for start in range(0, len(units), BLOCK):
+        cosines = units[start : start + BLOCK] @ units.T
+        here = range(len(cosines))
+        cosines[here, range(start, start + len(cosines))] = -np.inf
+        for _ in range(min(count, len(units) - 1)):
+            best = cosines.argmax(axis=1)
+            for row, other in enumerate(best.tolist()):
+                found[start + row].append(Neighbour(other, float(cosines[row, other])))
+            cosines[here, best] = -np.inf
+    return found
+
+
+def directions(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return vectors of length 1 that point the same way: the mean of many passages is short, that of one is not."""
+    exact = vectors.astype(np.float64)
+    lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+    return exact / np.where(lengths > 0, lengths, 1)

@@ -1,0 +1,138 @@
+/* What the page knows, and which part of it is chosen. Nothing here touches the document but to read the data. */
+
+const session = JSON.parse(document.getElementById("data").textContent);
+document.getElementById("data").remove();
+
+const memories = session.memories;
+const byId = new Map(memories.map((memory) => [memory.id, memory]));
+const NO_TASK = "without a task";
+const MOST_COLOURS = 7;
+
+const words = (name) => name.replaceAll("_", " ");
+const plain = (text) => text.replace(/\s+/gu, " ").trim();
+const cut = (text, length) => (text.length > length ? `${text.slice(0, length).trimEnd()}…` : text);
+
+for (const memory of memories) {
+  memory.task ??= NO_TASK;
+  memory.iteration = `v${memory.iteration}`;
+  memory.name = plain(memory.title ?? "") || opening(memory);
+}
+
+/* The first line that says something stands for a title. */
+function opening(memory) {
+  const line = (memory.text ?? "").slice(0, 2000).split("\n").find((each) => /[\p{L}\p{N}]/u.test(each)) ?? "";
+  return cut(plain(line.replace(/^[#>*\-\s]+/u, "")), 120) || `Memory ${memory.id}`;
+}
+
+/* The values of a field with how many memories have them, the most frequent first. */
+function values(field, among = memories) {
+  const counts = new Map();
+  for (const memory of among) counts.set(memory[field], (counts.get(memory[field]) ?? 0) + 1);
+  return [...counts].sort(([a, m], [b, n]) => n - m || collator.compare(a, b));
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+const fields = ["agent", "task", "kind", "iteration"];
+const ranks = Object.fromEntries(fields.map((field) => [field, new Map(values(field).map(([value], at) => [value, at]))]));
+
+/* Colours belong to the most frequent values; all others share one. They do not change with the filters. */
+function slot(field, value) {
+  const rank = ranks[field].get(value);
+  return rank < MOST_COLOURS ? rank : MOST_COLOURS;
+}
+
+const number = new Intl.NumberFormat("en");
+const count = (n, noun, nouns = `${noun}s`) => `${number.format(n)} ${n === 1 ? noun : nouns}`;
+const utc = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
+const dayAndTime = utc({ day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const moment = (time) => dayAndTime.format(time);
+const dayOfYear = utc({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const shortMoment = (time) => dayOfYear.format(time);
+
+/* --- Choosing ---------------------------------------------------------------------------------------------------- */
+
+const choice = { query: "", from: null, until: null, agent: "", task: "", kind: "", iteration: "" };
+
+/* The words and "phrases in quotes" of a query, in lower case; a memory is found if it has all of them. */
+function terms(query) {
+  const found = query.toLowerCase().match(/"[^"]+"?|[^\s"]+/gu) ?? [];
+  return found.map((term) => term.replaceAll('"', "")).filter((term) => term.trim());
+}
+
+function searched(memory) {
+  memory.searched ??= [memory.name, memory.description, memory.tags.join(" "), memory.agent, memory.task, memory.text]
+    .filter(Boolean)
+    .join("\n")
+    .toLowerCase();
+  return memory.searched;
+}
+
+function chosen() {
+  const wanted = terms(choice.query);
+  return memories.filter(
+    (memory) =>
+      fields.every((field) => choice[field] === "" || memory[field] === choice[field]) &&
+      (choice.from === null || memory.created >= choice.from) &&
+      (choice.until === null || memory.created <= choice.until) &&
+      wanted.every((term) => searched(memory).includes(term)),
+  );
+}
+
+/* What finds the query's terms in a text, or null; alternatives of which the longest comes first. */
+function finder(query) {
+  const wanted = terms(query).sort((a, b) => b.length - a.length);
+  if (!wanted.length) return null;
+  return new RegExp(wanted.map((term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&")).join("|"), "giu");
+}
+
+/* The part of a text around the first match, as pieces: [text, is a match]. */
+function excerpt(memory, pattern, length = 240) {
+  const text = memory.text ?? "";
+  const first = pattern ? text.search(pattern) : -1;
+  const start = first > 80 ? text.slice(0, first - 60).lastIndexOf(" ") + 1 : 0;
+  const shown = plain(text.slice(start, start + 2 * length));
+  return pieces((start ? "… " : "") + cut(shown, length), pattern);
+}
+
+function pieces(text, pattern) {
+  if (!pattern) return [[text, false]];
+  const found = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    found.push([text.slice(end, match.index), false], [match[0], true]);
+    end = match.index + match[0].length;
+  }
+  found.push([text.slice(end), false]);
+  return found.filter(([piece]) => piece);
+}
+
+/* --- Making elements ---------------------------------------------------------------------------------------------- */
+
+/* An element with attributes and children; texts become text nodes, so that nothing stored is ever read as HTML. */
+function element(name, attributes = {}, ...children) {
+  const made = name.startsWith("svg:")
+    ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4))
+    : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+const byKey = (id) => document.getElementById(id);
+const marked = (parts) => parts.map(([text, hit]) => (hit ? element("mark", {}, text) : text));
+
+function table(caption, headings, rows) {
+  const head = element("tr", {}, ...headings.map((heading) => element("th", { scope: "col" }, heading)));
+  const body = rows.map(([first, ...others]) =>
+    element("tr", {}, element("th", { scope: "row" }, first), ...others.map((cell) => element("td", {}, cell))),
+  );
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body)),
+  );
+}

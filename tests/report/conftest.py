@@ -1,0 +1,51 @@
+"""A session that several agents stored, and its page."""
+
+from pathlib import Path
+
+import pytest
+
+from report_page import HOSTILE, WORD
+from vector_memory.report import SessionReports
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.database import Database
+
+
+@pytest.fixture
+def session(store: SessionMemoryStore) -> SessionMemoryStore:
+    """A session of five memories, one of them hostile in every field."""
+    report = store.store_memory(
+        "report", "# Locks\n\nThe writer waits for **readers**.", agent_id="alice", session_id="s", task_code="T1"
+    )
+    store.store_memory(
+        "report_observation",
+        "It waits a second.",
+        agent_id="bob",
+        session_id="s",
+        task_code="T1",
+        parent_report_id=report.memory_id,
+    )
+    store.store_memory("working_memory", "Reading on.", agent_id="alice", session_id="s", session_iter=2)
+    store.store_memory("input_prompt", "Find out why it waits.", session_id="s", session_iter=2)
+    store.store_memory(
+        "report",
+        HOSTILE + WORD,
+        agent_id="<img src=x onerror=window.ran=8>",
+        session_id="s",
+        session_iter=2,
+        task_code='"><script>window.ran=9</script>',
+        title="</title><script>window.ran=10</script>" + WORD[:400],
+        tags=["<i>", "</script>"],
+        metadata={"__proto__": "<b>", "note": "</script>"},
+    )
+    store.store_memory("report", "Of another session.", agent_id="alice", session_id="other")
+    return store
+
+
+@pytest.fixture
+def page(session: SessionMemoryStore, tmp_path: Path) -> Path:  # noqa: ARG001 - stores the memories
+    """The page of that session."""
+    database = Database(tmp_path / "memory.db", dimensions=16, read_only=True)
+    file = tmp_path / "session.html"
+    file.write_text(SessionReports(database).page("s").html, encoding="utf-8")
+    database.close()
+    return file

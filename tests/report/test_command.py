@@ -1,0 +1,57 @@
+"""The command report."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "vector_memory", "report", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.usefixtures("session")
+def test_the_page_is_for_its_owner_only_and_replaced_only_when_asked(tmp_path: Path) -> None:
+    file, place = tmp_path / "session.html", ("--database-path", tmp_path / "memory.db")
+    old = os.umask(0)
+    try:
+        made = run("s", "-o", file, "--json", *place)
+    finally:
+        os.umask(old)
+    assert (made.returncode, made.stderr) == (0, "")
+    said = json.loads(made.stdout)
+    counts = {name: said[name] for name in ("success", "memories", "shown", "texts", "file", "bytes")}
+    assert counts == {
+        "success": True,
+        "memories": 5,
+        "shown": 5,
+        "texts": 5,
+        "file": str(file),
+        "bytes": file.stat().st_size,
+    }
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("mine", encoding="utf-8")
+    refused = run("s", "-o", file, *place)
+    assert (refused.returncode, refused.stdout, file.read_text(encoding="utf-8")) == (1, "", "mine")
+    assert "--overwrite" in refused.stderr
+    replaced = run("s", "-o", file, "--overwrite", *place)
+    assert replaced.stdout.startswith("Wrote 5 memories (0.")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("session")
+def test_a_session_that_is_not_there_leaves_no_file(tmp_path: Path) -> None:
+    ended = run("nobody", "-o", tmp_path / "n.html", "--database-path", tmp_path / "memory.db")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "vector-memory: Nothing is stored in this session: see `vector-memory sessions`.\n"
+    assert not list(tmp_path.glob("*.html*"))
