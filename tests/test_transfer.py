@@ -321,6 +321,10 @@ FAULTS = {
     "unknown field": (change("colour", "red"), "Line 3: colour: extra inputs are not permitted."),
     "time": (change("created_at", "yesterday"), "Line 3: created_at: must be a time with its zone"),
     "local time": (change("created_at", "2026-01-31T12:00:00"), "Line 3: created_at: must be a time with its zone"),
+    "time before the calendar": (
+        change("created_at", "0001-01-01T00:00:00+14:00"),
+        "Line 3: created_at: must be a time with its zone",
+    ),
     "count": (change("access_count", -1), "Line 3: access_count: input should be greater than or equal to 0."),
     "no session": (change("session_id", None), "Line 3: session_id must be text."),
     "metadata": (change("metadata", {"x": "y" * 30_000}), "Line 3: metadata is 30"),
@@ -389,7 +393,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     target = tmp_path / "export.jsonl"
 
     def write(text: str, *, overwrite: bool, fail: bool = False) -> None:
-        with new_file(target, overwrite=overwrite) as stream:
+        with new_file(target, overwrite=overwrite, memory=Path(__file__)) as stream:
             stream.write(text.encode())
             if fail:
                 raise RuntimeError

@@ -95,7 +95,7 @@ def hand_over(  # noqa: D417 - nobody who asks for a prompt sees the store
     with protocol_errors("hand_over"):
         session, agent = quoted(session_id, "session_id"), quoted(agent_id, "agent_id")
         held = overview(store, session_id, SHOWN)
-    iteration = latest_iteration(held)
+    iteration = held["latest_iteration"]
     label = f", task_code {json.dumps(task_code, ensure_ascii=False)}" if task_code else ""
     return [
         Message(f"""\
@@ -133,7 +133,7 @@ def continue_session(  # noqa: D417 - the same
     with protocol_errors("continue_session"):
         session = quoted(session_id, "session_id")
         held = overview(store, session_id, SHOWN)
-        iteration = parse_iteration(session_iter) if session_iter else latest_iteration(held)
+        iteration = parse_iteration(session_iter) if session_iter else held["latest_iteration"]
     return [
         Message(f"""\
 Continue session {session}, iteration {iteration}: you, or another agent, worked on it before.
@@ -184,11 +184,6 @@ words are missing in the text; store_report_observation with parent_report_id ad
 def quoted(name: str, what: str) -> str:
     """Return a name as it stands in a prompt and in a call: in quotes. Raises ValidationError."""
     return json.dumps(check_text(what, name, MAX_IDENTIFIER), ensure_ascii=False)
-
-
-def latest_iteration(held: dict[str, Any]) -> int:
-    """Return the highest iteration among the memories that an overview lists."""
-    return max(int(memory["session_iter"]) for memory in held["latest_memories"])
 
 
 def as_stored(session_id: str, held: dict[str, Any]) -> Message:

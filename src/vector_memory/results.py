@@ -265,6 +265,7 @@ class SessionStatsResult(Result):
     agent_counts: dict[str, int] = {}
     total_memories: int = 0
     total_chunks: int = 0
+    latest_iteration: int | None = None
     earliest_created: str | None = None
     latest_created: str | None = None
 

@@ -17,7 +17,10 @@ from vector_memory.tagged_results import (
     UniqueTagsResult,
 )
 from vector_memory.tagging.tags import weight
-from vector_memory.values import MAX_OFFSET, check_range
+from vector_memory.values import check_range
+
+MAX_OFFSET = 100_000_000
+"""So many tags can there be: ten on each of ten million notes."""
 
 
 class Word(BaseModel):

@@ -193,11 +193,12 @@ class TaggedMemories:
         with self._database.read() as connection:
             total = memories.count_memories(connection, EVERYTHING)
             surplus = tag_rows.least_used(connection, before, max(0, total - max_to_keep))
-        deleted = len(surplus)
+        deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
             deleted, _ = self._maintenance.delete_each(surplus)
             self._database.forget_deleted()
-        left = total - deleted
+            # Other processes may have stored and deleted meanwhile.
+            left = self._count(EVERYTHING)
         return ClearResult(
             deleted_count=deleted, remaining_count=left, message=said_of_clearing(deleted, left, days_old, max_to_keep)
         )
@@ -227,8 +228,11 @@ class TaggedMemories:
             return None
         try:
             category = self._vocabulary.category(str(word))
-        except EmbeddingUnavailableError:
-            category = None
+        except EmbeddingUnavailableError as error:
+            names = ", ".join(CATEGORIES)
+            raise ValidationError(
+                f"Without a model only the names of categories are known: leave it out, or send one of {names}. {error}"
+            ) from None
         if category is None:
             raise ValidationError(f"There is no such category: leave it out, or send one of {', '.join(CATEGORIES)}.")
         return category

@@ -13,8 +13,9 @@ import pytest
 
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.file_memory import FileMemory, following, index_path
+from vector_memory.file_memory import file_memory as module
 from vector_memory.values import Fingerprint
 
 Open = Callable[..., FileMemory]
@@ -30,6 +31,12 @@ def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "QUIET_MS", 20)
     monkeypatch.setattr(following, "LOOK_MS", 50)
     monkeypatch.setattr(following, "SECONDS_BETWEEN_LOOKS", 0.05)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search waits for the words of what has changed as long as a slow machine needs."""
+    monkeypatch.setattr(module, "SECONDS_TO_FOLLOW", PATIENCE)
 
 
 def eventually(holds: Callable[[], object]) -> None:
@@ -65,6 +72,40 @@ def test_what_is_written_changed_renamed_and_deleted_is_followed(folder: Path, o
     eventually(lambda: found(memory, "wombat") == [])
 
 
+def test_a_folder_that_is_moved_away_is_gone_whatever_its_name(folder: Path, open_memory: Open) -> None:
+    """The system tells of the folder only, not of the files in it."""
+    (folder / "release-1.2").mkdir()
+    (folder / "release-1.2" / "a.md").write_text("The quokka.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    time.sleep(0.5)  # what is still under way is not what has to notice it
+    (folder / "release-1.2").rename(folder.parent / "release-1.2")
+    eventually(lambda: found(memory, "quokka") == [])
+
+
+@pytest.mark.usefixtures("patient")
+def test_without_an_index_files_are_read_and_written_until_there_is_one(
+    folder: Path, index_file: Path, open_memory: Open
+) -> None:
+    index_file.parent.write_text("A file where the folder of the index should be.")
+    (folder / "a.md").write_text("The quokka.")
+    memory = open_memory()
+    memory.start_background_work()
+    for use in (memory.status, lambda: memory.search("quokka")):
+        with pytest.raises(DatabaseError, match="CWE_DB_DIR"):
+            use()
+    assert memory.get("a.md").content == "The quokka."
+    assert memory.write("The wombat.", now=MORNING).path == "memory/2026-02-13.md"
+    index_file.parent.unlink()
+    assert found(memory, "quokka") == ["memory/a.md"]
+    shutil.rmtree(index_file.parent)
+    index_file.parent.write_text("A file again.")
+    with pytest.raises(DatabaseError, match="CWE_DB_DIR"):
+        memory.search("quokka")
+
+
+@pytest.mark.usefixtures("patient")
 def test_an_entry_is_found_by_its_words_in_the_next_search(open_memory: Open) -> None:
     memory = open_memory()
     memory.start_background_work()
@@ -141,6 +182,7 @@ def test_without_a_model_words_are_compared_and_the_answer_says_so(folder: Path,
     assert memory.status().vector_enabled is False
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_watcher_that_fails_leaves_it_to_the_searches_to_look(
     folder: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,6 +227,7 @@ def test_changes_are_followed_while_another_process_makes_vectors(
     folder: Path, open_memory: Open, index_file: Path
 ) -> None:
     memory = open_memory()
+    index_file.parent.mkdir()
     with index_file.with_name(f"{index_file.name}.vectors.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         memory.start_background_work()

@@ -55,6 +55,7 @@ def read(folder: Path, path: str) -> bytes:
         "memory/.hidden.md",
         "../memory-evil/x.md",
         "x.md\n",
+        f"{'x' * 300}.md",
     ],
 )
 def test_a_path_that_leads_out_or_names_no_markdown_is_refused(folder: Path, secret: Path, path: str) -> None:

@@ -293,7 +293,7 @@ def test_a_database_of_another_program_is_left_alone(index_file: Path) -> None:
     other.close()
     before = index_file.read_bytes()
     with pytest.raises(DatabaseError, match="another program"):
-        IndexFile(index_file, 384)
+        IndexFile(index_file, 384).current()
     assert index_file.read_bytes() == before
 
 
@@ -303,7 +303,7 @@ def test_a_link_with_the_name_of_the_index_is_not_followed(tmp_path: Path, index
     index_file.parent.mkdir()
     index_file.symlink_to(precious)
     with pytest.raises(DatabaseError, match="link"):
-        IndexFile(index_file, 384)
+        IndexFile(index_file, 384).current()
     assert precious.read_text() == "no database"
 
 

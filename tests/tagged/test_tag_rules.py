@@ -116,6 +116,18 @@ def test_each_guard_forbids_the_seeds_example_however_similar_they_are(guard: st
     assert not merges(other, tag, 1.0)
 
 
+@pytest.mark.parametrize("tag", ["api_v2", "rest_api_2", "api-v2", "api.v2", "version_2"])
+def test_a_version_is_found_whatever_separates_it_from_the_word_before(tag: str) -> None:
+    assert versions(tag) == {(2,)}
+
+
+@pytest.mark.parametrize("tag", ["python 3.11rc", "v3.11beta"])
+def test_a_number_that_goes_on_in_letters_is_no_shorter_version(tag: str) -> None:
+    """Else `python 3.11rc` would be version 3, and never be the `python 3.11 rc` that it is."""
+    assert versions(tag) == set()
+    assert not guarded("python 3.11rc", "python 3.11 rc")
+
+
 def test_the_same_version_lowers_the_threshold() -> None:
     """v2.0 and v2 can merge from 0.85 on, tags without a version from 0.90 on."""
     assert threshold("api v2.0", "api v2") == 0.85

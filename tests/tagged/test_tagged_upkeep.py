@@ -101,6 +101,22 @@ def test_a_clean_up_with_the_defaults_removes_nothing_while_there_are_at_most_a_
     assert "max_to_keep" in str(answer.message)
 
 
+def test_a_clean_up_counts_what_is_left_although_another_process_deletes_meanwhile(
+    toy_store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(toy_store, ages=[90, 80, 70], uses=[0, 0, 0])
+    delete_each = toy_store._maintenance.delete_each
+
+    def late(memory_ids: Sequence[int]) -> tuple[int, int]:
+        with SessionMemoryStore(toy_store._database.path, embedder=ToyEngine()) as other:
+            other.tagged.clear(days_old=30, max_to_keep=1)
+        return delete_each(memory_ids)
+
+    monkeypatch.setattr(toy_store._maintenance, "delete_each", late)
+    answer = toy_store.tagged.clear(days_old=30, max_to_keep=1)
+    assert (answer.deleted_count, answer.remaining_count) == (0, 1)
+
+
 def test_a_rehearsal_of_a_clean_up_changes_nothing(toy_store: SessionMemoryStore) -> None:
     fill(toy_store, ages=[40, 40], uses=[0, 0])
     assert toy_store.tagged.clear(30, 1, dry_run=True).deleted_count == 1
@@ -143,6 +159,20 @@ def test_lists_of_tags_go_on_from_an_offset_when_they_do_not_fit(tmp_path: Path)
                 seen += list(getattr(answer, name))
                 offset = answer.next_offset
             assert len(seen) == answer.total == 60
+
+
+def test_tags_beyond_the_ten_thousandth_can_be_read(toy_store: SessionMemoryStore) -> None:
+    with toy_store._database.write() as connection:
+        connection.execute(
+            """
+            with recursive counted(n) as (select 1 union all select n + 1 from counted where n < 10010)
+            insert into canonical_tags (tag, frequency, created_at)
+                select printf('subject %05d', n), 1, '2026-01-01' from counted
+            """
+        )
+    answer = toy_store.tags.canonical(10_005)
+    assert [entry.tag for entry in answer.tags] == [f"subject {number:05}" for number in range(10_006, 10_011)]
+    assert answer.next_offset is None
 
 
 def test_a_content_that_does_not_fit_is_read_on_by_offset(tmp_path: Path) -> None:

@@ -40,8 +40,10 @@ def test_a_longer_word_for_a_category_is_filed_under_other_and_the_receipt_says_
     receipt = modelless_store.tagged.store("One.", "optimization")
     assert receipt.category == "other"
     assert "without a model" in str(receipt.message)
-    with pytest.raises(ValidationError, match="no such category"):
+    with pytest.raises(ValidationError, match=r"^Without a model only the names .*code-solution"):
         modelless_store.tagged.search("one", category="optimization")
+    with pytest.raises(ValidationError, match="no such category"):
+        modelless_store.tagged.search("one", category="zzz")
 
 
 def test_tags_get_their_vectors_before_the_next_ones_are_compared_with_them(

@@ -93,6 +93,16 @@ async def test_what_is_stored_comes_as_a_resource_and_never_among_the_instructio
 
 
 @pytest.mark.usefixtures("held")
+async def test_a_late_note_of_an_earlier_iteration_does_not_lead_back(
+    client: Client, store: SessionMemoryStore
+) -> None:
+    """The highest iteration counts, though so much was stored in another since that it is not listed any more."""
+    for number in range(30):
+        store.store_memory("report", f"Late {number}", session_id="s", agent_id="a", session_iter=1)
+    assert "iteration 3" in (await texts(client, "continue_session"))[0]
+
+
+@pytest.mark.usefixtures("held")
 async def test_the_iteration_is_the_latest_unless_one_is_named(client: Client) -> None:
     assert "iteration 3" in (await texts(client, "continue_session"))[0]
     assert "iteration 2" in (await texts(client, "continue_session", session_iter="v2"))[0]

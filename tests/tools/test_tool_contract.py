@@ -66,6 +66,7 @@ def added_keys(tool: str) -> set[str]:
         "reconstruct_document": CUT | {"agent_id", "session_id", "created_at"},
         "expand_chunk_context": {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
         "load_session_context_for_task": {"recent_observations", "omitted"},
+        "get_session_stats": {"latest_iteration"},
     }
     return added.get(tool, set())
 

@@ -16,7 +16,7 @@ from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.logging_setup import set_up_logging
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Place, Settings, full_path
-from vector_memory.transfer import new_file
+from vector_memory.transfer import checked, new_file
 
 STANDARD = Path("-")
 """Standard input or output instead of a file."""
@@ -35,12 +35,13 @@ def export(
     place: PlaceFlags = Place(),
 ) -> None:
     """Write one session, or the whole memory, as JSON Lines. Servers may go on writing."""
-    with SessionMemoryStore(existing(place), read_only=True) as store, progress("Memories") as update:
+    path = existing(place)
+    with SessionMemoryStore(path, read_only=True) as store, progress("Memories") as update:
         if output == STANDARD:
             store.export_memories(sys.stdout.buffer, session, with_vectors=vectors, on_progress=update)
             return
         target = full_path(output)
-        with new_file(target, overwrite=overwrite) as stream:
+        with new_file(target, overwrite=overwrite, memory=path) as stream:
             written = store.export_memories(stream, session, with_vectors=vectors, on_progress=update)
     if as_json:
         size = target.stat().st_size
@@ -68,15 +69,19 @@ def import_(
     Nothing is changed if a line of it is not acceptable. Vectors of another model are made anew.
     """
     set_up_logging("ERROR", settings.log_file)
-    with opened(source) as stream, resumable(), SessionMemoryStore(place.file(), settings) as store:
-        with progress("Memories") as update:
-            result = store.import_memories(stream, as_session=as_session, on_progress=update)
-        said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} were there already."]
-        missing = 0
-        if result.without_vectors:
-            with progress("Vectors") as update:
-                missing, problem = _backfilled(store, update)
-            said += [problem] if problem else []
+    path = place.file()
+    with opened(source) as stream, resumable():
+        if not path.exists():
+            checked(stream, one_session=as_session is not None)  # a file that is refused leaves no empty memory behind
+        with SessionMemoryStore(path, settings) as store:
+            with progress("Memories") as update:
+                result = store.import_memories(stream, as_session=as_session, on_progress=update)
+            said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} were there already."]
+            missing = 0
+            if result.without_vectors:
+                with progress("Vectors") as update:
+                    missing, problem = _backfilled(store, update)
+                said += [problem] if problem else []
         if result.orphaned:
             said.append(f"{counted(result.orphaned, 'observation')} came without the report that they are about.")
     if as_json:

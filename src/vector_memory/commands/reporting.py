@@ -28,12 +28,12 @@ def report(
 
     It needs no server and no network. It holds what is stored: give it to nobody who may not read that.
     """
-    target = full_path(output)
+    path, target = existing(place), full_path(output)
     dimensions = Settings().embedding_dim  # of a new file only
     with (
-        closing(Database(existing(place), dimensions=dimensions, read_only=True)) as database,
+        closing(Database(path, dimensions=dimensions, read_only=True)) as database,
         progress("Memories") as update,
-        new_file(target, overwrite=overwrite) as stream,
+        new_file(target, overwrite=overwrite, memory=path) as stream,
     ):
         page = SessionReports(database).page(session, update)
         size = stream.write(page.html.encode())

@@ -65,8 +65,9 @@ def index_path(index_folder: Path, folder: Path, model: str) -> Path:
 class FileMemory:
     """A folder of Markdown files and its index. Safe to use from several threads; several processes may share both.
 
-    `folder`: need not exist. `index_file`: the database, created if need be. Nothing is indexed before
-    `start_background_work`. Every method raises a subclass of VectorMemoryError on failure.
+    `folder`: need not exist. `index_file`: the database, created if need be when it is used first; where that fails,
+    files can still be read and written. Nothing is indexed before `start_background_work`. Every method raises a
+    subclass of VectorMemoryError on failure.
     """
 
     def __init__(self, folder: Path, index_file: Path, settings: Settings, model: EmbeddingModel) -> None:
@@ -107,8 +108,8 @@ class FileMemory:
         self._index.close()
 
     def look_for_changes(self) -> None:
-        """Let changes be indexed that nobody has noticed, where the folder cannot be watched."""
-        if not self._follower.is_watching:
+        """Let changes be indexed that nobody has noticed where the folder cannot be watched, or that failed to be."""
+        if self._follower.has_failed or not self._follower.is_watching:
             self._follower.ask()
 
     def wait_for_words(self, seconds: float) -> bool:

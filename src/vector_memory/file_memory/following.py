@@ -40,7 +40,8 @@ SECONDS_TO_TRY_AGAIN = 300.0
 class Follower:
     """Indexes what changes in the folder.
 
-    `is_watching`: changes are noticed by themselves; otherwise only when they are asked for.
+    `is_watching`: changes are noticed by themselves; otherwise only when they are asked for. `has_failed`: what was
+    asked for last could not be indexed.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Follower:
         self._threads: list[threading.Thread] = []
         self.is_watching = False
         self.is_busy = False
+        self.has_failed = False
 
     def start(self) -> None:
         """Index what there is, and go on with what changes."""
@@ -85,10 +87,11 @@ class Follower:
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the words of all that was asked for are indexed; False: it takes longer."""
+        """Wait until the words of all that was asked for are indexed; False: it takes longer, or has failed."""
         with self._changed:
             asked = self._asked
-            return self._changed.wait_for(lambda: self._followed >= asked or self._stopping.is_set(), seconds)
+            done = self._changed.wait_for(lambda: self._followed >= asked or self._stopping.is_set(), seconds)
+            return done and not self.has_failed
 
     def _index_when_asked(self) -> None:
         vectors_missing = False
@@ -106,10 +109,15 @@ class Follower:
                 self.is_busy = False
 
     def _follow(self) -> None:
+        def work(index: FileIndex) -> bool:
+            self._indexer.follow_files(index)
+            return True
+
         asked = self._asked
-        self._logged(lambda: self._index.use(self._indexer.follow_files))
+        followed = self._logged(lambda: self._index.use(work))
         with self._changed:
             self._followed = asked
+            self.has_failed = not followed
             self._changed.notify_all()
 
     def _make_vectors(self) -> bool:
@@ -180,11 +188,11 @@ class Follower:
                 return
 
     def _matters(self, _change: "Change", path: str) -> bool:
-        """Whether a change may be one of a Markdown file: also a folder may have been renamed."""
+        """Whether a change may be one of a Markdown file. What is gone may have been a folder of them."""
         inner = Path(os.path.relpath(path, self._folder.path))
         if any(part.startswith(".") for part in inner.parts):
             return False
-        return inner.suffix.lower() in (".md", "") or Path(path).is_dir()
+        return inner.suffix.lower() == ".md" or not Path(path).is_file()
 
 
 def identity(folder: Path) -> tuple[int, int] | None:

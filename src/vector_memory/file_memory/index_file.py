@@ -1,4 +1,4 @@
-"""The index's file as something that can be lost: when it is damaged it is deleted and made anew."""
+"""The index's file as something that can be lost: opened when it is used; when it is damaged it is made anew."""
 
 import logging
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.file_index import FileIndex, is_worthless, remove_index, require_own_file
 
 logger = logging.getLogger(__name__)
@@ -15,16 +15,17 @@ T = TypeVar("T")
 
 
 class IndexFile:
-    """An open index, exchanged when it turns out to be damaged, also by another process; safe for several threads.
+    """An index, exchanged when it turns out to be damaged, also by another process; safe for several threads.
 
-    Raises DatabaseError when the file cannot be used and is not ours to delete.
+    It is opened when it is used first, so that a server whose index cannot be opened has its other tools. Raises
+    DatabaseError then, and when the file is not ours to delete.
     """
 
     def __init__(self, path: Path, dimensions: int) -> None:
         self.path = path
         self._dimensions = dimensions
         self._lock = threading.Lock()
-        self._index = self._open()
+        self._index: FileIndex | None = None
 
     def use(self, work: Callable[[FileIndex], T]) -> T:
         """Return `work(index)`. If the index is damaged or was exchanged meanwhile, do it again with a new one."""
@@ -41,14 +42,17 @@ class IndexFile:
     def current(self) -> FileIndex:
         """Return the index that is in place."""
         with self._lock:
-            if not self._index.is_in_place():
+            if self._index is None:
+                self._index = self._open()
+            elif not self._index.is_in_place():
                 self._index.close()
                 self._index = self._open()
             return self._index
 
     def close(self) -> None:
         """Close the file; repeated calls do nothing."""
-        self._index.close()
+        if self._index is not None:
+            self._index.close()
 
     def _make_anew(self, damaged: FileIndex) -> None:
         with self._lock:
@@ -59,6 +63,17 @@ class IndexFile:
                 self._index = self._open()
 
     def _open(self) -> FileIndex:
+        """Open the file. What is wrong with its folder has to be told by the setting: no caller has named the path."""
+        try:
+            return self._opened()
+        except DatabaseLockError:
+            raise
+        except (OSError, DatabaseError) as error:
+            reason = f"{error.strerror}." if isinstance(error, OSError) else error
+            message = f"The index of the memory files cannot be used: {reason} CWE_DB_DIR sets its folder."
+            raise DatabaseError(message) from error
+
+    def _opened(self) -> FileIndex:
         require_own_file(self.path)
         before = self._identity()
         try:

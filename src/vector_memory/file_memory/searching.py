@@ -106,4 +106,7 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
     if not found.hits:
         yield "Nothing was found."
     elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:
-        yield "Nothing is close to the query in meaning: these files seem to have nothing on the topic."
+        yield (
+            "Nothing is close to the query in meaning: unless a word of it is what you look for, these files seem to "
+            "have nothing on the topic."
+        )

@@ -123,7 +123,7 @@ class FileIndex(Database):
         """Whether the file is still the one that was opened: another process may have made it anew."""
         try:
             return self.path.stat().st_ino == self._file_number
-        except FileNotFoundError:
+        except OSError:
             return False
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:

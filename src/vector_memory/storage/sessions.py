@@ -26,12 +26,13 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCounts:
-    """What one session holds. The times are None in an empty session."""
+    """What one session holds. The times and the highest iteration are None in an empty session."""
 
     memory_counts: dict[str, int]
     agent_counts: dict[str, int]
     total_memories: int
     total_chunks: int
+    latest_iteration: int | None
     earliest_created: str | None
     latest_created: str | None
 
@@ -91,6 +92,7 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
         as_dict,
         """
         select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+            max(session_iter) as latest_iteration,
             min(created_at) as earliest_created, max(created_at) as latest_created
         from session_memories where session_id = ?
         """,

@@ -17,7 +17,8 @@ VERSIONED = """
     """.split()  # noqa: SIM905 - a hundred lines shorter
 """A number after one of these is a version."""
 
-VERSION = re.compile(rf"\b(?:v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9])")
+VERSION = re.compile(rf"(?<![a-z0-9])(?:v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9]|\.\d)")
+"""Not within a word, which `_` ends too; and the whole of a number: `v2.1beta` names no version 2."""
 
 
 def numbers(tag: str) -> frozenset[Number]:

@@ -40,11 +40,11 @@ def utc(time: str) -> str:
     """Return a time with its zone as the database keeps it, which sorts as text."""
     try:
         moment = datetime.fromisoformat(time)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ValueError("must be a time with its zone, as in 2026-01-31T12:00:00+00:00")
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError):  # the latter at both ends of the calendar
+        pass
+    raise ValueError("must be a time with its zone, as in 2026-01-31T12:00:00+00:00")
 
 
 Time = Annotated[str, AfterValidator(utc)]

@@ -103,9 +103,7 @@ class Transfer:
         """
         if as_session is not None:
             check_text("The new session id", as_session, MAX_IDENTIFIER)
-        start = source.tell()
         header, session_id = checked(source, one_session=as_session is not None)
-        source.seek(start)
         usable = self._usable(header)
         result = Imported()
         for done, (_, line) in enumerate(memory_lines(source), start=1):
@@ -153,11 +151,14 @@ class Transfer:
 
 
 @contextmanager
-def new_file(target: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
+def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[bytes]]:
     """Give a stream to a file that is there, whole, after the block, and not if the block fails.
 
-    Raises ValidationError if there is a file already, DatabaseError if it cannot be written.
+    Raises ValidationError if there is a file already, or if it is the `memory`, which is never replaced; DatabaseError
+    if it cannot be written.
     """
+    if target.exists() and target.samefile(memory):
+        raise ValidationError(f"{target} is the memory itself: name another file.")
     if target.exists() and not overwrite:
         raise ValidationError(f"{target} exists already: name another file, or add --overwrite to replace it.")
     with draft_of(target) as draft:
@@ -265,7 +266,8 @@ def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:
 def checked(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None]:
     """Return the header of an export that can be added as it is, and the session of its first memory that has one.
 
-    Raises ValidationError for any other, and with `one_session` for an export of several.
+    The stream then stands where it stood before. Raises ValidationError for any other export, and with `one_session`
+    for one of several sessions.
     """
     start = source.tell()
     header = parse_header(next(read_lines(source), (1, b""))[1])
@@ -283,4 +285,5 @@ def checked(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None
         raise ValidationError(
             f"The header promises {header.memories:,} memories, and there are {memories_found:,}: export again."
         )
+    source.seek(start)
     return header, session_id
