@@ -56,6 +56,8 @@ search_changes, with the cursor of its last answer.
 
 AND_TAGGED = "\nTagged memories (store_memory, search_memories) belong to no session: read memory://guide/0.\n"
 
+AND_FILES = "\nMarkdown files of the project: memory_search, memory_get; memory_write adds to the log of the day.\n"
+
 ALONE = {
     Toolset.SESSION: INSTRUCTIONS,
     Toolset.TAGGED: guide.INSTRUCTIONS,
@@ -63,8 +65,10 @@ ALONE = {
 }
 """What a client is told of the first toolset of a server."""
 
-BESIDES = {Toolset.TAGGED: AND_TAGGED, Toolset.FILES: f"\n{file_tools.INSTRUCTIONS}"}
+BESIDES = {Toolset.TAGGED: AND_TAGGED, Toolset.FILES: AND_FILES}
 """What it is told of further ones."""
+
+ONLY_READS = "\nRead-only: nothing can be stored or deleted.\n"
 
 SECONDS_UNASKED = 0.3
 """Work in the background begins so long after the start: a client asks for the tools at once, and both would wait."""
@@ -124,7 +128,7 @@ def create_server(
 
     server = MemoryServer(
         "vector-memory",
-        instructions=instructions_for(offer.chosen()),
+        instructions=instructions_for(offer),
         version=__version__,
         lifespan=lifespan,
         middleware=[UnknownTools()],
@@ -142,10 +146,11 @@ def create_server(
     return server
 
 
-def instructions_for(toolsets: Collection[Toolset]) -> str:
+def instructions_for(offer: Offer) -> str:
     """Return what a client is told about the server at the start; the guide says the rest about tagged memories."""
-    first, *others = toolsets
-    return ALONE[first] + "".join(BESIDES[toolset] for toolset in others)
+    first, *others = offer.chosen()
+    told = ALONE[first] + "".join(BESIDES[toolset] for toolset in others)
+    return told + ONLY_READS if offer.read_only else told
 
 
 async def work_in_background(parts: Collection[Part]) -> None:
