@@ -76,19 +76,27 @@ def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, An
         {"id": 1, "method": "initialize", "params": hello},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list", "params": {}},
+        {"id": 3, "method": "tools/call", "params": {"name": "memory_status", "arguments": {}}},
     ]
-    ended = subprocess.run(
+    answers = {}
+    with subprocess.Popen(
         [server["command"], *(filled(argument, values) for argument in server["args"])],
-        input="".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={**os.environ, **present, **variables},
-        capture_output=True,
         text=True,
-        check=False,
         cwd=tmp_path,
-    )
-    assert ended.returncode == 0, ended.stderr
-    tools = json.loads(ended.stdout.splitlines()[-1])["result"]["tools"]
-    assert [tool["name"] for tool in tools] == [tool.name for tool in offered(tuple(Toolset))]
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines))
+        process.stdin.flush()
+        while len(answers) < 3 and (line := process.stdout.readline()):
+            answer = json.loads(line)
+            answers[answer["id"]] = answer["result"]
+        process.stdin.close()
+    assert process.returncode == 0
+    assert [tool["name"] for tool in answers[2]["tools"]] == [tool.name for tool in offered(tuple(Toolset))]
     assert (tmp_path / "memory" / "agent_session_memory.db").is_file()
     assert list((tmp_path / ".claude" / "cwe" / "memory").glob("*.sqlite"))
 
