@@ -61,6 +61,7 @@ class Saving:
             require_storable(connection, memory, content_hash)
         chunks = self._indexer.chunk(memory.kind, memory.content)
         memory = with_title(memory, chunks)
+        token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
         embedded, problem = self._embed(memory, chunks, on_progress)
         now = utc_now()
         with self._database.write() as connection:
@@ -73,7 +74,7 @@ class Saving:
             memory=memory,
             id=memory_id,
             content_hash=content_hash,
-            token_count=self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None,
+            token_count=token_count,
             chunk_count=len(chunks),
             passage_count=0 if embedded is None or problem else len(embedded.passages),
             created_at=now,

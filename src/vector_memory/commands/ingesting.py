@@ -57,12 +57,7 @@ def ingest(
     Exit code 0: all is stored, 1: something is not.
     """
     set_up_logging("ERROR", settings.log_file)
-    if not paths:
-        raise ConfigurationError("Name what to store: files, folders, patterns, or - for standard input.")
-    if kind == MemoryKind.TAGGED:
-        raise ConfigurationError("Tagged memories are stored by agents: choose another --kind, for example report.")
-    if TRAITS[kind].session_scoped and session is None:
-        raise ConfigurationError(f"A {kind} belongs to a session: add --session and a name for it.")
+    _require_storable(paths, kind, session)
     # What would be wrong with every file is said once.
     Scope.of(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
     files = files_of(paths)
@@ -95,6 +90,16 @@ def ingest(
     else:
         _print(outcomes, counts, missing)
     return 1 if counts["failed"] else 0
+
+
+def _require_storable(paths: Sequence[str], kind: MemoryKind, session: str | None) -> None:
+    """Raise ConfigurationError if nothing is named, or the kind cannot be stored like this."""
+    if not paths:
+        raise ConfigurationError("Name what to store: files, folders, patterns, or - for standard input.")
+    if kind == MemoryKind.TAGGED:
+        raise ConfigurationError("Tagged memories are stored by agents: choose another --kind, for example report.")
+    if TRAITS[kind].session_scoped and session is None:
+        raise ConfigurationError(f"A {kind} belongs to a session: add --session and a name for it.")
 
 
 def _outcomes(
