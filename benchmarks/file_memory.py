@@ -1,4 +1,4 @@
-"""Compares the memory over Markdown files with seed 002's targets: `uv run benchmarks/file_memory.py [FOLDER]`.
+"""Compares the memory over Markdown files with the specified targets: `uv run benchmarks/file_memory.py [FOLDER]`.
 
 A real server on a copy of 20 files of the folder (default: this project's docs), spoken to over standard input and
 output. Prints a Markdown table.

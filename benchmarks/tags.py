@@ -60,14 +60,14 @@ def ways(embedder: Embedder) -> dict[str, Way]:
         first, second = cleaned(first), cleaned(second)
         return first == second or merges(first, second, cosine(spoken(first), spoken(second)))
 
-    def seeds(first: str, second: str) -> bool:
+    def specified(first: str, second: str) -> bool:
         first, second = cleaned(first), cleaned(second)
         similarity = cosine(first, second) + (SUBSTRING_BOOST if is_boosted(first, second) else 0)
         return first == second or (not guarded(first, second) and similarity >= threshold(first, second))
 
     return {
         "all rules": full,
-        "the seed's rules, as written": seeds,
+        "the specified rules": specified,
         "guards alone": lambda first, second: not guarded(cleaned(first), cleaned(second)),
         "threshold alone": lambda first, second: cosine(first.lower(), second.lower()) >= MERGE,
         "same letters alone": lambda first, second: cleaned(first) == cleaned(second),

@@ -4,7 +4,7 @@ uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [-
 
 Parts: start, store, processes, search; default: all. Searching is measured once for each number of passages, in a file
 made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a FastMCP server with
-one empty tool, the seeds' search, vec0 by itself, and a matrix product. --docs writes the tables into
+one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs writes the tables into
 docs/performance.md and the plots into docs/images.
 """
 

@@ -1,4 +1,4 @@
-"""What our search is compared with: the seeds' own algorithm, vec0 by itself, and a matrix product as the floor."""
+"""What search is compared with: the original server's algorithm, vec0 by itself, and a matrix product as the floor."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +24,7 @@ PLACE_TABLE = """
     from source.memory_passages p join source.session_memories m on m.id = p.memory_id where p.chunk_id is not null
 """
 FLAT_SQL = "select id from flat where embedding match ? and k = ?"
-SEED_SQL = """
+ORIGINAL_SQL = """
     select f.id, f.distance, c.content, p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code
     from flat f join place p on p.id = f.id join source.memory_chunks c on c.id = p.chunk_id
     where f.embedding match ? and f.k = ?
@@ -74,8 +74,8 @@ class Baselines:
                 ((int(number), vector.tobytes()) for number, vector in zip(self._ids, self._vectors, strict=True)),
             )
 
-    def seeds(self, query: NDArray[np.float32], scope: Scope, wanted: int = WANTED) -> Answer:
-        """Search as seed 001 does: pages of a growing k over everything, filters in Python.
+    def original(self, query: NDArray[np.float32], scope: Scope, wanted: int = WANTED) -> Answer:
+        """Search as the original server does: pages of a growing k over everything, filters in Python.
 
         Where it asks for more than the 4,096 neighbours of sqlite-vec it would fail; here it stops.
         """
@@ -84,7 +84,7 @@ class Baselines:
         while len(kept) < wanted:
             if batch + offset > MAX_K:
                 return Answer(kept, complete=False)
-            rows = self._connection.execute(SEED_SQL, (query.tobytes(), batch + offset, batch, offset)).fetchall()
+            rows = self._connection.execute(ORIGINAL_SQL, (query.tobytes(), batch + offset, batch, offset)).fetchall()
             if not rows:
                 break
             passed = [row[0] for row in rows if passes(row[3:], scope)]

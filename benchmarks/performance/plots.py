@@ -18,7 +18,7 @@ COLOURS = {
     "session of about 50,000": "#6baed6",
     "one agent": "#2171b5",
     "one kind, everything": "#08306b",
-    "seeds": "#d95f0e",
+    "original server": "#d95f0e",
     "vec0, no filter": "#fe9929",
     "numpy floor": "#737373",
 }
@@ -47,12 +47,12 @@ def draw_search(figures: dict[str, Any]) -> None:
     for scope in next(iter(figures.values()))["searches"]:
         line(scopes, scope, "fine", scope)
     scopes.set_title("vector-memory, fine search (meaning and words)")
-    line(beside, SMALL, "seeds", "seeds")
+    line(beside, SMALL, "original server", "original server")
     line(beside, EVERYTHING, "vec0, no filter", "vec0, no filter")
     line(beside, EVERYTHING, "numpy floor", "numpy floor")
     line(beside, SMALL, "fine", SMALL)
     line(beside, EVERYTHING, "fine", EVERYTHING)
-    beside.set_title("beside the seeds (small session), vec0 and numpy (everything)")
+    beside.set_title("beside the original server (small session), vec0 and numpy (everything)")
     for axes in (scopes, beside):
         axes.set_xlabel("passages in the file")
         axes.grid(alpha=0.3)

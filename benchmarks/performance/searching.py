@@ -1,4 +1,4 @@
-"""Searching: the three grains in several scopes of a file, beside the seeds' way, vec0 by itself and numpy."""
+"""Searching: the three grains in several scopes of a file, beside the original server's, vec0 by itself and numpy."""
 
 import itertools
 from collections.abc import Callable
@@ -105,9 +105,9 @@ def others_in(baselines: Baselines, engine: Embedder, scope: Scope, seconds: flo
     """Search a scope in the ways that ours is compared with."""
     queries = [engine.embed([question(next(NUMBERS))])[0] for _ in range(RUNS + 1)]
     baselines.prepare(scope)
-    found = [len(baselines.seeds(query, scope).ids) for query in queries[:3]]
+    found = [len(baselines.original(query, scope).ids) for query in queries[:3]]
     ways: dict[str, Callable[[NDArray[np.float32]], object]] = {
-        "seeds": lambda query: baselines.seeds(query, scope),
+        "original server": lambda query: baselines.original(query, scope),
         "vec0, no filter": baselines.flat,
         "numpy floor": baselines.floor,
     }
@@ -116,5 +116,5 @@ def others_in(baselines: Baselines, engine: Embedder, scope: Scope, seconds: flo
         return timed(lambda: ways[way](queries[number]))
 
     figures = {way: repeated(partial(once, way), runs=RUNS, seconds=seconds) for way in ways}
-    figures["seeds"]["found of 10"] = float(np.mean(found))
+    figures["original server"]["found of 10"] = float(np.mean(found))
     return figures

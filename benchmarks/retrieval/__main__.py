@@ -3,7 +3,7 @@
 uv run benchmarks/retrieval [SET.json.gz ...] [--queries N] [--cache DIR] [--json FILE]
 
 Without sets it takes those in benchmarks/retrieval/sets. Prints nDCG@10, recall@5 and MRR@10 of the search modes and of
-the design of the seeds, and 95 % intervals of the differences in nDCG@10 to the default search.
+the design of the original server, and 95 % intervals of the differences in nDCG@10 to the default search.
 """
 
 import argparse

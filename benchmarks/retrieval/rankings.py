@@ -1,4 +1,4 @@
-"""The rankings that are compared: the store's own search modes, and the design of the seeds."""
+"""The rankings that are compared: the store's own search modes, and the design of the original server."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -42,8 +42,8 @@ class SearchModeRanking:
         return [self._documents[memory.id] for memory in found.results]
 
 
-class SeedDesign:
-    """Seed 001: chunks of 450 tokens, one vector each, of which the model reads the first 256 word pieces."""
+class OriginalDesign:
+    """The original: chunks of 450 tokens, one vector each, of which the model reads the first 256 word pieces."""
 
     def __init__(self, judged: JudgedSet, embedder: Embedder) -> None:
         settings = Settings()
@@ -74,7 +74,7 @@ def rankings(judged: JudgedSet, embedder: Embedder) -> Iterator[dict[str, Rankin
         found: dict[str, Ranking] = {
             str(mode): SearchModeRanking(store, judged, documents) for mode, store in zip(modes, stores, strict=True)
         }
-        yield {**found, "seed design": SeedDesign(judged, embedder)}
+        yield {**found, "original design": OriginalDesign(judged, embedder)}
 
 
 def _open(path: Path, mode: SearchMode, embedder: Embedder) -> SessionMemoryStore:
