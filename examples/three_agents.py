@@ -1,8 +1,8 @@
 """Three agents and their orchestrator share one memory: `uv run examples/three_agents.py`.
 
-Each has a server process of its own on the same file, and all of them work at once. They never speak to each other:
-what one hands over to the next it stores, and the next sees it with `search_changes`. With real agents the sentences
-below are a model's; the calls are the same.
+Each has its own server process on the same file, and all of them work at the same time. They never talk to each other:
+what one hands over, it stores, and the next one sees it with `search_changes`. With real agents a model writes the
+sentences below; the calls are the same.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ ORCHESTRATOR = "main-orchestrator"
 
 SECONDS_BETWEEN_LOOKS = 0.2
 
-PROMPT = "The checkout is slow since Monday. Find out why, and write a page for the on-call team."
+PROMPT = "The checkout has been slow since Monday. Find out why, and write a page for the on-call team."
 GOAL = """\
-Goal: explain why the checkout is slow since Monday, in a page for the on-call team.
+Goal: explain why the checkout has been slow since Monday, in a page for the on-call team.
 Next: researcher finds the cause; writer writes the page; reviewer checks it against the findings."""
 FINDINGS = """\
 # Why the checkout is slow
@@ -36,8 +36,8 @@ The checkout waits for the price service: p95 rose from 180 ms to 2.4 s on Monda
 
 ## Cause
 
-Release 4.2 of the price service opens a new database connection for each line of the cart. `PRICE_POOL_SIZE` is 0 since
-the change of its default in that release; 0 switches the pool off.
+Release 4.2 of the price service opens a new database connection for each line of the cart. That release changed the
+default of `PRICE_POOL_SIZE` to 0, which switches the connection pool off.
 
 ## Evidence
 
@@ -63,7 +63,7 @@ Next: writer corrects the page."""
 
 
 class Agent:
-    """An agent: its name, its own connection to the memory, and what it has read of the others."""
+    """An agent: its name, its own connection to the memory, and what it has read from the others."""
 
     def __init__(self, name: str, client: Client[StdioTransport]) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class Agent:
         return int(receipt["memory_id"])
 
     async def catch_up(self) -> None:
-        """Read what others stored since the last look; each of it comes once."""
+        """Read what others stored since the last call; each memory comes once."""
         answer = await self.call(
             "search_changes", session_id=SESSION, since=self._cursor, own_agent_id=self.name, task_code=TASK
         )
@@ -103,24 +103,24 @@ class Agent:
         return found[0]
 
     async def ask(self, question: str) -> None:
-        """Look a fact up in the session's reports."""
+        """Look up a fact in the session's reports."""
         found = await self.call("search_reports_specific_chunks", query=question, session_id=SESSION, limit=1)
         best = found["results"][0]
         self.say(f"asks: {question} -> {best['header_path']} (report {best['memory_id']} by {best['agent_id']})")
 
 
 def first_line(memory: dict[str, Any]) -> str:
-    """Return a memory's title, or how it begins."""
+    """Return a memory's title, or its first line."""
     return str(memory["title"] or memory["content"].splitlines()[0])
 
 
 def by(agent: str, kind: str) -> Callable[[dict[str, Any]], bool]:
-    """Return what tells whether a memory is of that kind and by that agent."""
+    """Return a test for memories of that kind by that agent."""
     return lambda memory: (memory["agent_id"], memory["memory_type"]) == (agent, kind)
 
 
 async def orchestrate(agent: Agent) -> None:
-    """Set the goal, wait for the review, and keep where the work stands."""
+    """Set the goal, wait for the review, and store the state of the work."""
     await agent.store("store_input_prompt", PROMPT)
     await agent.store("store_session_context", GOAL)
     await agent.wait_for(by("reviewer", "report_observation"))
@@ -138,14 +138,14 @@ async def research(agent: Agent) -> None:
 
 
 async def write(agent: Agent) -> None:
-    """Wait for the findings, look a detail up, store the page."""
+    """Wait for the findings, look up a detail, store the page."""
     await agent.wait_for(by("researcher", "report"))
     await agent.ask("Which setting switches the connection pool off?")
     await agent.store("store_report", PAGE, agent_id=agent.name)
 
 
 async def review(agent: Agent) -> None:
-    """Wait for the page, compare it with the findings, store what is wrong with it."""
+    """Wait for the page, compare it with the findings, store a correction."""
     page = await agent.wait_for(by("writer", "report"))
     await agent.ask("Which PRICE_POOL_SIZE was measured, with what p95?")
     await agent.store("store_report_observation", CORRECTION, agent_id=agent.name, parent_report_id=page["id"])
@@ -153,7 +153,7 @@ async def review(agent: Agent) -> None:
 
 @asynccontextmanager
 async def connected(name: str, database: Path) -> AsyncIterator[Agent]:
-    """Start a server process on the file, and give the agent that it serves."""
+    """Start a server process on the file, and yield the agent that uses it."""
     arguments = ["-m", "vector_memory", "serve", "--database-path", str(database)]
     transport = StdioTransport(sys.executable, arguments, env=dict(os.environ), keep_alive=False)
     async with Client(transport) as client:
@@ -161,13 +161,13 @@ async def connected(name: str, database: Path) -> AsyncIterator[Agent]:
 
 
 async def work(name: str, task: Callable[[Agent], Any], database: Path) -> None:
-    """Let one agent do its part."""
+    """Run one agent."""
     async with connected(name, database) as agent:
         await task(agent)
 
 
 async def main(database: Path) -> None:
-    """Let all of them work at once."""
+    """Run all agents at the same time."""
     async with asyncio.TaskGroup() as group:
         for name, task in (
             (ORCHESTRATOR, orchestrate),

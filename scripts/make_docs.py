@@ -25,17 +25,17 @@ from vector_memory.tools.schemas import compact
 DOCS = Path(__file__).parents[1] / "docs"
 
 TABLES = {
-    "schema_migrations": "Which changes of the schema the file has had.",
-    "session_memories": "One row for each memory of any kind, its text as it was stored.",
-    "memory_chunks": "The pieces of memories that are chunked, with their place in the text.",
-    "embedding_models": "What vectors were made with. Vectors of another model are never mixed in.",
-    "memory_passages": "The windows that are embedded: each chunk, and each memory without chunks, has some.",
-    "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and on how many it was ever stored.",
-    "index_keys": "Numbers for sessions, agents and the like: the vector index filters by numbers.",
+    "schema_migrations": "The schema migrations that were applied to the file.",
+    "session_memories": "One row for each memory of any kind, with its text exactly as stored.",
+    "memory_chunks": "The chunks of memories, with their place in the text.",
+    "embedding_models": "The model that made the vectors. Vectors of different models are never mixed.",
+    "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",
+    "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
+    "index_keys": "Numbers for the names of sessions, agents and tasks: the vector index filters by numbers.",
     "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
-    "keyword_memories": "Where the keyword index has a memory's pieces, and how many terms each has.",
-    "keyword_postings": "Which piece has which term how often: 64 bits each. Holds hashes of words, and no words.",
-    "vec_chunk_search": "The vectors of the passages of chunks, one partition for each session.",
+    "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
+    "keyword_postings": "Which unit contains which term, and how often: 64 bits each. Holds hashes, not words.",
+    "vec_chunk_search": "The vectors of the passages of chunks, one partition per session.",
     "vec_session_search": "The vectors of the passages of memories that are not chunked.",
 }
 
@@ -81,9 +81,9 @@ def commands() -> Iterator[str]:
     yield from ("```text", cli.__doc__.strip(), "```", "")
     yield (
         "Results are printed on standard output, errors on standard error, in one sentence. With `--json` an error is "
-        'one object too: `{"success": false, "error": "ValidationError", "message": "..."}`. Nothing but `serve` and '
-        "`demo` starts a server. What only looks (`show`, `sessions`, `timeline`, `stats`, `search`, `export`) makes "
-        "no memory where there is none, changes nothing, and does not count as reading."
+        'an object too: `{"success": false, "error": "ValidationError", "message": "..."}`. Only `serve` and `demo` '
+        "start a server. Commands that only look (`show`, `sessions`, `timeline`, `stats`, `search`, `export`) create "
+        "no memory where there is none, change nothing except to upgrade an older file, and do not count as reading."
     )
     yield ""
     for name in COMMANDS:
@@ -97,8 +97,8 @@ def configuration() -> Iterator[str]:
     """Yield docs/configuration.md."""
     yield from head("Configuration", "src/vector_memory/settings.py")
     yield (
-        "Flags are those of `vector-memory serve`. A flag wins over its environment variable, and that over the "
-        "default. An empty variable counts as not set. What is not accepted is refused at start, with a message."
+        "Flags are those of `vector-memory serve`. A flag overrides its environment variable, and that overrides the "
+        "default. An empty variable counts as not set. A value that is not accepted stops the start, with a message."
     )
     yield from ("", "## Where the memory is", "")
     yield from table(
@@ -108,7 +108,7 @@ def configuration() -> Iterator[str]:
             for name, field in ServerPlace.model_fields.items()
         ],
     )
-    yield "Give one of the first two at most. `~` is filled in. The file and its folder are for their owner only."
+    yield "Give at most one of the first two. `~` is expanded. Only their owner can access the file and its folder."
     yield from ("", "## Where the Markdown files are", "")
     yield from table(
         ["Flag", "Variable", "Meaning"],
@@ -117,7 +117,7 @@ def configuration() -> Iterator[str]:
             for name, field in FilePlace.model_fields.items()
         ],
     )
-    yield "They count with `--toolsets files`, which [Memory files](files.md) describes."
+    yield "They apply with `--toolsets files`: [memory files](files.md)."
     yield from ("", "## What the server offers", "")
     yield from table(
         ["Flag", "Variable", "Default", "Meaning"],
@@ -126,7 +126,7 @@ def configuration() -> Iterator[str]:
             for name, field in Offer.model_fields.items()
         ],
     )
-    yield "Both are fixed at start. What a family does: [tools](tools.md)."
+    yield "Both are fixed at start. The tools of each family: [tools](tools.md)."
     yield from ("", "## Settings", "")
     yield from table(
         ["Flag", "Variable", "Default", "Accepted", "Meaning"],
@@ -136,7 +136,7 @@ def configuration() -> Iterator[str]:
         ],
     )
     yield (
-        "A switch is `--name`, `--no-name` or `--name=false`. The model is looked for in the Hugging Face cache "
+        "A switch is `--name`, `--no-name` or `--name=false`. The model is looked up in the Hugging Face cache "
         "(`HF_HOME`, `HF_HUB_CACHE`), the table of cl100k_base tokens where tiktoken keeps it "
         "(`TIKTOKEN_CACHE_DIR`). A `.env` file and `FASTMCP_*` variables are ignored."
     )
@@ -167,7 +167,7 @@ def tools() -> Iterator[str]:
     yield from head("Tools", "src/vector_memory/tools")
     yield (
         "Optional parameters may be left out or null. Every answer has `success` (boolean), `message` and `error` "
-        "(strings); a failed one also has the protocol's error mark, and `message` says what to do."
+        "(strings). A failed call is also marked as an error by the protocol, and `message` says what to do."
     )
     yield ""
     for toolset, groups in TOOLSETS.items():
@@ -249,8 +249,8 @@ def schema() -> Iterator[str]:
     """Yield docs/schema.md."""
     yield from head("Database", "src/vector_memory/storage/schema.py")
     yield (
-        "One SQLite file in WAL mode. What was stored is in `session_memories` and `memory_chunks`; passages, vectors "
-        "and keywords can be made again from it. The tables in which vec0 keeps its own data are left out."
+        "One SQLite file in WAL mode. The stored texts are in `session_memories`; chunks, passages, vectors and "
+        "keywords can be rebuilt from them. The tables in which vec0 keeps its own data are left out."
     )
     yield ""
     entries = master_entries()

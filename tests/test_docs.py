@@ -15,7 +15,7 @@ from vector_memory.settings import Toolset
 from vector_memory.tools import offered
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -105,6 +105,14 @@ def test_every_dependency_has_a_reason() -> None:
         name = re.match(r"[\w-]+", requirement)
         assert name
         assert name[0] in text
+
+
+def test_every_address_of_the_project_names_the_same_account() -> None:
+    """The account in the registry's name is the one in pyproject.toml's addresses and in SECURITY.md."""
+    account = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))["name"].split("/")[0].rpartition(".")[2]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = " ".join([*project["urls"].values(), (ROOT / "SECURITY.md").read_text(encoding="utf-8")])
+    assert set(re.findall(r"github\.com/([\w-]+)/vector-memory", text)) == {account}
 
 
 def test_example_for_clients_is_usable_as_it_is() -> None:
