@@ -49,10 +49,10 @@ def one_start(database: Path) -> dict[str, float]:
     time.sleep(SECONDS_TO_LOAD)
     figures |= memory(server, "model loaded")
     time.sleep(SECONDS_IDLE + 1)
-    figures |= memory(server, "idle, model let go")
+    figures |= memory(server, "idle, model unloaded")
     begin = server.elapsed_ms()
     search_at_once(server)
-    figures["a search when the model was let go"] = server.elapsed_ms() - begin
+    figures["a search when the model was unloaded"] = server.elapsed_ms() - begin
     server.stop()
     server = Server(database)
     listed = first_answers(server)["tools/list answered"]
