@@ -2,7 +2,10 @@
 
 import io
 import logging
+import os
 import re
+import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -46,7 +49,7 @@ def test_record_has_time_level_logger_and_message() -> None:
     )
 
 
-@pytest.mark.parametrize("breaker", ["\n", "\r", "\x1b[2J", "\x00", "\u2028", "\x85"])
+@pytest.mark.parametrize("breaker", ["\n", "\r", "\x1b[2J", "\x00", "\u2028", "\x85", "\t", "\u202e"])
 def test_record_is_one_line_of_text(breaker: str) -> None:
     """Nothing in a message can start a line of its own or steer a terminal."""
     line = formatted("vector_memory.server", "before%safter", breaker)
@@ -123,3 +126,34 @@ def test_log_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     """A folder in the place of the file is an error at start."""
     with pytest.raises(ConfigurationError, match="choose another --log-file"):
         set_up_logging("INFO", tmp_path)
+
+
+def test_log_file_and_its_folders_are_for_their_owner_only(tmp_path: Path) -> None:
+    """Whatever the umask allows."""
+    before = os.umask(0)
+    try:
+        set_up_logging("INFO", tmp_path / "a" / "b" / "server.log")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "server.log"]
+    assert [stat.S_IMODE(place.stat().st_mode) for place in made] == [0o700, 0o700, 0o600]
+
+
+def test_log_does_not_go_where_answers_go(tmp_path: Path) -> None:
+    """A client would take its lines for answers."""
+    code = (
+        "from pathlib import Path; from vector_memory.logging_setup import set_up_logging as s; s('INFO', Path({!r}))"
+    )
+    for name in ("/dev/stdout", str(tmp_path / "out")):
+        with (tmp_path / "out").open("wb") as out:
+            ended = subprocess.run(
+                [sys.executable, "-c", code.format(name)], stdout=out, stderr=subprocess.PIPE, check=False
+            )
+        assert b"is standard output" in ended.stderr
+
+
+def test_log_pipe_without_a_reader_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    """The server would never start."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigurationError, match="choose another --log-file"):
+        set_up_logging("INFO", tmp_path / "pipe")

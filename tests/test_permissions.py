@@ -27,7 +27,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def test_the_memory_its_log_its_copies_and_its_exports_are_for_their_owner_only(tmp_path: Path) -> None:
-    path, copy = tmp_path / "new" / "memory.db", tmp_path / "copy.db"
+    path, copy = tmp_path / "new" / "er" / "memory.db", tmp_path / "copy.db"
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# T\n\nText.", session_id="s")
         store.write_document_to_file(1, "inner/a.md")
@@ -36,9 +36,9 @@ def test_the_memory_its_log_its_copies_and_its_exports_are_for_their_owner_only(
         found = modes(tmp_path)
     restore(copy, path, overwrite=True)
     found |= modes(tmp_path)
-    folders = {"new", "new/exports", "new/exports/inner"}
-    files = {"copy.db", "new/exports/inner/a.md"}
-    files |= {f"new/memory.db{end}" for end in ("", "-wal", "-shm", ".before-restore")}
+    folders = {"new", "new/er", "new/er/exports", "new/er/exports/inner"}
+    files = {"copy.db", "new/er/exports/inner/a.md"}
+    files |= {f"new/er/memory.db{end}" for end in ("", "-wal", "-shm", ".before-restore")}
     assert found == {**dict.fromkeys(folders, 0o700), **dict.fromkeys(files, 0o600)}
 
 

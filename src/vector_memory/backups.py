@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage import inspection
-from vector_memory.storage.copying import Progress, copy_database, draft_of, publish, replace_database
+from vector_memory.storage.copying import Progress, copy_database, mark_backup, replace_database, unmark_backup
 from vector_memory.storage.database import Connection
-from vector_memory.storage.filesystem import log_index_of, log_of
+from vector_memory.storage.drafts import Draft, Rules, draft_of
+from vector_memory.storage.filesystem import log_index_of, log_of, make_private_folders
 from vector_memory.storage.inspection import FileKind
 
 OURS = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
@@ -26,15 +27,17 @@ class Copied(NamedTuple):
 def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
     """Copy a memory, as it is at this moment, to a file; servers may go on writing. There is a whole copy or none.
 
-    Raises ValidationError if the target may not be written, DatabaseError if the memory is damaged.
+    `overwrite` replaces an ordinary file, or a copy that this has made before and nobody has opened since; a memory,
+    or any other database, is never replaced. Raises ValidationError if the target may not be written, DatabaseError if
+    the memory is damaged.
     """
     require_copyable(source)
-    require_other_file(source, target)
-    require_free(target, overwrite=overwrite)
-    with draft_of(target) as draft:
-        copy_database(source, draft, on_progress)
-        memories = require_whole(draft, source)
-        publish(draft, target)
+    rules = Rules(overwrite=overwrite, over_backups=True, databases=[source])
+    with draft_of(target, rules) as draft:
+        copy_database(source, draft.path, on_progress)
+        memories = require_whole(draft.path, source)
+        mark_backup(draft)
+        draft.publish()
     return Copied(memories, target.stat().st_size)
 
 
@@ -51,27 +54,27 @@ def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress:
             f"There is a memory at {target} already: add --overwrite to replace it. It will be kept as "
             f"{unused_name(target).name}."
         )
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with draft_of(target) as draft:
-        copy_database(source, draft, on_progress)
-        memories = require_whole(draft, source)
-        kept = put_in_place(draft, target)
+    make_private_folders(target.parent)
+    kept = unused_name(target) if target.exists() else None
+    with draft_of(kept or target, Rules(is_database=True)) as draft:
+        copy_database(source, draft.path, on_progress)
+        memories = require_whole(draft.path, source)
+        unmark_backup(draft)
+        if kept is None:
+            put_in_place(draft, target)
+        else:
+            replace_database(draft.path, target, kept)
+            target.chmod(0o600)
     return Copied(memories, target.stat().st_size, kept)
 
 
-def put_in_place(draft: Path, target: Path) -> Path | None:
-    """Put a finished copy where the database is or was; return the file that keeps what was there."""
-    kept = unused_name(target)
-    if target.exists():
-        replace_database(draft, target, kept)
-        target.chmod(0o600)
-        return kept
+def put_in_place(draft: Draft, target: Path) -> None:
+    """Make a finished copy the database where there is none."""
     # SQLite would take the log of a database that is gone for one of the new one.
     log_index_of(target).unlink(missing_ok=True)
     if log_of(target).exists():
-        log_of(target).rename(log_of(kept))
-    publish(draft, target)
-    return None
+        log_of(target).rename(log_of(unused_name(target)))
+    draft.publish()
 
 
 def require_copyable(source: Path) -> None:
@@ -92,14 +95,6 @@ def require_other_file(source: Path, target: Path) -> None:
     """Raise a ValidationError if the two are the same file, or the target is none."""
     if target.exists() and (not target.is_file() or target.samefile(source)):
         raise ValidationError(f"{target} is {'the memory itself' if target.is_file() else 'not a file'}: name another.")
-
-
-def require_free(target: Path, *, overwrite: bool) -> None:
-    """Raise a ValidationError if the target exists and may not be replaced."""
-    if log_of(target).exists() or log_index_of(target).exists():
-        raise ValidationError(f"{target} is a database in use: name another file.")
-    if target.exists() and not overwrite:
-        raise ValidationError(f"{target} exists already: name another file, or add --overwrite to replace it.")
 
 
 def require_whole(copy: Path, source: Path) -> int:

@@ -44,13 +44,20 @@ from vector_memory import surroundings  # noqa: F401 - must come before pydantic
 import gc
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 
 RARELY = 100_000
 """New objects until the garbage is looked for: what is imported stays, and looking takes a tenth of the start."""
+
+SIGNALLED = 128
+"""What shells add to the number of the signal that ended a program."""
 
 READER_GONE = 141
 """What shells say of a program that wrote to a closed pipe, as `vector-memory show 7 | head` may do."""
@@ -68,7 +75,8 @@ def main() -> None:
     from vector_memory import arguments, commands
 
     try:
-        arguments.run(commands.app, words)
+        with cleaned_up_when_ended():
+            arguments.run(commands.app, words)
     except (arguments.UsageError, ConfigurationError) as error:
         fail(error, code=2)
     except VectorMemoryError as error:
@@ -79,14 +87,34 @@ def main() -> None:
         sys.exit(READER_GONE)
 
 
+@contextmanager
+def cleaned_up_when_ended() -> Iterator[None]:
+    """Let a signal that ends a command do so as an interrupt from the keyboard does, so that no draft is left behind.
+
+    A signal that whoever started the command has told it to ignore stays ignored; a server has its own way to end.
+    """
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        sys.exit(SIGNALLED + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in (number for number, action in before.items() if action is signal.SIG_DFL):
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
 def fail(error: Exception, *, code: int) -> NoReturn:
     """Say on standard error what is wrong, and end the process."""
-    if "--json" in sys.argv:
-        import json
+    from vector_memory.terminal_text import as_json, printable
 
+    if "--json" in sys.argv:
         name = error.code if isinstance(error, VectorMemoryError) else ConfigurationError.code
-        message = json.dumps({"success": False, "error": name, "message": str(error)}, ensure_ascii=False)
+        message = as_json({"success": False, "error": name, "message": str(error)}, sys.stderr.encoding, indent=None)
     else:
-        message = f"vector-memory: {error}"
+        message = f"vector-memory: {printable(str(error))}"
     sys.stderr.write(f"{message}\n")
     sys.exit(code)

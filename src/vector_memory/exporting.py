@@ -1,23 +1,29 @@
-"""Files that agents may write: inside the export folders only, never through a symlink, never over a file unasked."""
+"""Files that agents may write: inside the export folders only, never through a symlink, never over a file unasked.
+
+Nor over a database, whatever is asked: `storage.drafts` sees to that.
+"""
 
 import contextlib
 import os
-import secrets
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from vector_memory.errors import MemoryStorageError, ValidationError
+from vector_memory.storage.drafts import Rules, draft_at
+from vector_memory.storage.filesystem import make_private_folders
+from vector_memory.storage.protection import Place
 
 
 class ExportFolders:
     """The folders that exports may go to; relative paths are meant from the first one.
 
     A path is walked folder by folder from there without following links, and what is opened is what was checked: a
-    folder that is swapped for a link meanwhile leads nowhere else.
+    folder that is swapped for a link meanwhile leads nowhere else. `databases`: files that are never written to, nor
+    made if they are missing.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], databases: Sequence[Path] = ()) -> None:
+        self._databases = databases
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
 
     def write(self, output_path: str, data: bytes, *, overwrite: bool) -> Path:
@@ -26,9 +32,14 @@ class ExportFolders:
         Raises ValidationError for a path that is not allowed or taken, MemoryStorageError when the disk refuses.
         """
         folder, relative = self._place(output_path)
+        rules = Rules(overwrite=overwrite, databases=self._databases)
         try:
             with opened_parent(folder, relative.parts[:-1]) as parent:
-                (replace_file if overwrite else create_file)(parent, relative.name, data)
+                place = Place(parent, relative.name, folder / relative, "output_path")
+                with draft_at(place, rules) as draft:
+                    with draft.open() as file:
+                        file.write(data)
+                    draft.publish()
         except FileExistsError:
             raise ValidationError(
                 "There is a file already at output_path: choose another name, or send overwrite=true."
@@ -70,7 +81,7 @@ LINK_ERRORS = {40, 62}
 def opened_parent(folder: Path, parts: Sequence[str], *, make: bool = True) -> Iterator[int]:
     """Give a descriptor of the folder that a file is in; with `make` missing folders are made, for their owner only."""
     if make:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folders(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for part in parts:
@@ -83,30 +94,3 @@ def opened_parent(folder: Path, parts: Sequence[str], *, make: bool = True) -> I
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def create_file(parent: int, name: str, data: bytes) -> None:
-    """Write a new file; FileExistsError if anything, even a dangling link, has the name."""
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        os.unlink(name, dir_fd=parent)
-        raise
-
-
-def replace_file(parent: int, name: str, data: bytes) -> None:
-    """Write a file in the place of an ordinary one, at once: readers see the old or the new, never a part."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            raise IsADirectoryError
-    draft = f".{secrets.token_hex(8)}.draft"
-    create_file(parent, draft, data)
-    try:
-        os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except OSError:
-        os.unlink(draft, dir_fd=parent)
-        raise

@@ -1,19 +1,24 @@
 """Where log records go and what they look like: one line each, no stored content, never on standard output."""
 
 import logging
-import re
+import os
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 
 from vector_memory.errors import ConfigurationError
+from vector_memory.storage.filesystem import make_private_folders
+from vector_memory.storage.protection import why_path_protected
+from vector_memory.terminal_text import printable
 
 logger = logging.getLogger(__name__)
 
-CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FRAMES_SHOWN = 6
 
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -37,7 +42,7 @@ class OneLineFormatter(logging.Formatter):
         if record.exc_info:
             message += f" ({self.formatException(record.exc_info)})"
         line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message}"
-        return CONTROL_CHARACTERS.sub(lambda found: repr(found[0])[1:-1], line)
+        return printable(line).replace("\t", r"\t").replace("\n", r"\n")
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 - the name is logging's
         """Return the type of an exception and where it came from, the innermost place first."""
@@ -46,14 +51,15 @@ class OneLineFormatter(logging.Formatter):
         return " < ".join([kind.__name__ if kind else "no exception", *places[:FRAMES_SHOWN]])
 
 
-def set_up_logging(level: str, log_file: Path | None) -> None:
+def set_up_logging(level: str, log_file: Path | None, databases: Sequence[Path] = ()) -> None:
     """Log to standard error, and to `log_file` too when there is one. `level` is for our own records.
 
-    Libraries are heard from WARNING on: their DEBUG records hold whole requests.
+    `databases`: the paths of databases, which are never logged to. Libraries are heard from WARNING on: their DEBUG
+    records hold whole requests.
     """
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if log_file is not None:
-        handlers.append(_file_handler(log_file))
+        handlers.append(_file_handler(log_file, databases))
     for handler in handlers:
         handler.setFormatter(OneLineFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
@@ -70,11 +76,43 @@ def log_broken_thread(broken: threading.ExceptHookArgs) -> None:
     logger.error("The thread %s broke down", broken.thread.name if broken.thread else "", exc_info=error)
 
 
-def _file_handler(path: Path) -> logging.Handler:
+class PrivateFileHandler(logging.FileHandler):
+    """Appends to a file that only its owner can read, if it has to be made."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=open_private)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody reads is an error, instead of waiting for a reader."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _file_handler(path: Path, databases: Sequence[Path]) -> logging.Handler:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+        make_private_folders(path.parent)
+        require_log(path, databases)
+        return PrivateFileHandler(path)
     except OSError as error:
         raise ConfigurationError(
             f"The log file cannot be opened ({error.strerror}): choose another --log-file."
         ) from None
+
+
+def require_log(path: Path, databases: Sequence[Path]) -> None:
+    """Raise a ConfigurationError if a log cannot go to a path: to a database, or where the protocol goes."""
+    reason = why_path_protected(path, databases)
+    if reason is None and is_protocol(path):
+        reason = "is standard output, which is for answers"
+    if reason is not None:
+        raise ConfigurationError(f"{path} {reason}: choose another --log-file.")
+
+
+def is_protocol(path: Path) -> bool:
+    """Whether a path leads to standard output."""
+    with suppress(OSError, ValueError):
+        status = path.stat()
+        return not os.path.samestat(status, Path(os.devnull).stat()) and os.path.samestat(status, os.fstat(1))
+    return False

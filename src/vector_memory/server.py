@@ -177,14 +177,18 @@ def run_server(
 
     def open_store() -> SessionMemoryStore:
         store = SessionMemoryStore(
-            path, settings, export_folders=export_folders, model=model, read_only=offer.read_only
+            path,
+            settings,
+            export_folders=export_folders,
+            other_databases=[index_of(file_place, settings)] if Toolset.FILES in offer.chosen() else [],
+            model=model,
+            read_only=offer.read_only,
         )
         opened.append(store)
         return store
 
     def open_files() -> FileMemory:
-        folder = file_place.folder()
-        files = FileMemory(folder, index_path(file_place.db_dir, folder, settings.embedding_model), settings, model)
+        files = FileMemory(file_place.folder(), index_of(file_place, settings), settings, model)
         opened.append(files)
         return files
 
@@ -203,6 +207,11 @@ def run_server(
         logger.exception("The server broke down")
         end_process(close, exit_code=1)
     end()
+
+
+def index_of(place: FilePlace, settings: Settings) -> Path:
+    """Return the index's file for the memory folder."""
+    return index_path(place.db_dir, place.folder(), settings.embedding_model)
 
 
 async def serve(server: FastMCP, wire: Wire) -> None:

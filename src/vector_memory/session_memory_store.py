@@ -54,8 +54,9 @@ class SessionMemoryStore:
     """A memory file, open. Safe to use from several threads; several processes may have the same file open.
 
     `path`: the database, created if need be. `export_folders`: where documents may be written; default: `exports`
-    beside the database. `embedder`: an engine to use instead of the configured one. `model`: one that the process
-    uses for other things as well. `read_only`: once the file is there and of this release, nothing is written to it.
+    beside the database. `other_databases`: files that exports never replace, like the database itself. `embedder`: an
+    engine to use instead of the configured one. `model`: one that the process uses for other things as well.
+    `read_only`: once the file is there and of this release, nothing is written to it.
     `tagged`: the memories with tags and categories, `tags`: the tags themselves. Every method raises a subclass of
     VectorMemoryError on failure, and has changed nothing then.
     """
@@ -66,6 +67,7 @@ class SessionMemoryStore:
         settings: Settings | None = None,
         *,
         export_folders: Sequence[Path] = (),
+        other_databases: Sequence[Path] = (),
         embedder: Embedder | None = None,
         model: EmbeddingModel | None = None,
         read_only: bool = False,
@@ -87,7 +89,7 @@ class SessionMemoryStore:
         self._medium = MediumSearch(self._database, retriever, self._timer, packer)
         self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access)
         self._changes = Changes(self._database, retriever, self._timer, packer, self._access)
-        exports = ExportFolders(export_folders or [path.parent / "exports"])
+        exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
         self._documents = Documents(self._database, packer, self._access, exports)
         self._maintenance = Maintenance(self._database, packer)
         vocabulary = Vocabulary(self._database, self._model)

@@ -1,5 +1,6 @@
 """A copy is whole or not there, also while servers write."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,18 @@ def progress(done, total):
         print("half", flush=True)
         time.sleep(60)
 back_up(path, more[0], overwrite=True, on_progress=progress)
+"""
+BACKING_UP_BY_COMMAND = """
+from vector_memory import backups, cli
+back_up = backups.back_up
+def slow(source, target, *, on_progress, **options):
+    def progress(done, total):
+        print("begun", flush=True)
+        time.sleep(60)
+    back_up(source, target, on_progress=progress, **options)
+backups.back_up = slow
+sys.argv = ["vector-memory", "backup", str(more[0]), "--database-path", str(path)]
+cli.main()
 """
 STORING = """
 with SessionMemoryStore(path, settings) as store:
@@ -80,11 +93,30 @@ def test_a_backup_that_is_killed_leaves_no_copy(path: Path, tmp_path: Path) -> N
         pass
     assert not copy.exists()
     assert [file.suffix for file in tmp_path.iterdir() if file.is_file()] == [".partial"]
-    back_up(path, copy)
-    assert found(examine(copy)) == {}
+    back_up(path, tmp_path / "other.db")
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["other.db"]
+    assert found(examine(tmp_path / "other.db")) == {}
 
 
-def test_a_backup_that_is_killed_leaves_an_older_copy_as_it_was(path: Path, saved: Path) -> None:
+def test_a_backup_that_is_under_way_keeps_its_draft_while_another_is_made(path: Path, tmp_path: Path) -> None:
+    with process(BACKING_UP, path, tmp_path / "slow.db"):
+        back_up(path, tmp_path / "quick.db")
+        assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".db", ".partial"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_backup_that_is_told_to_end_leaves_nothing(path: Path, tmp_path: Path, number: signal.Signals) -> None:
+    before = sorted(tmp_path.iterdir())
+    with process(BACKING_UP_BY_COMMAND, path, tmp_path / "copy.db") as backup:
+        assert sorted(tmp_path.iterdir()) != before
+        backup.send_signal(number)
+        assert backup.wait(30) == 128 + number
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_backup_that_is_killed_leaves_an_older_copy_as_it_was(path: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "copy.db"
+    back_up(path, saved)
     before = saved.read_bytes()
     with process(BACKING_UP, path, saved):
         pass
@@ -109,7 +141,11 @@ def test_a_damaged_memory_is_not_copied_over_an_older_copy(path: Path, saved: Pa
     assert (bytes_of(path.parent), saved.read_bytes()) == before
 
 
-def test_a_copy_is_written_over_only_if_that_is_said(path: Path, saved: Path) -> None:
+def test_a_copy_is_written_over_only_if_that_is_said(path: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "copy.db"
+    back_up(path, saved)
+    with SessionMemoryStore(path, SETTINGS) as store:
+        store.store_memory("report", "A third one.", session_id="s")
     before = saved.read_bytes()
     with pytest.raises(ValidationError, match="--overwrite"):
         back_up(path, saved)

@@ -1,5 +1,6 @@
 """show, sessions, timeline, stats: they say what is there, change nothing, and make no memory."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ def test_stats_count_the_memory_and_a_session(run: Run) -> None:
 
 def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None:
     """Names, titles and texts that hold control characters are shown with those in words."""
-    nasty = "\x1b]0;title\x07\x9b31m\u202e"
+    nasty = "\x1b]0;title\x07\x9b31m\x7f\u202e\u2067\u200f"
     with SessionMemoryStore(memory, TOY) as store:
         store.store_memory(
             "report", f"{nasty} lock", session_id=nasty, agent_id=nasty, task_code=nasty, title=nasty, tags=[nasty]
@@ -133,6 +134,12 @@ def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None
     for words in (["show", 6], ["sessions"], ["timeline", nasty], ["stats", nasty], ["search", "lock"]):
         said = run(*words).out
         assert not set(said) & set(nasty) - set("]0;title31m")
+        ended = run(*words, "--json")
+        assert ended.out.replace("\n", "").isprintable()
+    assert run("show", 6, "--json").json["title"] == nasty
+    refused = run("export", "-o", f"none/{nasty}", "--json")
+    assert refused.err.removesuffix("\n").isprintable()
+    assert json.loads(refused.err)["message"].count(nasty) == 1
 
 
 @pytest.mark.usefixtures("memory")

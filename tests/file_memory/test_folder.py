@@ -76,6 +76,17 @@ def test_links_are_not_followed_to_files_or_folders(folder: Path, secret: Path) 
     assert MemoryFolder(folder).scan() == {}
 
 
+def test_hard_links_are_not_followed_either(folder: Path, secret: Path) -> None:
+    for name in ("link.md", "2026-02-13.md"):
+        (folder / name).hardlink_to(secret)
+    with pytest.raises(ValidationError, match="other names"):
+        read(folder, "link.md")
+    with pytest.raises(MemoryStorageError):
+        MemoryFolder(folder).append("Entry.", None, NOON)
+    assert MemoryFolder(folder).scan() == {}
+    assert secret.read_text() == "outside"
+
+
 def test_a_folder_that_is_swapped_for_a_link_after_the_check_leads_nowhere(folder: Path, secret: Path) -> None:
     (folder / "notes").mkdir()
     (folder / "notes" / "secret.md").write_text("inside")

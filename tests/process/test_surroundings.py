@@ -81,6 +81,13 @@ def test_modules_and_settings_in_the_current_folder_change_nothing(hostile: Path
     assert {path.name for path in hostile.iterdir() if path.name.startswith("memory.db")} == {"memory.db"}
 
 
+def test_without_p_only_a_module_of_its_own_name_can_come_from_the_current_folder(hostile: Path) -> None:
+    """Python itself looks for `vector_memory` there, before anything of it runs."""
+    shutil.rmtree(hostile / "vector_memory")
+    use(Server(hostile, start=[sys.executable, "-m", "vector_memory"]))
+    assert not (hostile / "ran").exists()
+
+
 PRINTS = """
 import os, sys
 from pathlib import Path

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vector_memory.demo.markdown import headings
 from vector_memory.errors import ConfigurationError, ValidationError
+from vector_memory.storage.protection import is_open
 from vector_memory.values import MAX_TITLE
 
 SUFFIXES = {".md", ".markdown", ".txt"}
@@ -51,12 +52,20 @@ def _files_below(folder: Path) -> Iterator[str]:
 def text_of(file: str) -> str:
     """Return what a file says. Raises ValidationError if it cannot be read, or is no text."""
     try:
-        data = sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
-        return data.decode("utf-8-sig")
+        return content_of(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValidationError("It is not UTF-8: convert it.") from None
     except OSError as error:
         raise ValidationError(f"It cannot be read ({error.strerror}).") from None
+
+
+def content_of(file: str) -> bytes:
+    """Return what is in a file. The memory itself must not be opened: closing it would drop SQLite's locks."""
+    if file == STANDARD_INPUT:
+        return sys.stdin.buffer.read()
+    if is_open(Path(file)):
+        raise ValidationError("It is in use by this command, as the memory itself is: name another file.")
+    return Path(file).read_bytes()
 
 
 def title_of(file: str, text: str) -> str | None:

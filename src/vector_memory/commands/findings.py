@@ -7,10 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.commands.terminal import console, moment, one_line, printable
+from vector_memory.commands.terminal import console, moment, one_line
 from vector_memory.demo.markdown import without_marks
 from vector_memory.results import FoundChunk, FoundMemory, FoundSection
 from vector_memory.storage.terms import query_terms, terms
+from vector_memory.terminal_text import printable
 
 Found = FoundChunk | FoundSection | FoundMemory
 

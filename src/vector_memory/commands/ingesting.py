@@ -56,7 +56,7 @@ def ingest(
 
     Exit code 0: all is stored, 1: something is not.
     """
-    set_up_logging("ERROR", settings.log_file)
+    set_up_logging("ERROR", settings.log_file, [place.file()])
     _require_storable(paths, kind, session)
     # What would be wrong with every file is said once.
     Scope.of(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)

@@ -21,13 +21,14 @@ from vector_memory.commands.flags import (
     PlaceFlags,
     existing,
 )
-from vector_memory.commands.terminal import console, counted, moment, one_line, print_json, printable
+from vector_memory.commands.terminal import console, counted, moment, one_line, print_json
 from vector_memory.maintenance import Maintenance
 from vector_memory.overview import Overview
 from vector_memory.packing import Packer
 from vector_memory.results import MemoryEntry, MemoryStatsResult, SessionStatsResult
 from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place
 from vector_memory.storage.database import Database
+from vector_memory.terminal_text import printable
 from vector_memory.values import Scope
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as `vector-memory sessions` lists it.")]

@@ -68,7 +68,7 @@ def import_(
 
     Nothing is changed if a line of it is not acceptable. Vectors of another model are made anew.
     """
-    set_up_logging("ERROR", settings.log_file)
+    set_up_logging("ERROR", settings.log_file, [place.file()])
     path = place.file()
     with opened(source) as stream, resumable():
         if not path.exists():

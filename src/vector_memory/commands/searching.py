@@ -59,7 +59,7 @@ def search(
 
     What is not chunked, as a prompt is not, is found as a whole at any grain.
     """
-    set_up_logging("ERROR", settings.log_file)
+    set_up_logging("ERROR", settings.log_file, [place.file()])
     if not query:
         raise ConfigurationError("Say what to find: a question, a phrase, a name.")
     question = " ".join(query)

@@ -28,7 +28,7 @@ def serve(
     settings: SettingsFlags = Settings(),
 ) -> None:
     """Answer an MCP client over standard input and output."""
-    set_up_logging(settings.log_level, settings.log_file)
+    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input; to look around, run `vector-memory demo`.\n")
     gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the start

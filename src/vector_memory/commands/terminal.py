@@ -1,18 +1,18 @@
 """What commands print: calm at 80 columns, plain text when there is no terminal, or JSON."""
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from vector_memory.terminal_text import as_json, printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 WIDEST = 120
 FILLING = re.compile(" +$", re.MULTILINE)
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Trimmed:
@@ -41,11 +41,6 @@ def console() -> "Console":
     return made
 
 
-def printable(text: str) -> str:
-    """Return a stored text so that it cannot steer the terminal: each control character in words, but for line ends."""
-    return STEERING.sub(lambda found: repr(found[0])[1:-1], text)
-
-
 def one_line(text: str) -> str:
     """Return a stored text as one line."""
     return " ".join(printable(text).split())
@@ -69,7 +64,7 @@ def say(line: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    say(json.dumps(value, indent=2, ensure_ascii="utf" not in sys.stdout.encoding.lower()))
+    say(as_json(value, sys.stdout.encoding))
 
 
 @contextmanager

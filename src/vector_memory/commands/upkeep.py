@@ -22,7 +22,7 @@ def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags
 
 def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
     """Make the vectors that are missing, of what was stored without a model. Can be stopped and repeated."""
-    set_up_logging(settings.log_level, settings.log_file)
+    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
     from vector_memory.session_memory_store import SessionMemoryStore
 
@@ -36,7 +36,7 @@ def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: S
 
     Servers that run the model so far go on searching and storing. Start them anew with the new model when this is done.
     """
-    set_up_logging(settings.log_level, settings.log_file)
+    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
     from vector_memory.session_memory_store import SessionMemoryStore
 
@@ -58,7 +58,7 @@ def doctor(
 
     Without --fix nothing is changed, and servers may go on working.
     """
-    set_up_logging("ERROR", settings.log_file)
+    set_up_logging("ERROR", settings.log_file, [place.file()])
     from vector_memory.doctor import run_doctor
 
     return 0 if run_doctor(place.file(), settings, as_json=as_json, fix=fix) else 1

@@ -1,6 +1,5 @@
 """What the doctor prints: calm at 80 columns, and plain text when there is no terminal."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.doctor.report import Finding, Report, State, counted
+from vector_memory.terminal_text import as_json
 
 WIDEST = 100
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
@@ -39,7 +39,7 @@ class Output:
 
     def json(self, report: Report, mended: Sequence[str]) -> None:
         """Print the report as one JSON object."""
-        sys.stdout.write(json.dumps(report.as_json(mended), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(as_json(report.as_json(mended), sys.stdout.encoding) + "\n")
 
     @contextmanager
     def waiting(self, reason: str) -> Iterator[None]:

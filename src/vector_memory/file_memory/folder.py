@@ -1,6 +1,7 @@
 """The folder of Markdown files: what is in it, reading it, and adding to its daily logs. Nothing leads out of it.
 
-Links inside the folder are not followed, neither to files nor to folders. Paths are walked folder by folder, and what
+Links inside the folder are not followed, neither to files nor to folders; a file with several hard links counts as one,
+because its other names may be anywhere. Paths are walked folder by folder, and what
 is opened is what was checked (as in `exporting`), so a folder that is swapped for a link meanwhile leads nowhere else.
 """
 
@@ -17,7 +18,8 @@ from typing import NamedTuple
 
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.exporting import opened_parent, refusal
-from vector_memory.file_memory.locking import lock
+from vector_memory.storage.locking import lock
+from vector_memory.storage.protection import is_database
 
 logger = logging.getLogger(__name__)
 
@@ -170,10 +172,10 @@ def write_all(log: int, data: bytes, size: int) -> None:
 def locked_log(parent: int, name: str) -> Iterator[int]:
     """Give a descriptor of a file that nobody else who asks this way has; the file is made if it is missing."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    require_no_database(parent, name)
     descriptor = os.open(name, flags, 0o600, dir_fd=parent)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise IsADirectoryError(errno.EISDIR, "it is no file")
+        require_ordinary(os.fstat(descriptor))
         lock(descriptor)
         yield descriptor
     finally:
@@ -191,13 +193,32 @@ def is_in_place(descriptor: int, parent: int, name: str) -> bool:
 @contextmanager
 def opened_file(parent: int, name: str) -> Iterator[int]:
     """Give a descriptor of an ordinary file, for reading; never of what a link leads to."""
+    require_no_database(parent, name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise IsADirectoryError(errno.EISDIR, "it is no file")
+        require_ordinary(os.fstat(descriptor))
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def require_ordinary(status: os.stat_result) -> None:
+    """Raise an OSError for anything but a file with one name."""
+    if not stat.S_ISREG(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is no file")
+    if not is_ordinary(status):
+        raise OSError(errno.ELOOP, "the file has other names, which may be outside of the folder")
+
+
+def is_ordinary(status: os.stat_result) -> bool:
+    """Whether this is a file, with one name."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
+
+
+def require_no_database(parent: int, name: str) -> None:
+    """Raise an OSError for a database, which must not even be opened: closing it would drop SQLite's locks."""
+    if is_database(parent, name):
+        raise OSError(errno.EINVAL, "the file is a database")
 
 
 def status_of(name: str, parent: int) -> FileStatus | None:
@@ -206,7 +227,7 @@ def status_of(name: str, parent: int) -> FileStatus | None:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
         return None
-    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+    if not is_ordinary(status) or status.st_size > MAX_FILE_BYTES:
         return None
     return FileStatus(status.st_mtime_ns, status.st_size)
 

@@ -20,10 +20,10 @@ from vector_memory.embedding import Vectors
 from vector_memory.errors import ValidationError, VectorMemoryError
 from vector_memory.file_memory.chunks import cut_file
 from vector_memory.file_memory.folder import FileStatus, MemoryFolder, is_daily, text_of
-from vector_memory.file_memory.locking import lock_if_free
 from vector_memory.indexing import Embedded, Indexer, Piece
 from vector_memory.storage import file_index
 from vector_memory.storage.file_index import FileIndex, FileState, NewChunk, Unembedded
+from vector_memory.storage.locking import lock_if_free
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,27 @@
 """Whole databases as files: copied while servers write, and replaced while none does."""
 
 import contextlib
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 import apsw
 
-from vector_memory.errors import DatabaseError, DatabaseLockError
+from vector_memory.errors import DatabaseLockError
 from vector_memory.storage.database import translated_errors
+from vector_memory.storage.drafts import Draft, Rules, draft_of
 from vector_memory.storage.filesystem import log_index_of, log_of
 from vector_memory.storage.inspection import inspect
+from vector_memory.storage.protection import (
+    APPLICATION_AT,
+    BACKUP,
+    JOURNAL_MODE_AT,
+    LOGGED,
+    ROLLBACK,
+    is_open,
+    is_unused_backup,
+)
 
 PAGES_PER_STEP = 256
 
@@ -24,39 +32,7 @@ IN_USE = (
     "Another process has the database open: end the servers that use it (close the agents' clients), then repeat. "
     "Nothing was changed."
 )
-
-
-@contextlib.contextmanager
-def draft_of(target: Path) -> Iterator[Path]:
-    """Give a private file beside `target` that is gone after the block, unless it was published."""
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".partial", dir=target.parent)
-        os.close(descriptor)
-    except OSError as error:
-        raise DatabaseError(f"{target} cannot be written ({error.strerror}): choose another place.") from None
-    draft = Path(name)
-    try:
-        yield draft
-    except OSError as error:
-        raise DatabaseError(f"{target} could not be written ({error.strerror}): nothing was changed.") from error
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def publish(draft: Path, target: Path) -> None:
-    """Let a draft become `target`: whole, on the disk, at once."""
-    synchronize(draft)
-    draft.replace(target)
-    synchronize(target.parent)
-
-
-def synchronize(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+IN_USE_HERE = "This process has the database open: close it, then repeat. Nothing was changed."
 
 
 def copy_database(source: Path, target: Path, on_progress: Progress | None = None) -> None:
@@ -73,8 +49,10 @@ def replace_database(source: Path, target: Path, kept: Path, on_progress: Progre
 
     `target` may be damaged. It stays the same file and is written under SQLite's own locks: a process that opens it
     now waits and then sees the new content; after a crash it is the old or the new one. Raises DatabaseLockError if
-    another process has it open.
+    a process has it open.
     """
+    if is_open(target):
+        raise DatabaseLockError(IN_USE_HERE)
     # Opened before SQLite's locks are taken and closed after: closing a file drops all locks that a process has on it.
     with target.open("rb") as old, translated_errors(), _alone(target) as connection:
         _keep(old, log_of(target), kept)
@@ -119,7 +97,24 @@ def _keep(old: IO[bytes], log: Path, kept: Path) -> None:
 
 
 def _write(stream: IO[bytes], target: Path) -> None:
-    with draft_of(target) as draft:
-        with draft.open("wb") as file:
+    with draft_of(target, Rules(is_database=True)) as draft:
+        with draft.open() as file:
             shutil.copyfileobj(stream, file)
-        publish(draft, target)
+        draft.publish()
+
+
+def mark_backup(draft: Draft) -> None:
+    """Let a copy tell that it is one until somebody opens it for use, by the fields that SQLite's header has for it.
+
+    A copy of the original server's file is left alone: that server would use it without a write-ahead log.
+    """
+    if draft.header()[JOURNAL_MODE_AT : JOURNAL_MODE_AT + len(LOGGED)] == LOGGED:
+        draft.patch(ROLLBACK, JOURNAL_MODE_AT)
+        draft.patch(BACKUP, APPLICATION_AT)
+
+
+def unmark_backup(draft: Draft) -> None:
+    """Let a copy be a memory."""
+    if is_unused_backup(draft.header()):
+        draft.patch(LOGGED, JOURNAL_MODE_AT)
+        draft.patch(bytes(len(BACKUP)), APPLICATION_AT)

@@ -17,7 +17,7 @@ import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
-from vector_memory.storage.filesystem import require_local
+from vector_memory.storage.filesystem import make_private_folders, require_local
 
 logger = logging.getLogger(__name__)
 
@@ -263,7 +263,7 @@ def require_safe_sqlite() -> None:
 def create_private_file(path: Path) -> None:
     """Create the file for its owner only. An existing file is not touched: closing it would drop SQLite's locks."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folders(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if not path.is_file():

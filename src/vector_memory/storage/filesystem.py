@@ -67,3 +67,10 @@ def journal_of(path: Path) -> Path:
 def log_index_of(path: Path) -> Path:
     """Return the shared index of the write-ahead log of a database."""
     return path.with_name(f"{path.name}-shm")
+
+
+def make_private_folders(folder: Path) -> None:
+    """Make a folder and those above it that are missing, each for its owner only, whatever the umask allows."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(mode=0o700, exist_ok=True)

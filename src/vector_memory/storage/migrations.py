@@ -8,6 +8,7 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage import original, schema
+from vector_memory.storage.drafts import Rules, draft_of
 from vector_memory.storage.rows import fetch_column, fetch_value
 from vector_memory.values import utc_now
 
@@ -114,18 +115,15 @@ def record(connection: apsw.Connection, version: int, name: str) -> None:
 
 
 def back_up(path: Path, suffix: str) -> None:
-    """Copy the file as last committed to a new file beside it, readable by its owner only."""
+    """Copy the file as last committed to a new file beside it, readable by its owner only: whole or not at all."""
     copy = path.with_name(path.name + suffix)
     number = 1
     while copy.exists():
         number += 1
         copy = path.with_name(f"{path.name}{suffix}-{number}")
-    copy.touch(mode=0o600)
-    try:
-        copy_database(path, copy)
-    except BaseException:
-        copy.unlink()
-        raise
+    with draft_of(copy, Rules(is_database=True)) as draft:
+        copy_database(path, draft.path)
+        draft.publish()
 
 
 def copy_database(path: Path, copy: Path) -> None:

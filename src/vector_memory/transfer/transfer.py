@@ -6,9 +6,7 @@ own. So a file that is not acceptable changes nothing, and an import that was in
 
 import base64
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -18,7 +16,6 @@ from vector_memory.indexing import Embedded, EmbeddedPassage, Indexer, is_chunke
 from vector_memory.kinds import MemoryKind
 from vector_memory.storage import memories, transfer, vectors
 from vector_memory.storage.chunks import chunks_of
-from vector_memory.storage.copying import draft_of, publish
 from vector_memory.storage.database import Connection, Database
 from vector_memory.storage.memories import Memory
 from vector_memory.storage.tags import count_use
@@ -148,23 +145,6 @@ class Transfer:
                 return Imported(added=1, without_vectors=1, orphaned=orphaned)
             self._indexer.write_vectors(connection, memory, chunk_ids, embedded(line, model))
         return Imported(added=1, orphaned=orphaned)
-
-
-@contextmanager
-def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[bytes]]:
-    """Give a stream to a file that is there, whole, after the block, and not if the block fails.
-
-    Raises ValidationError if there is a file already, or if it is the `memory`, which is never replaced; DatabaseError
-    if it cannot be written.
-    """
-    if target.exists() and target.samefile(memory):
-        raise ValidationError(f"{target} is the memory itself: name another file.")
-    if target.exists() and not overwrite:
-        raise ValidationError(f"{target} exists already: name another file, or add --overwrite to replace it.")
-    with draft_of(target) as draft:
-        with draft.open("wb") as stream:
-            yield stream
-        publish(draft, target)
 
 
 def memory_line(connection: Connection, memory: Memory, *, with_vectors: bool) -> MemoryLine:
