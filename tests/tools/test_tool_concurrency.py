@@ -99,15 +99,13 @@ async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
             assert at_once.acquire(blocking=False), "too many at once"
             released.wait(20)
             at_once.release()
-        return real(kind, content, **others)
+        return real(kind, content[:20], **others)
 
     monkeypatch.setattr(store, "store_memory", slow)
     async with anyio.create_task_group() as group:
         for number in range(WRITERS):
-            text = f"{number} " + "x" * LONG
-            group.start_soon(
-                functools.partial(call, "store_working_memory", agent_id="a", session_id="s", content=text)
-            )
+            text = f"Long text {number}. {'x' * LONG}"
+            group.start_soon(functools.partial(call, "store_report", agent_id="a", session_id="s", content=text))
         answer = await call("store_report", agent_id="a", session_id="s", content="Short.")
         assert not released.is_set()
         released.set()

@@ -6,7 +6,7 @@ from vector_memory.calls import Call, current_call
 from vector_memory.errors import CancelledCallError, MemoryStorageError
 
 LOCK_TIMEOUT_SECONDS = 30.0
-SECONDS_BETWEEN_LOOKS = 0.02
+SECONDS_BETWEEN_LOOKS = 0.005
 
 
 def lock(descriptor: int) -> None:
