@@ -1,10 +1,13 @@
 """Stored memories come back: whole, in part, around a chunk, as a file, as a session's context."""
 
+import threading
 from pathlib import Path
 
 import pytest
 import yaml
 
+from lattice import LatticeEmbedder
+from vector_memory import access
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.values import Scope
@@ -130,6 +133,20 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
     assert (before.access_count, after.access_count) == (0, 4)
     assert after.accessed_at > before.accessed_at
     assert after.updated_at == before.updated_at
+
+
+def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
+    store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "SECONDS_TO_CLOSE", 0.1, raising=False)
+    memory_id = store.store_memory("report", "Text.", agent_id="a", session_id="s").memory_id
+    other = SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder())
+    with store._database.write():
+        other.get_memory_by_id(memory_id)
+        closing = threading.Thread(target=other.close, daemon=True)
+        closing.start()
+        closing.join(20)
+        assert not closing.is_alive()
 
 
 def test_prompts_that_are_left_out_of_a_context_are_counted(store: SessionMemoryStore) -> None:

@@ -12,9 +12,10 @@ from mcp.shared.memory import MessageStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from vector_memory import stdio
+from vector_memory import lanes, stdio
 from vector_memory.jsonrpc import MAX_LINE
-from vector_memory.stdio import MAX_AT_ONCE, Wire
+from vector_memory.lanes import MAX_AT_ONCE, MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE
+from vector_memory.stdio import LONG, Wire
 
 A_MOMENT = 0.2
 
@@ -27,7 +28,7 @@ class Client:
         self.output, sink = pipe()
         self._files = [self.input, source, self.output, sink]
         self.ended = asyncio.Event()
-        self.wire = Wire(source, sink, self.ended.set)
+        self.wire = Wire(source, sink, self.ended.set, lambda request: request.method == "store")
 
     async def send(self, *messages: object) -> None:
         """Write messages, each on a line."""
@@ -75,6 +76,10 @@ def request(number: int, size: int = 0) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"text": "x" * size}}
 
 
+def store(number: int, size: int = 0) -> dict[str, object]:
+    return {**request(number, size), "method": "store"}
+
+
 def notification(method: str, **params: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
@@ -88,12 +93,20 @@ async def arrived(streams: MessageStream) -> list[object]:
     found: list[object] = []
     while True:
         try:
-            item = await asyncio.wait_for(streams[0].receive(), A_MOMENT)
+            found += await asyncio.wait_for(arrivals(streams, 1), A_MOMENT)
         except TimeoutError:
             return found
+
+
+async def arrivals(streams: MessageStream, count: int) -> list[object]:
+    """Take so many messages at the server: ids of requests, methods of notifications."""
+    found: list[object] = []
+    for _ in range(count):
+        item = await streams[0].receive()
         assert isinstance(item, SessionMessage)
         message = item.message
         found.append(message.id if isinstance(message, JSONRPCRequest) else getattr(message, "method", None))
+    return found
 
 
 def test_at_end_of_input_what_was_asked_is_answered_first() -> None:
@@ -157,10 +170,54 @@ def test_so_many_requests_are_worked_on_at_once_and_each_answer_lets_one_more_in
 def test_the_largest_requests_are_worked_on_one_by_one() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
-            await client.send(request(1, MAX_LINE - 1000), request(2, MAX_LINE - 1000), request(3))
+            await client.send(request(1, MAX_LINE - 1000), request(2, MAX_LINE - 1000))
             assert await arrived(streams) == [1]
             await streams[1].send(answer(1))
-            assert await arrived(streams) == [2, 3]
+            assert await arrived(streams) == [2]
+
+    asyncio.run(scene())
+
+
+def test_what_reads_is_handed_on_however_many_calls_wait_to_write() -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            long = [request(number, LONG) for number in range(300, 310)]
+            sending = asyncio.create_task(client.send(*map(store, range(200)), *long, request(400)))
+            assert await arrivals(streams, MAX_WRITES_AT_ONCE + MAX_LONG_AT_ONCE + 1) == [
+                *range(MAX_WRITES_AT_ONCE),
+                *range(300, 300 + MAX_LONG_AT_ONCE),
+                400,
+            ]
+            await sending
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("written", [200, "200"], ids=["as it was sent", "as text"])
+def test_a_request_that_was_cancelled_while_it_waited_is_never_handed_on(written: object) -> None:
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            await client.send(*map(store, range(MAX_WRITES_AT_ONCE)), store(200), store(201))
+            await client.send(notification("notifications/cancelled", requestId=written))
+            await client.send(notification("notifications/other"))
+            assert (await arrivals(streams, MAX_WRITES_AT_ONCE + 1))[-1] == "notifications/other"
+            await streams[1].send(answer(0))
+            assert await arrivals(streams, 1) == [201]
+
+    asyncio.run(scene())
+
+
+def test_calls_to_write_that_cannot_wait_are_refused_and_what_reads_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MAX_BYTES_HELD", 1_000)
+
+    async def scene() -> None:
+        async with wired() as (client, streams):
+            stores = [store(number, 600) for number in range(MAX_WRITES_AT_ONCE + 3)]
+            await client.send(*stores, request(100))
+            assert (await arrivals(streams, MAX_WRITES_AT_ONCE + 1))[-1] == 100
+            [refused] = client.received()
+            assert (refused["id"], refused["error"]["code"]) == (MAX_WRITES_AT_ONCE + 2, -32000)
+            assert "Nothing was changed" in refused["error"]["message"]
 
     asyncio.run(scene())
 

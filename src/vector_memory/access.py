@@ -13,6 +13,8 @@ from vector_memory.values import utc_now
 
 logger = logging.getLogger(__name__)
 
+SECONDS_TO_CLOSE = 3.0
+
 
 class AccessRecorder:
     """Writes access counts from a thread of its own, many readings in one transaction."""
@@ -29,9 +31,9 @@ class AccessRecorder:
             self._pending.put(list(memory_ids))
 
     def close(self) -> None:
-        """Write what is noted and stop."""
+        """Write what is noted and stop. Nobody waits long for that while another process keeps the file locked."""
         self._pending.put(None)
-        self._thread.join()
+        self._thread.join(SECONDS_TO_CLOSE)
 
     def _run(self) -> None:
         while (first := self._pending.get()) is not None:

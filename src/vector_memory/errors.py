@@ -9,7 +9,8 @@ VectorMemoryError
 │   └── EmbeddingUnavailableError   there is no usable embedding model
 ├── ChunkingError               a document could not be cut into chunks
 ├── DatabaseError               SQLite failed, or the file is not ours
-│   └── DatabaseLockError       another process kept the file locked
+│   ├── DatabaseLockError       another process kept the file locked
+│   └── CancelledCallError      the client cancelled the call while it waited
 └── ConfigurationError          a setting is not acceptable; raised at start only
 
 Messages say what to do next. They never contain stored content, SQL, or a path that the caller did not give.
@@ -79,6 +80,13 @@ class DatabaseLockError(DatabaseError):
     """Another process kept the database locked for longer than the time-out; repeating is safe."""
 
     code = "DatabaseLockError"
+
+
+class CancelledCallError(DatabaseError):
+    """The client cancelled the call before it wrote anything. Nobody reads the message: such a call is not answered."""
+
+    def __init__(self) -> None:
+        super().__init__("The call was cancelled while it waited. Nothing was changed.")
 
 
 class ConfigurationError(VectorMemoryError):

@@ -56,6 +56,7 @@ class Saving:
         Without a usable embedding model the text is kept all the same; its vectors are made when a model is there.
         Raises DuplicateMemoryError, NotFoundError (an observation's report), ChunkingError, DatabaseError.
         """
+        self._database.require_time_to_write()
         content_hash = hashlib.sha256(memory.content.encode()).hexdigest()
         with self._database.read() as connection:
             require_storable(connection, memory, content_hash)

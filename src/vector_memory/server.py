@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from fastmcp import FastMCP
+from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__, guide
 from vector_memory.completions import add_completions
@@ -24,7 +25,7 @@ from vector_memory.settings import FilePlace, Offer, Settings, Toolset
 from vector_memory.stdio import Wire, take_standard_streams
 from vector_memory.stopping import end_process, stop_on_signals
 from vector_memory.tools import files as file_tools
-from vector_memory.tools import offered
+from vector_memory.tools import may_wait_to_write, offered
 from vector_memory.tools.failures import UnknownTools
 
 logger = logging.getLogger(__name__)
@@ -199,7 +200,8 @@ def run_server(
     end = partial(end_process, close)
     stop_on_signals(end)
     try:
-        asyncio.run(serve(create_server(open_store, offer, open_files), Wire(*take_standard_streams(), at_end=end)))
+        wire = Wire(*take_standard_streams(), end, is_writing)
+        asyncio.run(serve(create_server(open_store, offer, open_files), wire))
     except VectorMemoryError:
         raise
     except Exception:
@@ -212,6 +214,15 @@ def run_server(
 def index_of(place: FilePlace, settings: Settings) -> Path:
     """Return the index's file for the memory folder."""
     return index_path(place.db_dir, place.folder(), settings.embedding_model)
+
+
+def is_writing(request: JSONRPCRequest) -> bool:
+    """Tell whether a request may have to wait until nobody else writes."""
+    match request:
+        case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):
+            arguments = others.get("arguments")
+            return may_wait_to_write(name, arguments if isinstance(arguments, dict) else {})
+    return False
 
 
 async def serve(server: FastMCP, wire: Wire) -> None:

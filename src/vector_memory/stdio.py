@@ -7,29 +7,34 @@ asked when the input ends.
 import asyncio
 import os
 import select
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import BinaryIO
 
-from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
-from vector_memory.jsonrpc import MAX_LINE, PIECE, RefusedLineError, is_id, read_line, read_message
+from vector_memory.calls import current_call
+from vector_memory.jsonrpc import PIECE, RefusedLineError, is_id, read_line, read_message
+from vector_memory.lanes import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
 
 STDIN, STDOUT, STDERR = range(3)
 
-MAX_AT_ONCE = 64
-"""Requests that the server works on at the same time. The others wait as text, which takes far less memory."""
+LONG = 2**16
+"""Bytes. No ordinary call that reads is longer, and a call that stores so much takes seconds."""
 
-MAX_BYTES_AT_ONCE = MAX_LINE
-"""A parsed line can take fifty times its bytes: the largest go one by one."""
-
-MAX_BYTES_HELD = 64 * 2**20
-"""When so much waits, nothing more is read until something is answered."""
+SERVER_BUSY = -32000
+TOO_MUCH_WAITS = "Too many calls are waiting. Nothing was changed: repeat the call when others have been answered."
 
 SECONDS_TO_ANSWER = 10.0
 """What was asked before the input ended is answered within this time, or not at all."""
@@ -41,18 +46,25 @@ class Wire:
     """A client's messages, from `source` to the server and from the server to `sink`.
 
     `at_end` is called when the input has ended and what it asked is answered, or when nobody reads the answers.
+    `is_writing` says which requests may wait for the database's lock. These, and long lines, wait in lanes of their
+    own, so that all others are answered meanwhile.
     """
 
-    def __init__(self, source: BinaryIO, sink: BinaryIO, at_end: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        source: BinaryIO,
+        sink: BinaryIO,
+        at_end: Callable[[], object],
+        is_writing: Callable[[JSONRPCRequest], bool] = lambda _request: False,
+    ) -> None:
         self._source = source
         self._sink = sink
         self._at_end = at_end
+        self._is_writing = is_writing
         # Threads of their own: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
-        self._held: deque[tuple[RequestId, bytes]] = deque()
-        self._held_bytes = 0
-        self._unanswered: dict[RequestId, int] = {}
+        self._reads, self._writes, self._long = self._lanes = Lane(), Lane(MAX_WRITES_AT_ONCE), Lane(MAX_LONG_AT_ONCE)
         self._changed = asyncio.Event()
 
     @asynccontextmanager
@@ -84,26 +96,37 @@ class Wire:
     async def _take(self, line: bytes, message: JSONRPCMessage) -> None:
         """Hand a message on. What is no request never waits: a request that is under way may be waiting for it."""
         if not isinstance(message, JSONRPCRequest):
-            await self._to_server.send(SessionMessage(message))
-            self._note_cancelling(message)
-        elif self._held or not self._has_room_for(line):
-            await self._until(lambda: self._held_bytes < MAX_BYTES_HELD)
-            self._held.append((message.id, line))
-            self._held_bytes += len(line)
-            self._note_change()
+            if not self._drops(message):
+                await self._to_server.send(SessionMessage(message))
+            return
+        request = Request(message.id, line)
+        lane = self._long if len(line) > LONG else self._writes if self._is_writing(message) else self._reads
+        if lane.has_room_for(request):
+            await self._start(lane, request, message)
+        elif lane.is_full() and lane is not self._reads:
+            error = ErrorData(code=SERVER_BUSY, message=TOO_MUCH_WAITS)
+            await self._write(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
         else:
-            await self._start(message.id, line, message)
+            await self._until(lambda: not lane.is_full())
+            lane.hold(request)
+            self._note_change()
 
     async def _start_held(self) -> None:
         while True:
-            await self._until(lambda: bool(self._held) and self._has_room_for(self._held[0][1]))
-            request_id, line = self._held.popleft()
-            self._held_bytes -= len(line)
-            await self._start(request_id, line, read_message(line))
+            changed = self._changed
+            for lane in self._lanes:
+                while (request := lane.next()) is not None:
+                    await self._start(lane, request, read_message(request.line))
+            await changed.wait()
 
-    async def _start(self, request_id: RequestId, line: bytes, request: JSONRPCMessage) -> None:
-        self._unanswered[coerce_request_id(request_id)] = len(line)
-        await self._to_server.send(SessionMessage(request))
+    async def _start(self, lane: Lane, request: Request, message: JSONRPCMessage) -> None:
+        lane.start(request)
+        # The stream hands the sender's context to the task that answers.
+        token = current_call.set(request.call)
+        try:
+            await self._to_server.send(SessionMessage(message))
+        finally:
+            current_call.reset(token)
 
     async def _carry_out(self, from_server: AsyncIterable[SessionMessage | Exception]) -> None:
         async for item in from_server:
@@ -121,23 +144,26 @@ class Wire:
     async def _answer_the_rest(self) -> None:
         clock = asyncio.get_running_loop().time
         give_up = clock() + SECONDS_TO_ANSWER
-        while (self._held or self._unanswered) and clock() < give_up and not is_hung_up(self._sink):
+        while any(lane.is_busy() for lane in self._lanes) and clock() < give_up and not is_hung_up(self._sink):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), SECONDS_BETWEEN_LOOKS)
 
-    def _has_room_for(self, line: bytes) -> bool:
-        at_work = self._unanswered.values()
-        return not at_work or (len(at_work) < MAX_AT_ONCE and sum(at_work) + len(line) <= MAX_BYTES_AT_ONCE)
+    def _drops(self, message: JSONRPCMessage) -> bool:
+        """Mark a request that is cancelled by this message as unwanted; True: the server has not seen it yet.
 
-    def _note_cancelling(self, message: JSONRPCMessage) -> None:
-        """Do not wait for the answer to a request that was cancelled: there will be none."""
+        Nobody waits for its answer: there will be none.
+        """
         match message:
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
                 if is_id(request_id):
+                    held = [lane.cancel(request_id) for lane in self._lanes]
                     self._settle(request_id)
+                    return any(held)
+        return False
 
     def _settle(self, request_id: RequestId) -> None:
-        self._unanswered.pop(coerce_request_id(request_id), None)
+        for lane in self._lanes:
+            lane.settle(request_id)
         self._note_change()
 
     async def _until(self, holds: Callable[[], bool]) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
+from vector_memory.calls import Call, current_call
+from vector_memory.errors import CancelledCallError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.file_memory import folder as module
+from vector_memory.file_memory import locking
 from vector_memory.file_memory.folder import MemoryFolder
 
 NOON = datetime(2026, 2, 13, 12, 5)
@@ -206,6 +208,33 @@ def test_an_entry_goes_to_the_file_that_an_editor_put_in_place_meanwhile(
     os.close(descriptor)
     writing.join(10)
     assert log.read_text() == "New.\n\n## 12:05\n\nEntry.\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [(Call(cancelled=True), CancelledCallError), (Call(arrived_at=-60), MemoryStorageError)],
+    ids=["cancelled", "too late"],
+)
+def test_a_call_that_waits_for_a_locked_log_in_vain_writes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, call: Call, error: type[Exception]
+) -> None:
+    monkeypatch.setattr(locking, "LOCK_TIMEOUT_SECONDS", 0.0)
+    memory = MemoryFolder(folder)
+    log = folder / memory.append("First.", None, NOON)
+    before = log.read_bytes()
+
+    def append() -> None:
+        current_call.set(call)
+        with pytest.raises(error):
+            memory.append("Second.", None, NOON)
+        refused.set()
+
+    refused = threading.Event()
+    with log.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Thread(target=append, daemon=True).start()
+        assert refused.wait(20)
+    assert log.read_bytes() == before
 
 
 def test_entries_of_several_processes_at_once_are_all_there_and_whole(folder: Path) -> None:

@@ -5,12 +5,20 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
-from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, ValidationError
+from vector_memory.calls import Call, current_call
+from vector_memory.errors import (
+    CancelledCallError,
+    ConfigurationError,
+    DatabaseError,
+    DatabaseLockError,
+    ValidationError,
+)
 from vector_memory.storage import database as module
 from vector_memory.storage.database import Database
 from vector_memory.storage.migrations import MIGRATIONS
@@ -106,6 +114,128 @@ def test_a_lock_that_is_held_too_long_becomes_an_error_that_advises_to_repeat(
         pass
     first.close()
     second.close()
+
+
+def test_writers_that_wait_for_another_process_share_one_time_limit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 1.0)
+    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+    failures: list[DatabaseLockError] = []
+
+    def wait() -> None:
+        with pytest.raises(DatabaseLockError) as caught, second.write():
+            pass
+        failures.append(caught.value)
+
+    with first.write():
+        threads = [threading.Thread(target=wait, daemon=True) for _ in range(40)]
+        for thread in threads:
+            thread.start()
+        give_up = time.monotonic() + 20
+        for thread in threads:
+            thread.join(max(0, give_up - time.monotonic()))
+        assert len(failures) == 40
+    first.close()
+    second.close()
+
+
+def in_call(call: Call, work: Callable[[], None]) -> threading.Thread:
+    """Start a thread that works for a client's call."""
+
+    def run() -> None:
+        current_call.set(call)
+        work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def add(database: Database, agent: str) -> None:
+    with database.write() as connection:
+        connection.execute(ADD, (agent,))
+
+
+def test_a_call_does_not_wait_anew_for_a_stuck_lock_when_its_time_is_over(path: Path) -> None:
+    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+    late = Call(arrived_at=time.monotonic() - 60)
+
+    def fail() -> None:
+        with pytest.raises(DatabaseLockError):
+            add(second, "late")
+        with pytest.raises(DatabaseLockError):
+            second.require_time_to_write()
+        failed.set()
+
+    failed = threading.Event()
+    with first.write():
+        in_call(late, fail)
+        assert failed.wait(20)
+    first.close()
+    second.close()
+
+
+def test_a_call_whose_time_is_over_writes_if_the_lock_is_free(database: Database) -> None:
+    in_call(Call(arrived_at=time.monotonic() - 60), lambda: add(database, "slow")).join()
+    with database.read() as connection:
+        assert fetch_value(connection, COUNT) == 1
+
+
+@pytest.mark.parametrize("same_process", [True, False], ids=["for a thread", "for a process"])
+def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(path: Path, *, same_process: bool) -> None:
+    database = Database(path, dimensions=16)
+    holder = database if same_process else Database(path, dimensions=16)
+    call = Call()
+    caught: list[BaseException] = []
+
+    def wait() -> None:
+        with pytest.raises(CancelledCallError) as error:
+            add(database, "cancelled")
+        caught.append(error.value)
+
+    with holder.write():
+        thread = in_call(call, wait)
+        call.cancelled = True
+        thread.join(20)
+        assert len(caught) == 1
+    with database.read() as connection:
+        assert fetch_value(connection, COUNT) == 0
+    database.close()
+    holder.close()
+
+
+def test_a_call_that_is_cancelled_after_it_has_begun_to_write_is_finished(database: Database) -> None:
+    call = Call()
+
+    def write_twice() -> None:
+        add(database, "first")
+        call.cancelled = True
+        add(database, "second")
+
+    in_call(call, write_twice).join()
+    with database.read() as connection:
+        assert fetch_value(connection, COUNT) == 2
+
+
+def test_closing_sends_writers_away_that_wait_for_another_process(path: Path) -> None:
+    first, second = Database(path, dimensions=16), Database(path, dimensions=16)
+    sent_away: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(DatabaseError) as error, second.write():
+            pass
+        sent_away.append(str(error.value))
+
+    with first.write():
+        threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+        threads.append(threading.Thread(target=second.close, daemon=True))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert sent_away == ["The memory store is closed: open it again."] * 3
+    first.close()
 
 
 def test_errors_carry_no_sql(database: Database) -> None:

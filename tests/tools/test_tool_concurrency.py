@@ -9,7 +9,9 @@ import pytest
 from fastmcp.client.client import CallToolResult
 
 from eras import Call, Rows
+from vector_memory.results import StoreMemoryResult
 from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.tools.threads import LONG, LONG_WRITERS, WRITERS
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +86,28 @@ async def test_slow_store_stops_nobody_else(
         assert not released.is_set()
         released.set()
     assert answer.structured_content["success"] is True
+
+
+async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
+    call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, at_once = threading.Event(), threading.Semaphore(LONG_WRITERS)
+    real = store.store_memory
+
+    def slow(kind: str, content: str, **others: Any) -> StoreMemoryResult:
+        if len(content) > LONG:
+            assert at_once.acquire(blocking=False), "too many at once"
+            released.wait(20)
+            at_once.release()
+        return real(kind, content[:20], **others)
+
+    monkeypatch.setattr(store, "store_memory", slow)
+    async with anyio.create_task_group() as group:
+        for number in range(WRITERS):
+            text = f"Long text {number}. {'x' * LONG}"
+            group.start_soon(functools.partial(call, "store_report", agent_id="a", session_id="s", content=text))
+        answer = await call("store_report", agent_id="a", session_id="s", content="Short.")
+        assert not released.is_set()
+        released.set()
+    assert answer.structured_content["success"] is True
+    assert store.get_session_stats("s").total_memories == WRITERS + 1

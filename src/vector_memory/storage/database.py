@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,6 +17,7 @@ import apsw
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
 from vector_memory.storage.filesystem import make_private_folders, require_local
+from vector_memory.storage.write_lock import CLOSED, LOCK_ADVICE, Turn, WriteLock
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,8 @@ Connection = apsw.Connection
 """What a block of `read` or `write` is given, to be handed to the functions of this package."""
 
 LOCK_TIMEOUT_SECONDS = 30.0
+"""Counted from the arrival of the client's call, or for other writers from when they begin to wait."""
+
 SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
 
@@ -38,7 +40,6 @@ RESTART_PAGES = 2_000
 
 RESTART_PATIENCE_MS = 1_000
 
-LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 FAILURES: dict[type[apsw.Error], str] = {
     apsw.FullError: "The disk or the database is full. Nothing was changed; free some space and repeat the call.",
     apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
@@ -87,7 +88,7 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._synchronous = synchronous
-        self._write_lock = threading.Lock()
+        self._write_lock = WriteLock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
         self._deleted_bytes_remain = False
@@ -118,12 +119,13 @@ class Database:
         """Give a connection inside one write transaction: committed at the end of the block, undone on any error.
 
         `begin immediate` takes the lock at once, so that what the block reads cannot be out of date when it writes.
+        Raises DatabaseLockError when another process keeps it for too long, and CancelledCallError when the client has
+        cancelled the call that waits.
         """
         if self.read_only:
             raise DatabaseError("This memory was opened for reading only: use a server without --read-only.")
-        with translated_errors(), self._write_lock:
-            self._require_open()
-            self._writer.execute("begin immediate")
+        with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
+            self._begin(turn)
             try:
                 yield self._writer
                 self._writer.execute("commit")
@@ -138,22 +140,37 @@ class Database:
     def forget_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        False: somebody is reading what was there before. Nobody waits for that; it is tried again after each write.
+        False: somebody is reading what was there before, or goes on writing. It is tried again after each write.
         """
-        with self._write_lock:
-            self._require_open()
-            self._empty_log()
-            return not self._deleted_bytes_remain
+        try:
+            with self._write_lock.turn(LOCK_TIMEOUT_SECONDS):
+                self._empty_log()
+        except DatabaseLockError:
+            self._deleted_bytes_remain = True
+        return not self._deleted_bytes_remain
+
+    def require_time_to_write(self) -> None:
+        """Raise what `write` would raise at once: to be called before a long preparation."""
+        self._write_lock.require_time(LOCK_TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """Close every connection. Waits for a transaction that is under way; repeated calls do nothing."""
-        with self._write_lock:
-            if self._closed:
-                return
+        """Close every connection. Waits for a transaction that is under way; repeated calls do nothing.
+
+        Writers that wait are sent away.
+        """
+        with self._write_lock.last_turn():
             self._closed = True
             while self._idle_readers:
                 self._idle_readers.pop().close()
             self._writer.close()
+
+    def _begin(self, turn: Turn) -> None:
+        """Begin a write transaction. SQLite's own waiting could neither be ended nor be counted with ours."""
+        self._writer.set_busy_timeout(0)
+        try:
+            turn.take(lambda: self._writer.execute("begin immediate"))
+        finally:
+            wait_for_locks(self._writer)
 
     def _empty_log(self) -> None:
         """Empty the log if nobody reads from it just now. A failure loses nothing: the log is as good as the file."""
@@ -195,7 +212,7 @@ class Database:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise DatabaseError("The memory store is closed: open it again.")
+            raise DatabaseError(CLOSED)
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path))

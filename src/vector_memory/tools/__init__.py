@@ -2,7 +2,7 @@
 
 from vector_memory import surroundings  # noqa: F401 - must come before fastmcp  # isort: skip
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from vector_memory.settings import Toolset
 from vector_memory.tools import changes, documents, files, searching, storing, tagged, upkeep
@@ -95,3 +95,14 @@ def offered(toolsets: Collection[Toolset], *, read_only: bool = False) -> tuple[
 def reads(tool: MemoryTool) -> bool:
     """Tell whether a tool leaves everything as it is."""
     return tool.annotations is not None and bool(tool.annotations.read_only_hint)
+
+
+WRITING = {tool.name for groups in TOOLSETS.values() for tools in groups.values() for tool in tools if not reads(tool)}
+WRITING.remove(documents.write_document_to_file.__name__)  # it writes elsewhere, and only reads what is stored
+
+
+def may_wait_to_write(name: str, arguments: Mapping[str, object]) -> bool:
+    """Tell whether a call may have to wait until nobody else writes. A clean-up does so only if it is to delete."""
+    if name == upkeep.cleanup_old_memories.__name__:
+        return arguments.get("dry_run") not in (None, True)
+    return name in WRITING

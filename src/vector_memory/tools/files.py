@@ -15,6 +15,7 @@ from pydantic import Field
 from vector_memory.file_memory import FileMemory, FileSource
 from vector_memory.file_results import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
 from vector_memory.tools.params import READS, Limit, WholeNumber
+from vector_memory.tools.threads import in_file_writers_thread
 
 INSTRUCTIONS = """\
 Memory files: Markdown notes and daily logs of this project, which people and agents edit. memory_search finds pieces \
@@ -75,14 +76,14 @@ def memory_get(
         read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
     ),
 )
-def memory_write(
+async def memory_write(
     *,
     files: Files,
     entry: Annotated[str, Field(description="Markdown to append")],
     topic: Annotated[str | None, Field(description="For the heading: ## HH:MM — topic")] = None,
 ) -> FileWriteResult:
     """Append an entry to today's log in the memory folder; it is searchable a moment later."""
-    return files.write(entry, topic)
+    return await in_file_writers_thread(files.write, entry, topic)
 
 
 @tool(title="Memory index status", annotations=READS)

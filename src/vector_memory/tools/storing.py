@@ -25,11 +25,12 @@ from vector_memory.tools.params import (
     TaskCode,
     Title,
 )
+from vector_memory.tools.threads import in_writers_thread
 from vector_memory.values import DEFAULT_CATEGORY
 
 
 @tool(title="Store session context", annotations=STORES)
-def store_session_context(
+async def store_session_context(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -43,7 +44,8 @@ def store_session_context(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save a session's state (goal, decisions, next steps) to continue from later. For the main agent."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.SESSION_CONTEXT,
         content,
         session_id=session_id,
@@ -58,7 +60,7 @@ def store_session_context(
 
 
 @tool(title="Store input prompt", annotations=STORES)
-def store_input_prompt(
+async def store_input_prompt(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -72,7 +74,8 @@ def store_input_prompt(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save a user's prompt word for word. For the main agent."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.INPUT_PROMPT,
         content,
         session_id=session_id,
@@ -87,7 +90,7 @@ def store_input_prompt(
 
 
 @tool(title="Store system memory", annotations=STORES)
-def store_system_memory(
+async def store_system_memory(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -102,7 +105,8 @@ def store_system_memory(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save commands, configuration, endpoints or scripts to use again."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.SYSTEM_MEMORY,
         content,
         agent_id=agent_id,
@@ -118,7 +122,7 @@ def store_system_memory(
 
 
 @tool(title="Store report", annotations=STORES)
-def store_report(
+async def store_report(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -133,7 +137,8 @@ def store_report(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save finished findings. Long texts are chunked, so that every part can be found."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.REPORT,
         content,
         agent_id=agent_id,
@@ -149,7 +154,7 @@ def store_report(
 
 
 @tool(title="Store report observation", annotations=STORES)
-def store_report_observation(
+async def store_report_observation(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -165,7 +170,8 @@ def store_report_observation(
     parent_report_id: ReportId = None,
 ) -> StoreMemoryResult:
     """Save a correction of or an addition to a report."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.REPORT_OBSERVATION,
         content,
         agent_id=agent_id,
@@ -182,7 +188,7 @@ def store_report_observation(
 
 
 @tool(title="Store working memory", annotations=STORES)
-def store_working_memory(
+async def store_working_memory(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -197,7 +203,8 @@ def store_working_memory(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save interim findings during a task; finished ones are a report."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.WORKING_MEMORY,
         content,
         agent_id=agent_id,
@@ -213,7 +220,7 @@ def store_working_memory(
 
 
 @tool(title="Store knowledge base entry", annotations=STORES)
-def store_knowledge_base(
+async def store_knowledge_base(
     *,
     store: Store,
     on_progress: OnProgress,
@@ -226,7 +233,8 @@ def store_knowledge_base(
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
     """Save knowledge for all sessions and agents."""
-    return store.store_memory(
+    return await in_writers_thread(
+        store.store_memory,
         MemoryKind.KNOWLEDGE_BASE,
         content,
         agent_id=agent_id,

@@ -27,6 +27,7 @@ from vector_memory.tagging.categories import CATEGORIES
 from vector_memory.tagging.tags import MAX_TAGS
 from vector_memory.tools.confirming import can_ask, confirm
 from vector_memory.tools.params import READS, STORES, MemoryId, Offset, Query, Skip, Store, WholeNumber, from_json
+from vector_memory.tools.threads import in_writers_thread
 
 Limit = Annotated[WholeNumber, Field(description=f"Results, up to {MAX_RESULTS}")]
 Tags = Annotated[
@@ -40,7 +41,7 @@ AnyOfTags = Annotated[
 
 
 @tool(title="Store memory", annotations=STORES)
-def store_memory(
+async def store_memory(
     *,
     store: Store,
     content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_CONTENT} characters")],
@@ -48,7 +49,7 @@ def store_memory(
     tags: Tags = None,
 ) -> StoreTaggedResult:
     """Keep a lesson for all sessions and agents. Search first: what is there already need not be stored again."""
-    return store.tagged.store(content, category, tags)
+    return await in_writers_thread(store.tagged.store, content, category, tags)
 
 
 @tool(title="Search memories", annotations=READS)
@@ -91,7 +92,7 @@ async def delete_by_memory_id(
         memory = await asyncio.to_thread(store.tagged.describe, memory_id)
         if asked := await confirm(context, f"Delete {memory} for good?"):
             return asked
-    return await asyncio.to_thread(store.tagged.delete, memory_id)
+    return await in_writers_thread(store.tagged.delete, memory_id)
 
 
 @tool(title="Get memory statistics", annotations=READS)
@@ -119,7 +120,7 @@ async def clear_old_memories(
         question = await asyncio.to_thread(_question_about_clearing, store, days_old, max_to_keep)
         if asked := await confirm(context, question):
             return asked
-    return await asyncio.to_thread(store.tagged.clear, days_old, max_to_keep)
+    return await in_writers_thread(store.tagged.clear, days_old, max_to_keep)
 
 
 @tool(title="Get unique tags", annotations=READS)

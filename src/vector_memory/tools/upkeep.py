@@ -12,6 +12,7 @@ from vector_memory.results import CleanupResult, DeleteResult, SessionsResult, S
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.tools.confirming import can_ask, confirm
 from vector_memory.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber
+from vector_memory.tools.threads import in_writers_thread
 
 
 @tool(title="Get session statistics", annotations=READS)
@@ -52,7 +53,7 @@ async def delete_memory(
         memory = await asyncio.to_thread(store.describe_memory, memory_id)
         if asked := await confirm(context, f"Delete {memory} for good?"):
             return asked
-    return await asyncio.to_thread(store.delete_memory, memory_id)
+    return await in_writers_thread(store.delete_memory, memory_id)
 
 
 @tool(
@@ -70,11 +71,13 @@ async def cleanup_old_memories(
     dry_run: Annotated[bool, Field(description="Only count")] = True,
 ) -> CleanupResult | InputRequiredResult:
     """Count the memories of all sessions older than days_old; with dry_run=false delete them for good."""
-    if not dry_run and can_ask(context):
+    if dry_run:
+        return await asyncio.to_thread(store.cleanup_old_memories, days_old)
+    if can_ask(context):
         question = await asyncio.to_thread(_question_about_age, store, days_old)
         if asked := await confirm(context, question):
             return asked
-    return await asyncio.to_thread(store.cleanup_old_memories, days_old, dry_run=dry_run)
+    return await in_writers_thread(store.cleanup_old_memories, days_old, dry_run=False)
 
 
 def _question_about_age(store: SessionMemoryStore, days_old: int) -> str:

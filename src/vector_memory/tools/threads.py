@@ -1,0 +1,57 @@
+"""The threads in which calls write: few, and their own, so that waiting writers never keep readers waiting."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from anyio import CapacityLimiter, sleep_forever
+from anyio.lowlevel import RunVar
+from anyio.to_thread import run_sync
+
+from vector_memory.errors import CancelledCallError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WRITERS = 8
+"""One writes while the others embed. More would only take the processor from searches."""
+
+LONG = 50_000
+LONG_WRITERS = 2
+"""Texts of more characters take seconds to embed: only so many at once, and short ones do not wait for them."""
+
+Limiter = RunVar[CapacityLimiter]
+
+_writers: Limiter = RunVar("writers")
+_long_writers: Limiter = RunVar("long_writers")
+_file_writers: Limiter = RunVar("file_writers")
+
+
+async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what a function returns that writes to the store.
+
+    While all of these threads are busy the call waits without one, and ends at once if the client cancels it.
+    """
+    work = partial(function, *args, **kwargs)
+    if any(isinstance(argument, str) and len(argument) > LONG for argument in args):
+        return await _limited(_long_writers, LONG_WRITERS, work)
+    return await _limited(_writers, WRITERS, work)
+
+
+async def in_file_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what a function returns that writes a Markdown file, one call at a time."""
+    return await _limited(_file_writers, 1, partial(function, *args, **kwargs))
+
+
+async def _limited(limiter: Limiter, most: int, work: Callable[[], T]) -> T:
+    try:
+        found = limiter.get()
+    except LookupError:
+        found = CapacityLimiter(most)
+        limiter.set(found)
+    try:
+        return await run_sync(work, limiter=found)
+    except CancelledCallError:
+        # The thread has heard of it first: the cancellation that ends this task without an answer is on its way.
+        await sleep_forever()
+        raise
