@@ -1,7 +1,8 @@
 """A database that is moved, deleted or replaced while it is open, or whose log is."""
 
 import os
-import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.database import Database
 from vector_memory.storage.file_index import FileIndex
 from vector_memory.storage.filesystem import log_index_of, log_of
+from vector_memory.storage.lock_table import TABLE
 from vector_memory.storage.rows import fetch_column
 
 ADD = """
@@ -116,7 +118,7 @@ def test_without_its_own_log_a_database_is_neither_written_nor_read_until_the_lo
     kept = path.with_name("kept")
     companion(path).rename(kept)
     if harm == "replace":
-        shutil.copy(kept, companion(path))
+        companion(path).write_bytes(b"")
     with pytest.raises(DatabaseError, match="write-ahead log"):
         add(database, "second")
     with pytest.raises(DatabaseError, match="write-ahead log"):
@@ -164,15 +166,16 @@ def test_no_new_database_is_made_beside_a_log_without_one(path: Path, tmp_path: 
     add(server, "first")
     killed = tmp_path / "killed" / "store.db"
     killed.parent.mkdir()
-    shutil.copy(log_of(path), log_of(killed))
-    main = shutil.copy(path, tmp_path / "main.db")
+    # In another process: here closing the files would drop SQLite's locks.
+    subprocess.run(["cp", log_of(path), log_of(killed)], check=True)
+    subprocess.run(["cp", path, tmp_path / "main.db"], check=True)
     server.close()
     before = log_of(killed).read_bytes()
     with pytest.raises(DatabaseError, match="write-ahead log"):
         Database(killed, dimensions=4)
     assert log_of(killed).read_bytes() == before
     assert not killed.exists()
-    Path(main).rename(killed)
+    (tmp_path / "main.db").rename(killed)
     assert texts_in(killed) == ["first"]
 
 
@@ -216,3 +219,41 @@ def test_an_index_of_files_without_its_own_log_is_not_in_place(tmp_path: Path) -
     log_of(index.path).unlink()
     assert not index.is_in_place()
     index.close()
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.database import Database
+try:
+    Database(Path(sys.argv[1]), dimensions=4).close()
+except DatabaseError as error:
+    print(error)
+"""
+
+
+def opened_elsewhere(path: Path) -> str:
+    """Open a database in another process, and return what is wrong with it."""
+    command = [sys.executable, "-c", OPEN, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
+def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(database: Database, path: Path) -> None:
+    """SQLite would mix the two. Beside a server that has this very file open all is well."""
+    assert opened_elsewhere(path) == ""
+    kept = path.with_name("kept.db")
+    path.rename(kept)
+    assert "end all servers" in opened_elsewhere(path)
+    assert not path.exists()
+    other = path.with_name("other.db")
+    Database(other, dimensions=4).close()
+    before = other.read_bytes()
+    other.rename(path)
+    assert "end all servers" in opened_elsewhere(path)
+    assert path.read_bytes() == before
+    kept.replace(path)
+    assert texts(database) == ["first"]
+    database.close()
+    assert opened_elsewhere(path) == ""

@@ -20,6 +20,7 @@ from vector_memory.storage import migrations
 from vector_memory.storage.filesystem import require_local
 from vector_memory.storage.full_disk import FULL, READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
 from vector_memory.storage.identity import OpenFiles, bring_log_along, require_no_orphaned_log
+from vector_memory.storage.lock_table import require_own_log
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class Database:
         self._deleted_bytes_remain = False
         self._full_disk = FullDisk(path, self._extend)
         require_local(path)
+        require_own_log(path)
         require_no_orphaned_log(path)
         create_private_file(path)
         with translated_errors():
@@ -170,7 +172,9 @@ class Database:
             self._closed = True
             while self._idle_readers:
                 self._idle_readers.pop().close()
-            if not self.read_only and self._files.left_log_behind():
+            if self._full_disk.noticed:
+                return
+            if not self._only_reads and self._files.left_log_behind():
                 with contextlib.suppress(apsw.Error):
                     bring_log_along(self._writer)
             self._writer.close()
@@ -215,9 +219,9 @@ class Database:
         return connection
 
     def _open(self) -> None:
-        """Open the file for writing; on a full disk see that it can be read, and leave the connection closed."""
-        self._writer = writer = self._connect()
+        """Open the file for writing; on a full disk there is no writing connection, but it can be read."""
         try:
+            self._writer = writer = self._connect()
             with closed_on_error(writer), full_disk_noticed(writer):
                 LogKeeper(writer)
                 self._prepare(writer, self._dimensions)
@@ -259,11 +263,12 @@ class Database:
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path))
-        wait_for_locks(connection)
-        self._extend(connection)
-        enforce_foreign_keys(connection)
-        overwrite_deleted_bytes(connection)
-        set_durability(connection, self._synchronous)
+        with closed_on_error(connection), full_disk_noticed(connection):
+            wait_for_locks(connection)
+            self._extend(connection)
+            enforce_foreign_keys(connection)
+            overwrite_deleted_bytes(connection)
+            set_durability(connection, self._synchronous)
         return connection
 
 
