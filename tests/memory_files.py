@@ -14,6 +14,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.storage.database import load_vector_search
 from vector_memory.storage.inspection import inspect
+from vector_memory.storage.migrations import let_write
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
 ORIGINAL = Path(__file__).parent / "data" / "original.db"
@@ -57,6 +58,7 @@ def change(path: Path, sql: str) -> None:
     """Change a file behind the store's back."""
     connection = apsw.Connection(str(path))
     load_vector_search(connection)
+    let_write(connection)
     connection.execute(sql)
     assert connection.total_changes() or "drop" in sql
     connection.close()

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -220,19 +219,6 @@ def test_a_search_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds
         with open_store(path) as store:
             attempt(search, store, 0)
             assert search(store, 0), attempt
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def stored_until_full(store: SessionMemoryStore) -> list[str]:

@@ -246,6 +246,20 @@ def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
     again.close()
 
 
+def test_an_index_of_a_newer_release_is_left_to_it(folder: Path, index_file: Path, engine: CountingEngine) -> None:
+    """Two releases on one folder would delete each other's index for ever."""
+    (folder / "a.md").write_text("Words.")
+    index = IndexFile(index_file, 384)
+    Steps(folder, index, EmbeddingModel(lambda: engine)).all()
+    with index.current().write() as connection:
+        connection.pragma("user_version", 99)
+    index.close()
+    before = index_file.read_bytes()
+    with pytest.raises(DatabaseError, match="newer release"):
+        IndexFile(index_file, 384).current()
+    assert index_file.read_bytes() == before
+
+
 @pytest.mark.parametrize("damage", ["header", "middle", "nonsense", "older tables"])
 def test_a_damaged_index_is_made_anew(
     folder: Path, index_file: Path, engine: CountingEngine, damage: str, caplog: pytest.LogCaptureFixture
@@ -256,7 +270,7 @@ def test_a_damaged_index_is_made_anew(
     Steps(folder, first, model).all()
     if damage == "older tables":
         with first.current().write() as connection:
-            connection.pragma("user_version", 99)
+            connection.pragma("user_version", -1)
     first.close()
     data = bytearray(index_file.read_bytes())
     if damage == "header":

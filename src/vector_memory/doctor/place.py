@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vector_memory.doctor.report import Finding, State, fine, fixable, problem, warning
-from vector_memory.storage import filesystem
+from vector_memory.storage import filesystem, full_disk
 from vector_memory.storage.log_state import held_back
 
 MEGABYTE = 1_000_000
@@ -53,6 +53,8 @@ def free_space(path: Path) -> Finding:
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
     free = shutil.disk_usage(folder).free
     message = f"{size(free)} are free on the disk."
+    if full_disk.is_full(folder):
+        return problem("disk", message, "Free some space: nothing can be stored, and servers that start now only read.")
     if free < NO_ROOM:
         return problem("disk", message, "Free some space: nothing more can be stored soon.")
     if free < LITTLE_ROOM:

@@ -17,6 +17,9 @@ import apsw
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
 from vector_memory.storage.filesystem import make_private_folders, require_local
+from vector_memory.storage.full_disk import FULL, READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
+from vector_memory.storage.identity import OpenFiles, bring_log_along, require_no_orphaned_log
+from vector_memory.storage.lock_table import require_own_log
 from vector_memory.storage.write_lock import CLOSED, LOCK_ADVICE, Turn, WriteLock
 
 logger = logging.getLogger(__name__)
@@ -41,7 +44,7 @@ RESTART_PAGES = 2_000
 RESTART_PATIENCE_MS = 1_000
 
 FAILURES: dict[type[apsw.Error], str] = {
-    apsw.FullError: "The disk or the database is full. Nothing was changed; free some space and repeat the call.",
+    apsw.FullError: FULL,
     apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
     apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
     apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
@@ -73,7 +76,10 @@ class Database:
 
     `path` is created with its folder when it does not exist (0600 and 0700). `dimensions` is the length of the vectors
     of a file that is created now. `read_only`: after that, and after an upgrade if there is one, nothing can be
-    written. Raises DatabaseError when the file cannot be used, or was written by a newer release.
+    written. Raises DatabaseError when the file cannot be used, or was written by a newer release; also from each `read`
+    and `write` while the file is not the one at `path`, and from each `write` after a newer release upgraded it.
+
+    On a disk that is too full to open the file for writing it is open for reading, until a `write` finds space.
     """
 
     def __init__(
@@ -86,21 +92,25 @@ class Database:
     ) -> None:
         require_safe_sqlite()
         self.path = path
-        self.read_only = read_only
+        self._dimensions = dimensions
+        self._only_reads = read_only
         self._synchronous = synchronous
         self._write_lock = WriteLock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
         self._deleted_bytes_remain = False
+        self._full_disk = FullDisk(path, self._extend)
         require_local(path)
+        require_own_log(path)
+        require_no_orphaned_log(path)
         create_private_file(path)
         with translated_errors():
-            self._writer = self._connect()
-            with closed_on_error(self._writer):
-                LogKeeper(self._writer)
-                self._prepare(self._writer, dimensions)
-                if read_only:
-                    forbid_writes(self._writer)
+            self._open()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written: because that was asked for, or because the disk is full."""
+        return self._only_reads or self._full_disk.noticed
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
@@ -109,6 +119,9 @@ class Database:
             connection.execute("begin")
             try:
                 yield connection
+            except (apsw.SQLError, DatabaseError):
+                self._require_known(connection)  # what fails on the tables of a newer release is no damage
+                raise
             finally:
                 # A disk that has just failed may fail here again, and must not hide what failed first.
                 with contextlib.suppress(apsw.Error):
@@ -122,11 +135,17 @@ class Database:
         Raises DatabaseLockError when another process keeps it for too long, and CancelledCallError when the client has
         cancelled the call that waits.
         """
-        if self.read_only:
+        if self._only_reads:
             raise DatabaseError("This memory was opened for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
+            if self._full_disk.noticed:
+                with self._full_disk.without_readers():
+                    self._open()
+                self._full_disk.require_space()
             self._begin(turn)
             try:
+                self._files.require_in_place()
+                self._require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
                 if self._deleted_bytes_remain:
@@ -162,6 +181,11 @@ class Database:
             self._closed = True
             while self._idle_readers:
                 self._idle_readers.pop().close()
+            if self._full_disk.noticed:
+                return
+            if not self._only_reads and self._files.left_log_behind():
+                with contextlib.suppress(apsw.Error):
+                    bring_log_along(self._writer)
             self._writer.close()
 
     def _begin(self, turn: Turn) -> None:
@@ -187,11 +211,15 @@ class Database:
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
         self._require_open()
+        if self._full_disk.noticed:
+            with self._full_disk.reader() as connection:
+                yield connection
+            return
+        self._files.require_in_place()
         try:
             connection = self._idle_readers.pop()
         except IndexError:
-            connection = self._connect()
-            forbid_writes(connection)
+            connection = self._new_reader()
         try:
             yield connection
         finally:
@@ -199,6 +227,41 @@ class Database:
                 connection.close()
             else:
                 self._idle_readers.append(connection)
+
+    def _new_reader(self) -> apsw.Connection:
+        connection = self._connect()
+        with closed_on_error(connection):
+            self._files.require_in_place()  # else it may have opened another file
+            forbid_writes(connection)
+        return connection
+
+    def _open(self) -> None:
+        """Open the file for writing; on a full disk there is no writing connection, but it can be read."""
+        try:
+            self._writer = writer = self._connect()
+            with closed_on_error(writer), full_disk_noticed(writer):
+                LogKeeper(writer)
+                self._prepare(writer, self._dimensions)
+                self._files = OpenFiles(self.path, writer)
+                if self._only_reads:
+                    forbid_writes(writer)
+        except FullDiskError:
+            with self._full_disk.reader() as reader:
+                if not self._is_present(reader):
+                    raise
+            if not self._full_disk.noticed:
+                logger.error(READING_ONLY)  # noqa: TRY400 - where it happened says nothing more
+            self._full_disk.noticed = True
+        else:
+            self._full_disk.noticed = False
+
+    def _require_known(self, connection: apsw.Connection) -> None:
+        """Raise a DatabaseError if a newer release has changed the tables since the file was opened."""
+        migrations.require_known(connection)
+
+    def _is_present(self, connection: apsw.Connection) -> bool:
+        """Tell whether the file has the tables of this release."""
+        return migrations.pending_from(connection) == len(migrations.MIGRATIONS)
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
         """Bring the file to the present schema, or refuse it untouched."""
@@ -209,6 +272,7 @@ class Database:
     def _extend(self, connection: apsw.Connection) -> None:
         """Load what the tables of the file need."""
         load_vector_search(connection)
+        migrations.let_write(connection)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -216,11 +280,12 @@ class Database:
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path))
-        wait_for_locks(connection)
-        self._extend(connection)
-        enforce_foreign_keys(connection)
-        overwrite_deleted_bytes(connection)
-        set_durability(connection, self._synchronous)
+        with closed_on_error(connection), full_disk_noticed(connection):
+            wait_for_locks(connection)
+            self._extend(connection)
+            enforce_foreign_keys(connection)
+            overwrite_deleted_bytes(connection)
+            set_durability(connection, self._synchronous)
         return connection
 
 

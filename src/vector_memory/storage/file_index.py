@@ -117,14 +117,10 @@ class FileIndex(Database):
         self.vectors_usable = True
         # What is lost in a power cut is made again from the folder.
         super().__init__(path, dimensions=dimensions, synchronous="NORMAL")
-        self._file_number = path.stat().st_ino
 
     def is_in_place(self) -> bool:
         """Whether the file is still the one that was opened: another process may have made it anew."""
-        try:
-            return self.path.stat().st_ino == self._file_number
-        except OSError:
-            return False
+        return self._full_disk.noticed or self._files.are_in_place()
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
         require_ours(writer)
@@ -141,6 +137,13 @@ class FileIndex(Database):
         except BaseException:
             writer.execute("rollback")
             raise
+
+    def _require_known(self, connection: apsw.Connection) -> None:
+        require_ours(connection)
+
+    def _is_present(self, connection: apsw.Connection) -> bool:
+        require_ours(connection)
+        return bool(connection.pragma("user_version") == VERSION)
 
     def _extend(self, connection: apsw.Connection) -> None:
         try:
@@ -159,7 +162,10 @@ def require_ours(connection: apsw.Connection) -> None:
         raise DatabaseError(
             "The index's file is a database of another program and was left untouched: choose another CWE_DB_DIR."
         )
-    if connection.pragma("user_version") != VERSION:
+    version = int(connection.pragma("user_version"))
+    if version > VERSION:
+        raise DatabaseError("The index was made by a newer release: restart this server with that release.")
+    if version != VERSION:
         raise OutdatedIndexError("The index was made by another release.")
 
 

@@ -13,6 +13,7 @@ import apsw
 from vector_memory.errors import DatabaseError
 from vector_memory.storage import database, migrations, original
 from vector_memory.storage.filesystem import journal_of, log_of
+from vector_memory.storage.full_disk import FullDiskError, connect_to_read, full_disk_noticed
 from vector_memory.storage.rows import fetch_column, fetch_value
 
 T = TypeVar("T")
@@ -54,16 +55,23 @@ def inspect(path: Path, look: Callable[[apsw.Connection], T]) -> T:
 
 @contextlib.contextmanager
 def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
-    uri = f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
-    connection = apsw.Connection(uri, flags=READ_ONLY)
-    try:
+    with contextlib.closing(_connection(path, immutable=immutable)) as connection:
         database.wait_for_locks(connection)
         database.load_vector_search(connection)
         connection.pragma("temp_store", "memory")
         connection.execute("begin")  # one state of the file; nothing is ever committed
         yield connection
-    finally:
-        connection.close()
+
+
+def _connection(path: Path, *, immutable: bool) -> apsw.Connection:
+    uri = f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
+    connection = apsw.Connection(uri, flags=READ_ONLY)
+    try:
+        with database.closed_on_error(connection), full_disk_noticed(connection):
+            connection.pragma("schema_version")  # reads something, and so opens the log
+    except FullDiskError:
+        return connect_to_read(path)
+    return connection
 
 
 def _marks_of_change(path: Path) -> tuple[object, ...]:

@@ -55,11 +55,17 @@ def add_tags(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(schema.CANONICAL_TAGS)
 
 
+def refuse_earlier_releases(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every later write of a server of an earlier release fail as a whole: it looks at no version."""
+    connection.execute(schema.ONLY_KNOWING_WRITERS)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
     Migration("index memories by time", index_times),
     Migration("add the vocabulary of tagged memories", add_tags),
+    Migration("refuse writers of earlier releases", refuse_earlier_releases),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 
@@ -87,6 +93,26 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def require_known(connection: apsw.Connection) -> None:
+    """Raise a DatabaseError if a newer release has upgraded the file since it was opened."""
+    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(MIGRATIONS):
+        raise DatabaseError(
+            "A newer release of vector-memory has upgraded the database since this server started, and this one can "
+            "no longer write to it. Nothing was changed: restart this server with the newer release."
+        )
+
+
+def let_write(connection: apsw.Connection) -> None:
+    """Give a connection the function that `schema.ONLY_KNOWING_WRITERS` asks of whoever writes."""
+
+    def newest_known(*_arguments: object) -> int:
+        return len(MIGRATIONS)
+
+    connection.create_scalar_function(
+        schema.WRITERS_FUNCTION, newest_known, 0, deterministic=True, flags=apsw.SQLITE_INNOCUOUS
+    )
 
 
 def pending_from(connection: apsw.Connection) -> int:

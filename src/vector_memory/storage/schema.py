@@ -211,3 +211,21 @@ create table canonical_tags (
     created_at text not null
 );
 """
+
+WRITERS_FUNCTION = "vector_memory_schema"
+"""What each connection of this release has: a function that returns the newest version of the tables it knows."""
+
+# Releases before this one look at no version when they write. They have no such function, so SQLite refuses to prepare
+# whatever adds, indexes or deletes a memory; counting a reading needs nothing else and goes on.
+ONLY_KNOWING_WRITERS = "".join(
+    f"""
+create trigger only_knowing_writers_{event} before {change} on session_memories when {WRITERS_FUNCTION}() < 5 begin
+    select raise(abort, 'written by an earlier release');
+end;
+"""
+    for event, change in {
+        "add": "insert",
+        "index": "update of chunk_count, embedding_model_id",
+        "delete": "delete",
+    }.items()
+)

@@ -1,0 +1,34 @@
+"""Small disks, to be filled up."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """Mount a file system in memory."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    mounting = subprocess.run(command, capture_output=True, check=False)
+    if mounting.returncode:
+        pytest.skip(f"mounting is not permitted here: {mounting.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    with mounted(tmp_path / "small", "size=1m") as folder:
+        yield folder
+
+
+@pytest.fixture
+def disk_for_few_files(tmp_path: Path) -> Iterator[Path]:
+    """A file system for two files and its root."""
+    with mounted(tmp_path / "few", "size=1m,nr_inodes=3") as folder:
+        yield folder

@@ -1,0 +1,153 @@
+"""What is started on a full disk reads, and says so."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from faults.workload import content, memory, open_store, search
+from memory_files import examine, said
+from servers import MAIN, QUICK, Server
+from vector_memory.errors import DatabaseError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.database import Database
+from vector_memory.storage.filesystem import log_of
+from vector_memory.storage.migrations import MIGRATIONS
+
+PLACE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
+READING_ONLY = "open for reading only.*free some space"
+
+
+def fill(folder: Path) -> Path:
+    """Take all space that is left, and return the file that has it."""
+    ballast = folder / "ballast"
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return ballast
+
+
+def ended(path: Path) -> None:
+    """Leave a database with a memory, as a server does that ends."""
+    with open_store(path) as store:
+        store.store_memory(**memory(0))
+
+
+def killed(path: Path) -> None:
+    """Leave a database whose memory is only in its log, which was copied without the index."""
+    original = path.parent.parent / path.name
+    with open_store(original) as store:
+        store.store_memory(**memory(0))
+        # In another process: here closing the files would drop SQLite's locks.
+        subprocess.run(["cp", original, log_of(original), path.parent], check=True)
+
+
+@pytest.mark.parametrize("left", [ended, killed])
+def test_a_memory_opened_on_a_full_disk_is_read_and_written_when_there_is_space(
+    small_disk: Path, left: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = small_disk / "memory.db"
+    left(path)
+    ballast = fill(small_disk)
+    with open_store(path) as store:
+        store.start_background_work()
+        assert search(store, 0)
+        assert store.get_memory_by_id(1).memory.content == content(0)
+        with pytest.raises(DatabaseError, match=READING_ONLY):
+            store.store_memory(**memory(1))
+        assert "open for reading only" in caplog.text
+        ballast.unlink()
+        store.store_memory(**memory(1))
+        assert search(store, 0)
+        assert store.get_memory_by_id(2).memory.content == content(1)
+    assert "Access counts" not in caplog.text
+
+
+def test_a_memory_is_read_where_no_further_file_can_be_made(disk_for_few_files: Path) -> None:
+    path = disk_for_few_files / "memory.db"
+    original = disk_for_few_files.parent / "memory.db"
+    ended(original)
+    shutil.copy(original, path)
+    fill(disk_for_few_files)
+    with open_store(path) as store:
+        assert search(store, 0)
+        with pytest.raises(DatabaseError, match=READING_ONLY):
+            store.store_memory(**memory(1))
+
+
+def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_left_as_it_was(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = small_disk / "memory.db"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("vector_memory.storage.migrations.MIGRATIONS", MIGRATIONS[:3])
+        Database(path, dimensions=16).close()
+    before = path.read_bytes()
+    fill(small_disk)
+    with pytest.raises(DatabaseError, match="free some space"):
+        Database(path, dimensions=16)
+    assert path.read_bytes() == before
+
+
+def test_a_file_exchanged_on_a_full_disk_is_not_read_in_place_of_the_one_that_was_opened(small_disk: Path) -> None:
+    path = small_disk / "memory.db"
+    ended(path)
+    shutil.copy(path, small_disk / "other.db")
+    fill(small_disk)
+    with open_store(path) as store:
+        assert search(store, 0)
+        (small_disk / "other.db").rename(path)
+        with pytest.raises(DatabaseError, match="Put the file back"):
+            search(store, 0)
+
+
+def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on a memory."""
+    return subprocess.run(
+        [sys.executable, str(MAIN), *words, "--database-path", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **QUICK},
+    )
+
+
+def test_a_server_and_commands_started_on_a_full_disk_read_and_say_so(small_disk: Path) -> None:
+    path = small_disk / "memory.db"
+    with SessionMemoryStore(path) as store:
+        store.store_memory("report", "The cache is cold.", **PLACE)
+    ballast = fill(small_disk)
+    with Server(small_disk) as server:
+        found = server.hello().call("search_reports_specific_chunks", query="cold cache")
+        refused = server.call("store_report", content="Another one.", **PLACE)
+        stats, searched = command(path, "stats"), command(path, "search", "cache")
+        ballast.unlink()
+        stored = server.call("store_report", content="Another one.", **PLACE)
+        server.seconds_to_end("SIGTERM")
+        assert b"open for reading only" in server.errors()
+    assert found["total_results"] == 1
+    assert (refused["success"], refused["error"]) == (False, "DatabaseError")
+    assert "open for reading only" in refused["message"]
+    assert stored["success"]
+    for ran in (stats, searched):
+        assert ran.returncode == 0
+        assert "open for reading only" in ran.stderr
+    assert "report 1" in stats.stdout
+    assert "The cache is cold." in searched.stdout
+
+
+@pytest.mark.parametrize("left", [ended, killed])
+def test_the_doctor_reads_a_memory_on_a_full_disk_and_says_that_nothing_can_be_stored(
+    small_disk: Path, left: Callable[[Path], None]
+) -> None:
+    path = small_disk / "memory.db"
+    left(path)
+    fill(small_disk)
+    report = examine(path)
+    assert "can be read" in said(report, "file")
+    assert "only read" in said(report, "disk")

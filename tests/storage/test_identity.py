@@ -1,0 +1,259 @@
+"""A database that is moved, deleted or replaced while it is open, or whose log is."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.database import Database
+from vector_memory.storage.file_index import FileIndex
+from vector_memory.storage.filesystem import log_index_of, log_of
+from vector_memory.storage.lock_table import TABLE
+from vector_memory.storage.rows import fetch_column
+
+ADD = """
+insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
+values ('report', 'a', ?, 'hash', '2026', '2026', '2026')
+"""
+TEXTS = "select content from session_memories order by id"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    """An open database with one memory, which is only in the log."""
+    database = Database(path, dimensions=4)
+    add(database, "first")
+    yield database
+    database.close()
+
+
+def add(database: Database, text: str) -> None:
+    with database.write() as connection:
+        connection.execute(ADD, (text,))
+
+
+def texts(database: Database) -> list[str]:
+    with database.read() as connection:
+        return fetch_column(connection, TEXTS)
+
+
+def texts_in(path: Path) -> list[str]:
+    """Return what is in a file, opened anew."""
+    database = Database(path, dimensions=4)
+    try:
+        return texts(database)
+    finally:
+        database.close()
+
+
+def move(path: Path) -> None:
+    path.rename(path.with_name("moved.db"))
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other.db")
+    Database(other, dimensions=4).close()
+    other.replace(path)
+
+
+@pytest.mark.parametrize("harm", [move, delete, replace])
+def test_a_database_that_is_not_at_its_path_is_neither_written_nor_read(
+    database: Database, path: Path, harm: Callable[[Path], None]
+) -> None:
+    harm(path)
+    with pytest.raises(DatabaseError, match="Put the file back"):
+        add(database, "second")
+    with pytest.raises(DatabaseError, match="Put the file back"):
+        texts(database)
+
+
+def test_a_database_that_is_put_back_is_written_and_read_again_and_lacks_only_what_was_refused(
+    database: Database, path: Path
+) -> None:
+    kept = path.with_name("kept.db")
+    path.rename(kept)
+    with pytest.raises(DatabaseError):
+        add(database, "second")
+    kept.rename(path)
+    add(database, "third")
+    assert texts(database) == ["first", "third"]
+
+
+def test_a_connection_that_was_opened_while_the_file_was_exchanged_is_not_kept(
+    database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, connect = path.with_name("kept.db"), database._connect
+
+    def connect_beside_the_exchange() -> apsw.Connection:
+        connection = connect()
+        path.rename(kept)
+        return connection
+
+    monkeypatch.setattr(database, "_connect", connect_beside_the_exchange)
+    with pytest.raises(DatabaseError, match="Put the file back"):
+        texts(database)
+    kept.rename(path)
+    assert database._idle_readers == []
+
+
+@pytest.mark.parametrize("harm", ["delete", "replace"])
+@pytest.mark.parametrize("companion", [log_of, log_index_of])
+def test_without_its_own_log_a_database_is_neither_written_nor_read_until_the_log_is_put_back(
+    database: Database, path: Path, companion: Callable[[Path], Path], harm: str
+) -> None:
+    kept = path.with_name("kept")
+    companion(path).rename(kept)
+    if harm == "replace":
+        companion(path).write_bytes(b"")
+    with pytest.raises(DatabaseError, match="write-ahead log"):
+        add(database, "second")
+    with pytest.raises(DatabaseError, match="write-ahead log"):
+        texts(database)
+    kept.replace(companion(path))
+    add(database, "third")
+    assert texts(database) == ["first", "third"]
+
+
+def test_at_the_end_a_moved_database_has_all_that_was_stored_and_nothing_stays_at_its_old_place(
+    database: Database, path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path.rename(tmp_path / "elsewhere" / "store.db")
+    database.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["elsewhere"]
+    assert texts_in(tmp_path / "elsewhere" / "store.db") == ["first"]
+
+
+def test_at_the_end_a_database_that_took_the_place_of_an_open_one_gets_nothing_of_its_log(
+    database: Database, path: Path
+) -> None:
+    other = path.with_name("other.db")
+    second = Database(other, dimensions=4)
+    add(second, "of the other one")
+    second.close()
+    other.replace(path)
+    database.close()
+    assert not log_of(path).exists()
+    assert texts_in(path) == ["of the other one"]
+
+
+def test_a_moved_database_keeps_its_log_while_another_server_has_it_open(database: Database, path: Path) -> None:
+    other = Database(path, dimensions=4)
+    path.rename(path.with_name("moved.db"))
+    other.close()
+    path.with_name("moved.db").rename(path)
+    add(database, "second")
+    assert texts(database) == ["first", "second"]
+
+
+def test_no_new_database_is_made_beside_a_log_without_one(path: Path, tmp_path: Path) -> None:
+    """SQLite would delete the log, which may hold the only copy of the latest memories."""
+    server = Database(path, dimensions=4)
+    add(server, "first")
+    killed = tmp_path / "killed" / "store.db"
+    killed.parent.mkdir()
+    # In another process: here closing the files would drop SQLite's locks.
+    subprocess.run(["cp", log_of(path), log_of(killed)], check=True)
+    subprocess.run(["cp", path, tmp_path / "main.db"], check=True)
+    server.close()
+    before = log_of(killed).read_bytes()
+    with pytest.raises(DatabaseError, match="write-ahead log"):
+        Database(killed, dimensions=4)
+    assert log_of(killed).read_bytes() == before
+    assert not killed.exists()
+    (tmp_path / "main.db").rename(killed)
+    assert texts_in(killed) == ["first"]
+
+
+def test_a_database_behind_a_symbolic_link_is_as_good_as_any(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "real" / "store.db")
+    Database(tmp_path / "real" / "store.db", dimensions=4).close()
+    database = Database(link, dimensions=4)
+    add(database, "first")
+    assert texts(database) == ["first"]
+    Database(tmp_path / "other.db", dimensions=4).close()
+    link.unlink()
+    link.symlink_to(tmp_path / "other.db")
+    with pytest.raises(DatabaseError, match="Put the file back"):
+        add(database, "second")
+    database.close()
+
+
+def test_each_read_and_each_write_looks_at_the_files_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts(database)
+    looks: list[str] = []
+    stat = os.stat
+
+    def counted(name: str) -> os.stat_result:
+        looks.append(name)
+        return stat(name)
+
+    monkeypatch.setattr("vector_memory.storage.identity.os.stat", counted)
+    texts(database)
+    assert len(looks) == len(set(looks)) == 3
+    looks.clear()
+    add(database, "second")
+    assert len(looks) == len(set(looks)) == 3
+
+
+def test_an_index_of_files_without_its_own_log_is_not_in_place(tmp_path: Path) -> None:
+    """So that it is opened anew, as one that was exchanged."""
+    index = FileIndex(tmp_path / "index.sqlite", dimensions=4)
+    assert index.is_in_place()
+    log_of(index.path).unlink()
+    assert not index.is_in_place()
+    index.close()
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.database import Database
+try:
+    Database(Path(sys.argv[1]), dimensions=4).close()
+except DatabaseError as error:
+    print(error)
+"""
+
+
+def opened_elsewhere(path: Path) -> str:
+    """Open a database in another process, and return what is wrong with it."""
+    command = [sys.executable, "-c", OPEN, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
+def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(database: Database, path: Path) -> None:
+    """SQLite would mix the two. Beside a server that has this very file open all is well."""
+    assert opened_elsewhere(path) == ""
+    kept = path.with_name("kept.db")
+    path.rename(kept)
+    assert "end all servers" in opened_elsewhere(path)
+    assert not path.exists()
+    other = path.with_name("other.db")
+    Database(other, dimensions=4).close()
+    before = other.read_bytes()
+    other.rename(path)
+    assert "end all servers" in opened_elsewhere(path)
+    assert path.read_bytes() == before
+    kept.replace(path)
+    assert texts(database) == ["first"]
+    database.close()
+    assert opened_elsewhere(path) == ""
