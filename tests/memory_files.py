@@ -12,7 +12,7 @@ from vector_memory.doctor.examining import Doctor
 from vector_memory.doctor.report import Report, State
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.settings import Settings
-from vector_memory.storage.database import load_vector_search
+from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.inspection import inspect
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)

@@ -1,13 +1,12 @@
 """Counts over sessions, and over the whole file."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import apsw
 
 from vector_memory.storage.filters import memory_filter
-from vector_memory.storage.rows import as_dict, fetch, fetch_value
+from vector_memory.storage.rows import as_dict, fetch, fetch_value, object_in, texts_in
 from vector_memory.values import Scope
 
 
@@ -39,7 +38,7 @@ class SessionCounts:
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
     """Make a SessionSummary of a row."""
-    return SessionSummary(agents=json.loads(agents), memory_types=json.loads(memory_types), **columns)
+    return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
 
 
 def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int, agents: int) -> list[SessionSummary]:
