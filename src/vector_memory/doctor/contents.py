@@ -87,7 +87,7 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
 
     yield from checked("orphans", lambda: [orphans(connection)])
     yield from checked("text", compared)
-    yield from checked("vectors", lambda: filed_vectors(connection))
+    yield from checked("vectors", lambda: filed_vectors(connection, faults.text))
     yield from checked("keywords", lambda: [keywords(connection, faults.text | faults.chunks)])
     yield from checked("tags", lambda: [tags(connection)])
     yield from checked("unindexed", lambda: [unindexed(connection)])
@@ -179,10 +179,14 @@ def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
     )
 
 
-def filed_vectors(connection: Connection) -> Iterator[Finding]:
-    """Check that each passage has a vector and each vector a passage, and that vectors are filed rightly."""
+def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[Finding]:
+    """Check that each passage has a vector and each vector a passage, and that vectors are filed rightly.
+
+    Memories whose text is damaged themselves are left aside: nothing is made of them.
+    """
     faults = index_faults.vector_faults(connection)
-    missing = f"Passages of {named(faults.missing)} have no usable vector." if faults.missing else ""
+    lacking, misfiled = faults.missing.difference(damaged), faults.misfiled.difference(damaged)
+    missing = f"Passages of {named(lacking)} have no usable vector." if lacking else ""
     strays = f"There are vectors of no passage: {len(faults.strays):,}." if faults.strays else ""
     unreadable = f"Not readable: {', '.join(faults.unreadable)}." if faults.unreadable else ""
     yield agreement(
@@ -193,7 +197,7 @@ def filed_vectors(connection: Connection) -> Iterator[Finding]:
     yield agreement(
         "index",
         "Vectors are filed under the session, kind, agent, iteration and task of their memory.",
-        faults.misfiled and f"Vectors of {named(faults.misfiled)} are filed under another session, agent or kind.",
+        misfiled and f"Vectors of {named(misfiled)} are filed under another session, agent or kind.",
     )
 
 

@@ -13,7 +13,7 @@ from vector_memory.indexing import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage import keywords, mending
 from vector_memory.storage.database import Database
-from vector_memory.storage.remaking import mend_schema
+from vector_memory.storage.remaking import make_indexes_again, mend_schema
 from vector_memory.storage.tags import restore_tags
 from vector_memory.storage.value_faults import value_faults
 from vector_memory.tagging.vocabulary import Vocabulary
@@ -51,6 +51,9 @@ class Doctor:
         if "permissions" in wrong:
             closed = close_to_others(self._path)
             done.append(f"Closed {counted(closed, 'file or folder', 'files and folders')} to other users.")
+        if "integrity" in wrong:
+            make_indexes_again(self._path)
+            return [*done, "Made the indexes again."]
         if "tables" in wrong:
             if mend_schema(self._path, self._settings.embedding_dim):
                 done.append("Made tables, indexes and triggers as they should be.")
@@ -86,9 +89,6 @@ class Doctor:
     def _mend_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
         with database.write() as connection:
-            if "integrity" in wrong:
-                mending.make_indexes_again(connection)
-                return ["Made the indexes again."]
             if "values" in wrong:
                 number = mending.mend_values(connection, value_faults(connection))
                 return [f"Mended or removed {counted(number, 'row')} with values that cannot be used."]

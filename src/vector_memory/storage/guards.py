@@ -5,7 +5,7 @@ checked here, once, where they enter Python; what reads them can rely on the dec
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import apsw
@@ -79,17 +79,27 @@ def row_check(declared: Sequence[str | None]) -> Callable[[apsw.Cursor, Row], Ro
 
     Expressions have no declared type.
     """
-    allowed = [TYPES.get((name or "").lower()) for name in declared]
+    allowed = [TYPES.get((name or "").lower(), ()) for name in declared]
     if not any(allowed):
         return None
-    accepted = set[tuple[type, ...]]()
+    require = type_check(allowed)
 
     def check(_cursor: apsw.Cursor, row: Row) -> Row:
+        require(row)
+        return row
+
+    return check
+
+
+def type_check(allowed: Sequence[Collection[type]]) -> Callable[[Row], None]:
+    """Return what raises DamagedError for a row with other types than those; where there are none, any will do."""
+    accepted = set[tuple[type, ...]]()
+
+    def check(row: Row) -> None:
         types = (*map(type, row),)
         if types not in accepted:
             if any(wanted and found not in wanted for wanted, found in zip(allowed, types, strict=True)):
                 raise DamagedError(WRONG_TYPE)
             accepted.add(types)
-        return row
 
     return check

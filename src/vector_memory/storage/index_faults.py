@@ -136,17 +136,17 @@ def _passages(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
 
 def vector_faults(connection: apsw.Connection) -> VectorFaults:
     """Compare the vector tables with the passages and with the memories' places."""
-    faults = VectorFaults()
+    faults = VectorFaults(unreadable=unreadable_tables(connection))
     for table, of_chunks in ((CHUNK_TABLE, True), (MEMORY_TABLE, False)):
-        try:
-            whole = are_blocks_whole(connection, table, vector_dimensions(connection))
-            if whole:
-                _compare(connection, table, faults, of_chunks=of_chunks)
-        except (apsw.SQLError, apsw.CorruptError):
-            whole = False
-        if not whole:
-            faults.unreadable.append(table)
+        if table not in faults.unreadable:
+            _compare(connection, table, faults, of_chunks=of_chunks)
     return faults
+
+
+def unreadable_tables(connection: apsw.Connection) -> list[str]:
+    """Return the vector tables that sqlite-vec cannot read whole."""
+    dimensions = vector_dimensions(connection)
+    return [table for table in (CHUNK_TABLE, MEMORY_TABLE) if not are_blocks_whole(connection, table, dimensions)]
 
 
 def _compare(connection: apsw.Connection, table: str, faults: VectorFaults, *, of_chunks: bool) -> None:
@@ -202,8 +202,10 @@ def are_keywords_right(connection: apsw.Connection, damaged: Collection[int]) ->
         where (m.auto_chunk = 0 or exists (select 1 from memory_chunks where parent_id = m.id))
             <> (m.id in (select memory_id from keyword_memories))
     """
+    homeless = "select count(*) from keyword_memories where block_id not in (select id from keyword_blocks)"
     return (
         not fetch_value(connection, strays, (keywords.BUCKETS,))
+        and not fetch_value(connection, homeless)
         and set(fetch_column(connection, lost)) <= set(damaged)
         and all(_is_block_right(connection, **block, damaged=damaged) for block in blocks)
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import apsw
 
 from vector_memory.storage import keywords
-from vector_memory.storage.index_faults import text_faults, vector_faults
+from vector_memory.storage.index_faults import text_faults, unreadable_tables, vector_faults
 from vector_memory.storage.inspection import count_orphans
 from vector_memory.storage.original import normal_tags
 from vector_memory.storage.rows import fetch_column, fetch_value
@@ -49,8 +49,7 @@ def mend_values(connection: apsw.Connection, faults: ValueFaults) -> int:
 
     What is missing afterwards is made again from the text by the other steps.
     """
-    for table in vector_faults(connection).unreadable:
-        make_vector_table_again(connection, table)
+    make_unreadable_tables_again(connection)
     for memory_id, columns in faults.get("session_memories", {}).items():
         _substitute(connection, memory_id, columns)
     if faults.keys() & {"keyword_blocks", "keyword_memories", "keyword_postings"}:
@@ -88,17 +87,14 @@ def _remove(connection: apsw.Connection, table: str, faults: ValueFaults) -> Non
     connection.executemany(f"delete from {table} where rowid = ?", [(row_id,) for row_id in faults.get(table, ())])
 
 
-def make_indexes_again(connection: apsw.Connection) -> None:
-    """Make all indexes again from their tables."""
-    connection.execute("reindex")
-
-
 def remove_orphans(connection: apsw.Connection) -> int:
     """Remove chunks, passages and keywords whose memory is gone, and return how many rows referred to nothing.
 
     A memory whose model is not known any more counts as not indexed.
     """
     number = count_orphans(connection).total()
+    if number:
+        make_unreadable_tables_again(connection)
     gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
     for memory_id in fetch_column(connection, gone):
         keywords.remove(connection, memory_id)
@@ -125,8 +121,7 @@ def withdraw_faulty(connection: apsw.Connection) -> int:
     They count as not indexed from then on, so that the backfill makes their chunks and vectors again. A memory whose
     text is damaged is left alone: what was made from it may be all that is left.
     """
-    for table in vector_faults(connection).unreadable:
-        make_vector_table_again(connection, table)
+    make_unreadable_tables_again(connection)
     text, vectors = text_faults(connection), vector_faults(connection)
     for table, passage_id in vectors.strays:
         connection.execute(f"delete from {table} where passage_id = ?", (passage_id,))
@@ -140,6 +135,12 @@ def withdraw_faulty(connection: apsw.Connection) -> int:
         (json.dumps(sorted(faulty)),),
     )
     return len(faulty)
+
+
+def make_unreadable_tables_again(connection: apsw.Connection) -> None:
+    """Replace vector tables that sqlite-vec cannot use, before rows are deleted whose vectors go with them."""
+    for table in unreadable_tables(connection):
+        make_vector_table_again(connection, table)
 
 
 def make_vector_table_again(connection: apsw.Connection, table: str) -> None:

@@ -3,7 +3,9 @@
 Works on a connection that has not loaded sqlite-vec, which would crash on what is to be mended.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -51,6 +53,22 @@ def mend_schema(path: Path, dimensions: int) -> bool:
     `dimensions`: of the vectors, if the file does not say it. Tables that can be filled again from the text may be
     empty afterwards.
     """
+    try:
+        with _transaction(path) as connection:
+            _mend(connection, dimensions)
+    except _NotMendable:
+        return False
+    return True
+
+
+def make_indexes_again(path: Path) -> None:
+    """Make all indexes again from their tables."""
+    with _transaction(path) as connection:
+        connection.execute("reindex")
+
+
+@contextlib.contextmanager
+def _transaction(path: Path) -> Iterator[apsw.Connection]:
     with database.translated_errors():
         connection = apsw.Connection(str(path))
         try:
@@ -58,13 +76,10 @@ def mend_schema(path: Path, dimensions: int) -> bool:
             database.overwrite_deleted_bytes(connection)
             connection.pragma("legacy_alter_table", True)  # or SQLite would rewrite what refers to a renamed table
             connection.execute("begin immediate")
-            _mend(connection, dimensions)
+            yield connection
             connection.execute("commit")
-        except _NotMendable:
-            return False
         finally:
             connection.close()  # which undoes what is not committed
-    return True
 
 
 class _NotMendable(Exception):  # noqa: N818 - undoes the transaction

@@ -132,7 +132,7 @@ def counts_by_category(connection: apsw.Connection) -> dict[str, int]:
         connection,
         as_dict,
         f"""
-        select coalesce(json_extract(metadata, '$.category'), 'other') as category, count(*) as number
+        select cast(coalesce(json_extract(metadata, '$.category'), 'other') as text) as category, count(*) as number
         from session_memories where {TAGGED} group by category order by category
         """,
     )
