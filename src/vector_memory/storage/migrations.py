@@ -108,6 +108,7 @@ def schema_at(version: int) -> Schema:
     connection = apsw.Connection(":memory:")
     try:
         load_vector_search(connection)
+        connection.execute("begin")
         for number, migration in enumerate(MIGRATIONS[:version], start=1):
             migration.apply(connection, 1)
             record(connection, number, migration.name)
