@@ -12,7 +12,7 @@ from vector_memory.doctor.examining import Doctor
 from vector_memory.doctor.report import Report, State
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.settings import Settings
-from vector_memory.storage.database import load_vector_search
+from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.inspection import inspect
 from vector_memory.storage.migrations import let_write
 
@@ -60,7 +60,7 @@ def change(path: Path, sql: str) -> None:
     load_vector_search(connection)
     let_write(connection)
     connection.execute(sql)
-    assert connection.total_changes() or "drop" in sql
+    assert connection.total_changes() or any(word in sql for word in ("drop", "create", "alter"))
     connection.close()
 
 

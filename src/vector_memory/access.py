@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import VectorMemoryError, where
 from vector_memory.storage.database import Database
 from vector_memory.storage.memories import record_access
 from vector_memory.values import utc_now
@@ -41,8 +41,9 @@ class AccessRecorder:
             try:
                 with self._database.write() as connection:
                     record_access(connection, batch, utc_now())
-            except DatabaseError as error:
-                logger.warning("Access counts of %d memories were not written: %s", len(batch), error)
+            except Exception as error:  # whatever it is, the counts that follow are written
+                reason = error if isinstance(error, VectorMemoryError) else where(error)
+                logger.warning("Access counts of %d memories were not written: %s", len(batch), reason)
             if not more:
                 return
 

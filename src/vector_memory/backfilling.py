@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from vector_memory.errors import VectorMemoryError
+from vector_memory.errors import VectorMemoryError, where
 from vector_memory.indexing import Indexer
 from vector_memory.results import BackfillResult
 from vector_memory.storage import memories
@@ -37,8 +37,12 @@ class Backfill:
 
     def start(self, threshold: int) -> None:
         """Run in the background if vectors are missing, but of fewer memories than `threshold`."""
-        with self._database.read() as connection:
-            missing = memories.count_unindexed(connection)
+        try:
+            with self._database.read() as connection:
+                missing = memories.count_unindexed(connection)
+        except VectorMemoryError as error:
+            logger.warning("Backfill not started: %s", error)
+            return
         if 0 < missing < threshold:
             self._thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
             self._thread.start()
@@ -86,6 +90,8 @@ class Backfill:
             logger.info("Backfill: %s", self.run().message)
         except VectorMemoryError as error:
             logger.warning("Backfill stopped: %s", error)
+        except Exception as error:  # the next start tries again, and the server goes on
+            logger.warning("Backfill stopped: %s", where(error))
 
     def _next(self, after_id: int) -> Memory | None:
         with self._database.read() as connection:

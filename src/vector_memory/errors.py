@@ -16,6 +16,9 @@ VectorMemoryError
 Messages say what to do next. They never contain stored content, SQL, or a path that the caller did not give.
 """
 
+import traceback
+from pathlib import Path
+
 
 class VectorMemoryError(Exception):
     """Base of all errors of this package. `code` is the value of `error` in a failed result."""
@@ -93,3 +96,12 @@ class ConfigurationError(VectorMemoryError):
     """A setting is not acceptable. Raised before the server answers anything."""
 
     code = "ValidationError"
+
+
+def where(error: BaseException) -> str:
+    """Name an error's type, the types of its causes, and the place; never its words, which may be stored content."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
+    named = f"{type(error).__name__} at {place}"
+    cause = error.__cause__ or error.__context__
+    return f"{named}, from {where(cause)}" if cause else named

@@ -25,7 +25,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 def test_the_command_says_it_in_80_columns_and_plain_text_and_ends_with_0(path: Path) -> None:
     ended = run("--database-path", path)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Healthy: 23 checks, no problems, no warnings." in ended.stdout
+    assert "Healthy: 25 checks, no problems, no warnings." in ended.stdout
     assert "\x1b" not in ended.stdout
     assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
 
@@ -48,8 +48,11 @@ def test_json_is_one_object_whose_keys_stay(path: Path) -> None:
     assert [(check["part"], check["name"]) for check in report["checks"]] == [
         *[("installation", name) for name in ("versions", "sqlite", "vector-search", "model", "tokens")],
         *[("place", name) for name in ("file-system", "disk", "permissions", "log", "readers")],
-        *[("contents", name) for name in ("file", "schema", "integrity", "orphans", "text", "chunks", "passages")],
-        *[("contents", name) for name in ("vectors", "index", "keywords", "tags", "unindexed", "fingerprint")],
+        *[("contents", name) for name in ("file", "schema", "integrity", "tables", "values", "orphans", "text")],
+        *[
+            ("contents", name)
+            for name in ("chunks", "passages", "vectors", "index", "keywords", "tags", "unindexed", "fingerprint")
+        ],
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
     assert report["mended"] == ["Made the vectors of 1 memory."]

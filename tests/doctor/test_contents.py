@@ -18,7 +18,7 @@ def test_a_healthy_file_is_healthy(path: Path) -> None:
     report = examine(path)
     assert found(report) == {}
     assert report.healthy
-    assert len(report.findings) == 23
+    assert len(report.findings) == 25
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,18 @@ def test_a_file_that_cannot_be_read_is_said(path: Path, damage: Callable[[Path],
 
 KINDS = {
     "newer release": ("insert into schema_migrations values (999, 'from the future', '2099')", State.PROBLEM),
-    "another program": ("drop table schema_migrations; drop table memory_chunks", State.PROBLEM),
-    "an earlier release": ("delete from schema_migrations where version > 1", State.WARNING),
+    "another program": (
+        """
+        drop table schema_migrations; drop table memory_passages; drop table memory_chunks;
+        drop table keyword_memories; drop table keyword_postings
+        """,
+        State.PROBLEM,
+    ),
+    "an earlier release": (
+        "drop trigger only_knowing_writers_insert; drop trigger only_knowing_writers_update; "
+        "drop trigger only_knowing_writers_delete; delete from schema_migrations where version = 5",
+        State.WARNING,
+    ),
 }
 
 

@@ -19,8 +19,6 @@ def run_doctor(path: Path, settings: Settings, *, as_json: bool = False, fix: bo
         report = doctor.examine()
     if fix and report.fixable():
         with output.progress() as progress:
-            mended = doctor.mend(report, progress)
-        with output.waiting("Examining again"):
-            report = doctor.examine()
+            report, mended = doctor.mend_all(report, progress)
     (output.json if as_json else output.report)(report, mended)
     return report.healthy

@@ -1,17 +1,20 @@
 """Checks of what is in the file: its structure, and whether all that was made from the text agrees with it."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from vector_memory.doctor.report import Finding, State, counted, fine, fixable, problem, warning
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.storage import index_faults, inspection, memories, vectors
+from vector_memory.errors import DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
+from vector_memory.storage import index_faults, inspection, memories, mending, remaking, vectors
 from vector_memory.storage import reembedding as spare
-from vector_memory.storage.database import Connection
+from vector_memory.storage.database import Connection, translated_errors
 from vector_memory.storage.index_faults import TextFaults
 from vector_memory.storage.inspection import FileKind
+from vector_memory.storage.migrations import expected_schema
+from vector_memory.storage.schema_check import schema_faults
 from vector_memory.storage.tags import unknown_tags
+from vector_memory.storage.value_faults import value_faults
 
 NOT_PRESENT = {
     FileKind.EMPTY: warning(
@@ -32,6 +35,9 @@ NOT_PRESENT = {
         "schema", "The file is an SQLite database of another program.", "Name another file with --database-path."
     ),
 }
+
+REMADE = {"vectors", "keywords", "tags"}
+"""Checks of what --fix makes again as a whole."""
 
 NAMED = 5
 """So many memories are named by their ids."""
@@ -59,19 +65,80 @@ def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding
     kind = inspection.file_kind(connection)
     length = inspection.database_bytes(connection)
     yield fine("file", f"The file can be read; it is {length / 1e6:,.1f} MB long.")
-    yield NOT_PRESENT.get(kind) or fine("schema", "The tables are those of this release.")
+    yield NOT_PRESENT.get(kind) or fine("schema", "The file is of this release.")
     structure = integrity(connection)
     yield structure
     if kind == FileKind.PRESENT and structure.state == State.OK:
-        yield orphans(connection)
+        yield (found := tables(connection))
+        if found.state == State.OK:
+            yield (found := values(connection))
+        if found.state == State.OK:
+            yield from _agreements(connection, model)
+
+
+def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
+    """Compare what is in the tables, whose values can be relied on."""
+    faults = TextFaults()
+
+    def compared() -> Iterator[Finding]:
+        nonlocal faults
         faults = index_faults.text_faults(connection)
         yield from texts(connection, faults)
-        yield from filed_vectors(connection)
-        yield keywords(connection, faults.text | faults.chunks)
-        yield tags(connection)
-        yield unindexed(connection)
-        yield fingerprint(connection, model)
-        yield from reembedding(connection)
+
+    yield from checked("orphans", lambda: [orphans(connection)])
+    yield from checked("text", compared)
+    yield from checked("vectors", lambda: filed_vectors(connection, faults.text))
+    yield from checked("keywords", lambda: [keywords(connection, faults.text | faults.chunks)])
+    yield from checked("tags", lambda: [tags(connection)])
+    yield from checked("unindexed", lambda: [unindexed(connection)])
+    yield from checked("fingerprint", lambda: [fingerprint(connection, model)])
+    yield from checked("reembedding", lambda: reembedding(connection))
+
+
+def checked(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Return what a check finds; one that breaks off because of what is in the file has found a problem."""
+    try:
+        with translated_errors():
+            return list(check())
+    except DatabaseLockError:
+        raise
+    except VectorMemoryError as error:
+        message = f"This could not be checked. {error}"
+        return [fixable(name, message) if name in REMADE else problem(name, message, RESTORE)]
+
+
+def tables(connection: Connection) -> Finding:
+    """Check that tables, indexes and triggers are those that the migrations make."""
+    faults = schema_faults(connection, expected_schema())
+    if not faults and not remaking.is_record_wrong(connection):
+        return fine("tables", "The tables are those of this release.")
+    names = sorted(faults.wrong | faults.triggers)
+    said = f"Tables, indexes or triggers are missing, altered or foreign: {shortened(names)}." if names else ""
+    spare = "The tables for another model's vectors are damaged." if faults.spare else ""
+    message = " ".join(filter(None, [said, spare])) or "The record of the file's schema is damaged."
+    if remaking.can_be_mended(connection, faults):
+        return fixable("tables", message)
+    return problem("tables", message, RESTORE)
+
+
+def values(connection: Connection) -> Finding:
+    """Check that every value is of the type of its column."""
+    faults = value_faults(connection)
+    if not faults:
+        return fine("values", "Every value is of the type of its column.")
+    places = sorted(
+        f"{table}.{column}" for table, rows in faults.items() for column in set[str]().union(*rows.values())
+    )
+    number = counted(sum(map(len, faults.values())), "row")
+    message = f"Values that cannot be used are in {number}: {shortened(places)}."
+    if not mending.lost_values(connection, faults):
+        return fixable("values", message)
+    return problem("values", message, RESTORE)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Name a few of many."""
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def integrity(connection: Connection) -> Finding:
@@ -79,6 +146,8 @@ def integrity(connection: Connection) -> Finding:
     lines = inspection.damage(connection)
     if not lines:
         return fine("integrity", "The file is whole, as far as SQLite can tell.")
+    if all(map(inspection.is_of_index, lines)):
+        return fixable("integrity", f"Indexes do not fit their tables in {counted(len(lines), 'place')}.")
     return problem("integrity", f"The file is damaged in {counted(len(lines), 'place')}; one is: {lines[0]}.", RESTORE)
 
 
@@ -110,10 +179,14 @@ def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
     )
 
 
-def filed_vectors(connection: Connection) -> Iterator[Finding]:
-    """Check that each passage has a vector and each vector a passage, and that vectors are filed rightly."""
+def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[Finding]:
+    """Check that each passage has a vector and each vector a passage, and that vectors are filed rightly.
+
+    Memories whose text is damaged themselves are left aside: nothing is made of them.
+    """
     faults = index_faults.vector_faults(connection)
-    missing = f"Passages of {named(faults.missing)} have no usable vector." if faults.missing else ""
+    lacking, misfiled = faults.missing.difference(damaged), faults.misfiled.difference(damaged)
+    missing = f"Passages of {named(lacking)} have no usable vector." if lacking else ""
     strays = f"There are vectors of no passage: {len(faults.strays):,}." if faults.strays else ""
     unreadable = f"Not readable: {', '.join(faults.unreadable)}." if faults.unreadable else ""
     yield agreement(
@@ -124,7 +197,7 @@ def filed_vectors(connection: Connection) -> Iterator[Finding]:
     yield agreement(
         "index",
         "Vectors are filed under the session, kind, agent, iteration and task of their memory.",
-        faults.misfiled and f"Vectors of {named(faults.misfiled)} are filed under another session, agent or kind.",
+        misfiled and f"Vectors of {named(misfiled)} are filed under another session, agent or kind.",
     )
 
 

@@ -8,14 +8,19 @@ from vector_memory.doctor.installation import installation_findings
 from vector_memory.doctor.place import close_to_others, place_findings
 from vector_memory.doctor.report import Report, counted
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage import keywords, mending
 from vector_memory.storage.database import Database
+from vector_memory.storage.remaking import make_indexes_again, mend_schema
 from vector_memory.storage.tags import restore_tags
+from vector_memory.storage.value_faults import value_faults
 from vector_memory.tagging.vocabulary import Vocabulary
 from vector_memory.values import utc_now
+
+ROUNDS = 4
+"""Tables, values, what they say; and what that brings up."""
 
 INDEX = {"chunks", "passages", "vectors", "index"}
 
@@ -38,13 +43,21 @@ class Doctor:
     def mend(self, report: Report, on_progress: Progress | None = None) -> list[str]:
         """Make again what the report found wrong and the text allows; return what was done, a sentence each.
 
-        Texts are never touched. What needs the model stays as it is if there is none.
+        What is found only after that needs another report: see `mend_all`. Texts are never touched. What needs the
+        model stays as it is if there is none.
         """
         wrong = report.fixable()
         done = []
         if "permissions" in wrong:
             closed = close_to_others(self._path)
             done.append(f"Closed {counted(closed, 'file or folder', 'files and folders')} to other users.")
+        if "integrity" in wrong:
+            make_indexes_again(self._path)
+            return [*done, "Made the indexes again."]
+        if "tables" in wrong:
+            if mend_schema(self._path, self._settings.embedding_dim):
+                done.append("Made tables, indexes and triggers as they should be.")
+            return done
         if wrong - {"permissions"}:
             database = Database(self._path, dimensions=self._settings.embedding_dim)
             try:
@@ -53,8 +66,32 @@ class Doctor:
                 database.close()
         return done
 
+    def mend_all(self, report: Report, on_progress: Progress | None = None) -> tuple[Report, list[str]]:
+        """Mend, and examine again, until nothing more can be mended; return the last report and what was done.
+
+        Tables are mended before their values, and these before what they say about each other is looked at.
+        """
+        done: list[str] = []
+        for _ in range(ROUNDS):
+            if not report.fixable():
+                break
+            try:
+                step = self.mend(report, on_progress)
+            except VectorMemoryError as error:
+                done.append(f"Mending broke off: {error}")
+                break
+            done += step
+            report = self.examine()
+            if not step:
+                break
+        return report, done
+
     def _mend_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
+        with database.write() as connection:
+            if "values" in wrong:
+                number = mending.mend_values(connection, value_faults(connection))
+                return [f"Mended or removed {counted(number, 'row')} with values that cannot be used."]
         indexer = Indexer(self._model, self._settings)
         usable = self._is_model_usable(database, indexer)
         with database.write() as connection:

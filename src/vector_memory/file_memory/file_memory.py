@@ -32,6 +32,8 @@ STOP_SECONDS = 0.05
 SECONDS_TO_FOLLOW = 0.5
 """A search waits so long for the words of files that are just being indexed."""
 
+SKIPPED_SHOWN = 5
+
 MAX_PATH = 4_096
 MAX_TOPIC = 200
 MAX_LINE = 10**9
@@ -134,7 +136,8 @@ class FileMemory:
         found = self._index.use(lambda index: find(index, question, mode, limit))
         usable = self._index.current().vectors_usable
         results = self._packer.fitting([self._shown(hit) for hit in found.hits])
-        said = [*notes(question, found, vectors_usable=usable, followed=followed)]
+        failed = self._follower.has_failed
+        said = [*notes(question, found, vectors_usable=usable, followed=followed, failed=failed)]
         if len(results) < len(found.hits):
             said.append(f"{len(found.hits) - len(results)} more did not fit into the answer: send a smaller limit.")
         return FileSearchResult(
@@ -188,8 +191,19 @@ class FileMemory:
             files_total=self.progress().files_total,
             chunks_without_vectors=counts.unembedded,
             watching=self._follower.is_watching,
-            message=None if self._folder.exists() else f"Warning: there is no folder {self._folder.name}.",
+            message=self._warnings(),
         )
+
+    def _warnings(self) -> str | None:
+        """Say what keeps files from being found: that there is no folder, or what was left out of it and why."""
+        if not self._folder.exists():
+            return f"Warning: there is no folder {self._folder.name}."
+        skipped = self._folder.skipped
+        if not skipped:
+            return None
+        named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_SHOWN])
+        more = f"; and {len(skipped) - SKIPPED_SHOWN:,} more" if len(skipped) > SKIPPED_SHOWN else ""
+        return f"Warning: left out: {named}{more}."
 
     def _shown(self, hit: Hit) -> FoundText:
         return FoundText(

@@ -10,7 +10,8 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.exporting import opened_parent, refusal
+from vector_memory.file_memory.walking import Skip, Skipped, shown, walk
 from vector_memory.storage.locking import lock
 from vector_memory.storage.protection import is_database
 
@@ -49,29 +51,42 @@ class MemoryFolder:
     def __init__(self, folder: Path) -> None:
         self.path = Path(os.path.realpath(folder))
         self.name = folder.name
+        self.skipped: list[Skipped] = []
 
     def exists(self) -> bool:
         """Whether there is such a folder."""
-        return self.path.is_dir()
+        return os.path.isdir(self.path)  # noqa: PTH112 - the other one raises where a parent cannot be read
 
     def shown(self, path: str) -> str:
         """Return a path as callers see it, for example memory/MEMORY.md."""
         return f"{self.name}/{path}"
 
     def scan(self) -> dict[str, FileStatus]:
-        """Return the files by their paths; nothing if there is no folder."""
+        """Return the files by their paths; nothing if there is no folder. `skipped` says what was left out."""
+        skipped: list[Skipped] = []
+
+        def skip(path: PurePosixPath, reason: str) -> None:
+            skipped.append(Skipped(shown(path), reason))
+
         try:
-            return dict(self._scanned())
+            return dict(self._scanned(skip))
         except (FileNotFoundError, NotADirectoryError):
             return {}
+        finally:
+            if skipped != self.skipped:
+                log_skipped(skipped)
+            self.skipped = skipped
 
-    def _scanned(self) -> Iterator[tuple[str, FileStatus]]:
-        for folder, folders, names, descriptor in os.fwalk(self.path, onerror=log_unreadable):
-            folders[:] = [name for name in folders if not name.startswith(".") and name.isprintable()]
-            inner = PurePosixPath(os.path.relpath(folder, self.path))
-            for name in filter(is_markdown, names):
-                if status := status_of(name, descriptor):
-                    yield str(inner / name), status
+    def _scanned(self, skip: Skip) -> Iterator[tuple[str, FileStatus]]:
+        for place in walk(self.path, skip):
+            if not place.name.lower().endswith(".md"):
+                continue
+            if not is_markdown(place.name):
+                skip(place.path, "the name is not UTF-8, or cannot be printed")
+            elif status := status_of(place.name, place.parent):
+                yield str(place.path), status
+            else:
+                skip(place.path, f"a link, no ordinary file, or longer than {MAX_FILE_BYTES:,} bytes")
 
     def read(self, path: str) -> tuple[bytes, FileStatus]:
         """Return a file's content, and its state before it was read. Raises NotFoundError, ValidationError."""
@@ -247,7 +262,7 @@ def is_daily(path: str) -> bool:
     return DAILY.fullmatch(PurePosixPath(path).name) is not None
 
 
-def log_unreadable(error: OSError) -> None:
-    """Note a folder that cannot be read, unless it is not there."""
-    if not isinstance(error, FileNotFoundError):
-        logger.warning("A folder inside the memory folder cannot be read: %s", error.strerror)
+def log_skipped(skipped: Sequence[Skipped]) -> None:
+    """Note how many files and folders are left out, and why; their names are for whoever asks for the status."""
+    for reason, number in Counter(each.reason for each in skipped).items():
+        logger.warning("Left out of the memory folder: %d files or folders (%s)", number, reason)

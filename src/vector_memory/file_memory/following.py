@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
+from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError, where
 from vector_memory.file_memory.folder import MemoryFolder
 from vector_memory.file_memory.index_file import IndexFile
 from vector_memory.file_memory.indexer import FolderIndexer, Stopped
@@ -138,8 +138,8 @@ class Follower:
         except Exception as error:
             if self._stopping.is_set():
                 raise Stopped from error
-            reason = error if isinstance(error, VectorMemoryError) else type(error).__name__
-            logger.warning("The memory folder could not be indexed: %s", reason, exc_info=error)
+            reason = error if isinstance(error, VectorMemoryError) else where(error)
+            logger.warning("The memory folder could not be indexed: %s", reason)
         return None
 
     def _is_asked(self) -> bool:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from vector_memory.embedding import Vectors
-from vector_memory.errors import ValidationError, VectorMemoryError
+from vector_memory.errors import ValidationError, VectorMemoryError, where
 from vector_memory.file_memory.chunks import cut_file
 from vector_memory.file_memory.folder import FileStatus, MemoryFolder, is_daily, text_of
+from vector_memory.file_memory.walking import Skipped
 from vector_memory.indexing import Embedded, Indexer, Piece
 from vector_memory.storage import file_index
 from vector_memory.storage.file_index import FileIndex, FileState, NewChunk, Unembedded
@@ -94,7 +95,7 @@ class FolderIndexer:
             indexed = 0
             for path in changed:
                 self._require_going_on()
-                indexed += self._follow_file(index, path, known.get(path))
+                indexed += self._follow_if_possible(index, path, known.get(path))
                 self.progress.files_done += 1
                 if self.progress.files_done % FILES_PER_REPORT == 0:
                     logger.info("Looked through %d of %d files", self.progress.files_done, len(changed))
@@ -124,6 +125,17 @@ class FolderIndexer:
                 if not self._embed(index, chunks):
                     return False
         return False
+
+    def _follow_if_possible(self, index: FileIndex, path: str, known: FileState | None) -> bool:
+        """Follow a file; one that nothing can be made of stops no other."""
+        try:
+            return self._follow_file(index, path, known)
+        except (VectorMemoryError, Stopped):
+            raise
+        except Exception as error:
+            logger.warning("A file could not be indexed: %s", where(error))
+            self._folder.skipped.append(Skipped(path, "it cannot be cut into pieces"))
+            return False
 
     def _follow_file(self, index: FileIndex, path: str, known: FileState | None) -> bool:
         """Index the words of a file if its content is another than is known; return whether it is."""

@@ -88,7 +88,7 @@ def has_comparable_vectors(index: FileIndex, connection: Connection, question: Q
     return index.vectors_usable and file_index.fingerprint_of(connection) == question.fingerprint
 
 
-def notes(question: Question, found: Found, *, vectors_usable: bool, followed: bool) -> Iterator[str]:
+def notes(question: Question, found: Found, *, vectors_usable: bool, followed: bool, failed: bool) -> Iterator[str]:
     """Say what an answer is not: compared by meaning, about all files, or close to the query."""
     if not vectors_usable:
         yield "Found by words only: sqlite-vec cannot be loaded."
@@ -101,7 +101,9 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
             f"{found.counts.unembedded:,} of {found.counts.chunks:,} pieces have no vectors yet and are found by their "
             "words only."
         )
-    if not followed:
+    if failed:
+        yield "Files that have changed could not be indexed: the server's log says why. What was indexed was searched."
+    elif not followed:
         yield "Files are still being indexed: repeat the call in a moment."
     if not found.hits:
         yield "Nothing was found."

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.errors import DatabaseError, VectorMemoryError, where
 from vector_memory.search.catalogue import Catalogue
 from vector_memory.search.pieces import Pieces
 from vector_memory.search.view import Held, View
@@ -175,9 +175,10 @@ class PassageIndex:
         """Let the tables answer for a while when the file cannot be read into memory."""
         try:
             yield
-        except VectorMemoryError as error:
+        except Exception as error:  # whatever it is, it may not end the thread, nor the search that meets it
             self._failed_at = time.monotonic()
-            logger.warning("Searches are slower for now: the memory's index was not loaded. %s", error)
+            reason = error if isinstance(error, VectorMemoryError) else where(error)
+            logger.warning("Searches are slower for now: the memory's index was not loaded. %s", reason)
 
     def _catch_up(self, connection: Connection, catalogue: Catalogue, state: PiecesState, last_id: int) -> Catalogue:
         """Read pieces, and at most STEP passages, that are not known yet, if this state is later. The lock is held."""

@@ -10,7 +10,7 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage import keywords
-from vector_memory.storage.rows import fetch, fetch_column, fetch_one
+from vector_memory.storage.rows import fetch, fetch_column, fetch_one, texts_in
 from vector_memory.values import Chunk
 
 
@@ -38,7 +38,7 @@ def chunk_from_row(**row: Any) -> StoredChunk:
         end=row["end_char"],
         kind=row["chunk_type"],
         token_count=row["token_count"],
-        headings=tuple(json.loads(row["section_hierarchy"])),
+        headings=tuple(texts_in(row["section_hierarchy"])),
         level=row["level"],
         contains_code=bool(row["contains_code"]),
         contains_table=bool(row["contains_table"]),
@@ -151,7 +151,7 @@ class ChunkOutline:
 
 def outline_from_row(*, headings: str, **columns: Any) -> ChunkOutline:
     """Make a ChunkOutline of a row."""
-    return ChunkOutline(headings=tuple(json.loads(headings)), **columns)
+    return ChunkOutline(headings=tuple(texts_in(headings)), **columns)
 
 
 def outlines(connection: apsw.Connection, memory_ids: Sequence[int]) -> list[ChunkOutline]:

@@ -7,17 +7,17 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 import apsw
 
-from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
+from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, where
 from vector_memory.storage import migrations
+from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.filesystem import make_private_folders, require_local
 from vector_memory.storage.full_disk import FULL, READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
+from vector_memory.storage.guards import READING_SECONDS, WRITING_SECONDS, DamagedError, Guard
 from vector_memory.storage.identity import OpenFiles, bring_log_along, require_no_orphaned_log
 from vector_memory.storage.lock_table import require_own_log
 from vector_memory.storage.write_lock import CLOSED, LOCK_ADVICE, Turn, WriteLock
@@ -43,6 +43,7 @@ RESTART_PAGES = 2_000
 
 RESTART_PATIENCE_MS = 1_000
 
+UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
 FAILURES: dict[type[apsw.Error], str] = {
     apsw.FullError: FULL,
     apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
@@ -51,6 +52,12 @@ FAILURES: dict[type[apsw.Error], str] = {
     apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
     apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
     apsw.CorruptError: "The database is damaged: restore it from a backup.",
+    apsw.SQLError: migrations.RUN_FIX,
+    apsw.MismatchError: migrations.RUN_FIX,
+    apsw.InterruptError: (
+        "A statement took too long and was ended; nothing was changed. Run `vector-memory doctor`: it says whether the "
+        "database is damaged."
+    ),
 }
 
 
@@ -63,6 +70,10 @@ def translated_errors() -> Iterator[None]:
         raise DatabaseLockError(LOCK_ADVICE) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DatabaseError("The database holds a text that cannot be read: restore it from a backup.") from error
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        # Nearly all values are checked where they are read; what they say about each other is not.
+        logger.error("A value cannot be used: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
+        raise DamagedError(UNUSABLE) from error
     except apsw.Error as error:
         advice = (
             "The database reported a failure without a name. Nothing was changed: check the disk and its free space, "
@@ -233,6 +244,7 @@ class Database:
         with closed_on_error(connection):
             self._files.require_in_place()  # else it may have opened another file
             forbid_writes(connection)
+            Guard(connection, READING_SECONDS, typed=True)
         return connection
 
     def _open(self) -> None:
@@ -241,6 +253,7 @@ class Database:
             self._writer = writer = self._connect()
             with closed_on_error(writer), full_disk_noticed(writer):
                 LogKeeper(writer)
+                Guard(writer, WRITING_SECONDS, typed=False)
                 self._prepare(writer, self._dimensions)
                 self._files = OpenFiles(self.path, writer)
                 if self._only_reads:
@@ -357,22 +370,6 @@ def create_private_file(path: Path) -> None:
 def wait_for_locks(connection: apsw.Connection) -> None:
     """Let SQLite wait for other processes instead of failing at once."""
     connection.set_busy_timeout(int(LOCK_TIMEOUT_SECONDS * 1000))
-
-
-def load_vector_search(connection: apsw.Connection) -> None:
-    """Load sqlite-vec, then shut the door that lets SQL load extensions."""
-    connection.enable_load_extension(True)
-    connection.load_extension(vector_search_library())
-    connection.enable_load_extension(False)
-
-
-@cache
-def vector_search_library() -> str:
-    """Return where sqlite-vec is, without importing its module, which imports numpy: a fifth of a command's start."""
-    module = find_spec("sqlite_vec")
-    if module is None or module.origin is None:
-        raise ConfigurationError("sqlite-vec is not installed: install vector-memory with its dependencies.")
-    return str(Path(module.origin).with_name("vec0"))
 
 
 def use_write_ahead_log(connection: apsw.Connection) -> None:

@@ -7,6 +7,7 @@ are found by their words with FTS5, which is given the terms of `storage.terms`,
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.database import Database, load_vector_search, use_write_ahead_log
+from vector_memory.storage.database import Database, use_write_ahead_log
+from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.filesystem import journal_of, log_index_of, log_of
+from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
+from vector_memory.storage.schema_check import SHADOW_TABLES, Schema, read_schema
 from vector_memory.storage.terms import terms
 from vector_memory.values import Fingerprint
 
@@ -62,6 +66,10 @@ TABLES = """
     insert into chunks_fts (chunks_fts, rank) values ('secure-delete', 1);
     create virtual table chunks_terms using fts5vocab(chunks_fts, row);
 """
+
+VECTOR_TABLE = "chunks_vec"
+UNUSED_SHADOWS = {"metadatachunks01", "metadatachunks02", "metadatachunks03"}
+"""Only `daily` is beside the vectors."""
 
 VECTORS = """
     create virtual table chunks_vec using vec0(
@@ -167,6 +175,32 @@ def require_ours(connection: apsw.Connection) -> None:
         raise DatabaseError("The index was made by a newer release: restart this server with that release.")
     if version != VERSION:
         raise OutdatedIndexError("The index was made by another release.")
+    if not is_whole(connection):
+        raise OutdatedIndexError("The tables of the index are damaged.")
+
+
+@cache
+def expected_schema() -> Schema:
+    """Return what TABLES makes."""
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.execute(TABLES)
+        return read_schema(connection)
+    finally:
+        connection.close()
+
+
+def is_whole(connection: apsw.Connection) -> bool:
+    """Tell whether the index has its tables and nothing else; sqlite-vec crashes without its shadow tables."""
+    found, wanted = read_schema(connection), expected_schema()
+    vectors = {name for name in found if name.startswith(VECTOR_TABLE)}
+    shadows = {f"{VECTOR_TABLE}_{suffix}" for suffix in SHADOW_TABLES.keys() - UNUSED_SHADOWS}
+    return (
+        found.keys() - vectors == wanted.keys()
+        and all(thing.is_like(found[name]) for name, thing in wanted.items())
+        and vectors in (set(), shadows | {VECTOR_TABLE})
+        and all(found[name].type == "table" for name in vectors)
+    )
 
 
 class OutdatedIndexError(DatabaseError):
@@ -175,8 +209,13 @@ class OutdatedIndexError(DatabaseError):
 
 def is_worthless(error: DatabaseError) -> bool:
     """Tell whether an error says that the index is damaged or outdated, so that it has to be made anew."""
-    damaged = isinstance(error.__cause__, apsw.CorruptError | apsw.NotADBError)
-    return damaged or isinstance(error, OutdatedIndexError)
+    cause = error.__cause__
+    if isinstance(cause, apsw.SQLError):
+        return "fts5:" not in str(cause)  # which would be about a query
+    is_damaged = isinstance(error, DamagedError) and cause is None
+    return (
+        is_damaged or isinstance(cause, apsw.CorruptError | apsw.NotADBError) or isinstance(error, OutdatedIndexError)
+    )
 
 
 def remove_index(path: Path) -> None:

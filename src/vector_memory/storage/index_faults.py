@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import apsw
@@ -11,6 +12,7 @@ import numpy as np
 
 from vector_memory.storage import keywords
 from vector_memory.storage.rows import as_dict, fetch, fetch_column, fetch_value
+from vector_memory.storage.vector_blocks import are_blocks_whole
 from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
 
 UNIT_LENGTH_TOLERANCE = 0.01
@@ -118,8 +120,13 @@ def _memories(connection: apsw.Connection) -> Iterator[StoredText]:
 
 
 def _chunks(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
-    sql = "select id, start_char, end_char, cast(content as blob) from memory_chunks where parent_id = ?"
-    return [StoredPiece(*row) for row in connection.execute(sql, (memory_id,))]
+    """Return the chunks in order, up to the first whose place in that order is not its index."""
+    sql = """
+        select id, start_char, end_char, cast(content as blob), chunk_index from memory_chunks
+        where parent_id = ? order by chunk_index
+    """
+    rows = enumerate(connection.execute(sql, (memory_id,)))
+    return [StoredPiece(*row[:4]) for _, row in takewhile(lambda each: each[0] == each[1][4], rows)]
 
 
 def _passages(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
@@ -129,13 +136,17 @@ def _passages(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
 
 def vector_faults(connection: apsw.Connection) -> VectorFaults:
     """Compare the vector tables with the passages and with the memories' places."""
-    faults = VectorFaults()
+    faults = VectorFaults(unreadable=unreadable_tables(connection))
     for table, of_chunks in ((CHUNK_TABLE, True), (MEMORY_TABLE, False)):
-        try:
+        if table not in faults.unreadable:
             _compare(connection, table, faults, of_chunks=of_chunks)
-        except (apsw.SQLError, apsw.CorruptError):
-            faults.unreadable.append(table)
     return faults
+
+
+def unreadable_tables(connection: apsw.Connection) -> list[str]:
+    """Return the vector tables that sqlite-vec cannot read whole."""
+    dimensions = vector_dimensions(connection)
+    return [table for table in (CHUNK_TABLE, MEMORY_TABLE) if not are_blocks_whole(connection, table, dimensions)]
 
 
 def _compare(connection: apsw.Connection, table: str, faults: VectorFaults, *, of_chunks: bool) -> None:
@@ -191,8 +202,10 @@ def are_keywords_right(connection: apsw.Connection, damaged: Collection[int]) ->
         where (m.auto_chunk = 0 or exists (select 1 from memory_chunks where parent_id = m.id))
             <> (m.id in (select memory_id from keyword_memories))
     """
+    homeless = "select count(*) from keyword_memories where block_id not in (select id from keyword_blocks)"
     return (
         not fetch_value(connection, strays, (keywords.BUCKETS,))
+        and not fetch_value(connection, homeless)
         and set(fetch_column(connection, lost)) <= set(damaged)
         and all(_is_block_right(connection, **block, damaged=damaged) for block in blocks)
     )
@@ -214,12 +227,14 @@ def _is_block_right(
     )
     for memory in memories:
         end = memory.first + len(memory.lengths) // keywords.LENGTH.itemsize
+        if not 0 <= memory.first <= end <= pieces <= keywords.MAX_PIECES:
+            return False
         if memory.is_gone or memory.id in damaged:
             unknown.update(range(memory.first, end))
             continue
         lengths, postings = keywords.indexed(keywords.texts_of(connection, memory.id), memory.first)
         wanted = _entries(postings)
-        if lengths != memory.lengths or end > pieces or memory.session_id != session_id or wanted - there:
+        if lengths != memory.lengths or memory.session_id != session_id or wanted - there:
             return False
         there -= wanted
     return bool(memories) and all(number in unknown for _, number, _ in there)

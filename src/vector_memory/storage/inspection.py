@@ -1,6 +1,7 @@
 """Looking at a file without changing it: what kind of file it is, and what SQLite itself says about it."""
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -11,16 +12,24 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage import database, migrations, original
+from vector_memory.storage import database, migrations, original, remaking
+from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.filesystem import journal_of, log_of
 from vector_memory.storage.full_disk import FullDiskError, connect_to_read, full_disk_noticed
-from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.guards import DamagedError, Guard
+from vector_memory.storage.rows import fetch_value
 
 T = TypeVar("T")
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+LOOKING_SECONDS = 900.0
+"""A statement may take so much processor time: comparing the indexes of a gigabyte takes minutes."""
+
 THOROUGH_BYTES = 1 << 30
 """Up to this size indexes are compared with their tables too, which reads everything several times."""
+
+VALUE = re.compile(r"(NULL|NUMERIC|TEXT) value in ")
+INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index |non-unique entry in index ")
 
 
 class FileKind(StrEnum):
@@ -57,8 +66,9 @@ def inspect(path: Path, look: Callable[[apsw.Connection], T]) -> T:
 def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
     with contextlib.closing(_connection(path, immutable=immutable)) as connection:
         database.wait_for_locks(connection)
-        database.load_vector_search(connection)
+        load_vector_search(connection)
         connection.pragma("temp_store", "memory")
+        Guard(connection, LOOKING_SECONDS, typed=False)
         connection.execute("begin")  # one state of the file; nothing is ever committed
         yield connection
 
@@ -83,16 +93,15 @@ def _marks_of_change(path: Path) -> tuple[object, ...]:
 
 
 def file_kind(connection: apsw.Connection) -> FileKind:
-    """Tell what the file is."""
-    tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
-    if not tables:
+    """Tell what the file is; what is damaged counts as one of this release."""
+    if migrations.is_ours(connection):
+        version, known = migrations.recorded_version(connection), len(migrations.MIGRATIONS)
+        if version is not None and version > known:
+            return FileKind.NEWER
+        return FileKind.PRESENT if version == known or remaking.is_record_wrong(connection) else FileKind.OLDER
+    if not migrations.names_of_tables(connection):
         return FileKind.EMPTY
-    if original.is_original(connection):
-        return FileKind.ORIGINAL
-    if not {"schema_migrations", "session_memories"} <= tables:
-        return FileKind.FOREIGN
-    version, known = schema_version(connection), len(migrations.MIGRATIONS)
-    return FileKind.PRESENT if version == known else FileKind.OLDER if version < known else FileKind.NEWER
+    return FileKind.ORIGINAL if original.is_original(connection) else FileKind.FOREIGN
 
 
 def kind_of(path: Path) -> FileKind:
@@ -105,11 +114,6 @@ def kind_of(path: Path) -> FileKind:
         raise
 
 
-def schema_version(connection: apsw.Connection) -> int:
-    """Return the number of migrations that the file has had."""
-    return int(fetch_value(connection, "select max(version) from schema_migrations"))
-
-
 def damage(connection: apsw.Connection) -> list[str]:
     """Return what is wrong with the structure of the file in SQLite's words, which hold no content."""
     thorough = database_bytes(connection) <= THOROUGH_BYTES
@@ -120,8 +124,17 @@ def damage(connection: apsw.Connection) -> list[str]:
             lines.extend(said.splitlines())
     except (apsw.CorruptError, apsw.NotADBError) as error:
         lines.append(str(error))
-    # The full-text index of earlier releases is not used any more.
-    return [line for line in lines if line != "ok" and not line.startswith("***") and "fts5" not in line.lower()]
+    # Values are looked at by themselves; the full-text index of earlier releases is not used any more.
+    return [
+        line
+        for line in lines
+        if line != "ok" and not line.startswith("***") and "fts5" not in line.lower() and not VALUE.match(line)
+    ]
+
+
+def is_of_index(line: str) -> bool:
+    """Tell whether a line of `damage` says that an index does not fit its table, from which it can be made again."""
+    return INDEX.match(line) is not None
 
 
 def database_bytes(connection: apsw.Connection) -> int:
@@ -137,7 +150,9 @@ def count_orphans(connection: apsw.Connection) -> Counter[str]:
 
 
 def count_memories(connection: apsw.Connection) -> int:
-    """Return how many memories there are."""
+    """Return how many memories there are. Raises DamagedError if there is no table of them."""
+    if "session_memories" not in migrations.names_of_tables(connection):
+        raise DamagedError(migrations.RUN_FIX)
     return int(fetch_value(connection, "select count(*) from session_memories"))
 
 
@@ -146,7 +161,7 @@ def extension_version() -> str:
     with database.translated_errors():
         connection = apsw.Connection(":memory:")
         with contextlib.closing(connection):
-            database.load_vector_search(connection)
+            load_vector_search(connection)
             return str(fetch_value(connection, "select vec_version()"))
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.filters import memory_filter
+from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.terms import terms
 from vector_memory.values import Scope
@@ -43,14 +44,21 @@ NUMBER_BITS = 20
 HASH_BITS = 64 - NUMBER_BITS - COUNT_BITS
 """A posting is hash, piece number and count, from the highest bit to the lowest. The bucket is hashed besides."""
 
+MAX_PIECES = 1 << NUMBER_BITS
 MAX_COUNT = (1 << COUNT_BITS) - 1
 """A term that is oftener in a piece counts as if it were there so many times."""
+
+MAX_ENTRIES = 1 << 26
+"""More pieces than a file can have: what claims to be larger is damaged."""
+
+DAMAGED_KEYWORDS = "The keyword index in the file is damaged: run `vector-memory doctor --fix`."
 
 OUTSIDE = -1
 """The length of a piece that is not in the scope."""
 
 LENGTH = np.dtype("<u4")
 POSTING = np.dtype("<u8")
+Numbers = NDArray[np.int64]
 
 
 class Piece(NamedTuple):
@@ -288,8 +296,9 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
         (json.dumps(block_ids.tolist()),),
     )
     bases = np.cumsum([0, *sizes])
-    starts = bases[block_of] + np.array(firsts, np.int64)
     pieces = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
+    _require_room(np.array(sizes, np.int64), block_of, np.array(firsts, np.int64), pieces)
+    starts = bases[block_of] + np.array(firsts, np.int64)
     known = np.frombuffer(b"".join(blobs), LENGTH)
     lengths = np.full(bases[-1], OUTSIDE)
     lengths[np.repeat(starts - np.cumsum(pieces) + pieces, pieces) + np.arange(len(known))] = known
@@ -304,6 +313,17 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
     )
 
 
+def _require_room(sizes: Numbers, block_of: Numbers, firsts: Numbers, pieces: Numbers) -> None:
+    """Raise DamagedError unless all memories' pieces are inside their blocks."""
+    if (
+        len(sizes) <= block_of.max(initial=-1)
+        or not (sizes >= 0).all()
+        or sizes.sum() > MAX_ENTRIES
+        or not ((firsts >= 0) & (firsts + pieces <= sizes[block_of])).all()
+    ):
+        raise DamagedError(DAMAGED_KEYWORDS)
+
+
 def _occurrences(connection: apsw.Connection, layout: Layout, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the entries of the pieces that have the term, and how often each has it."""
     bucket, hashed = hash_of(term)
@@ -316,9 +336,11 @@ def _occurrences(connection: apsw.Connection, layout: Layout, term: str) -> tupl
     rows: tuple[bytes, ...]
     blocks, rows = zip(*found, strict=True) if found else ((), ())
     postings = np.frombuffer(b"".join(rows), POSTING)
-    bases = np.repeat(layout.bases[np.array(blocks, np.int64)], [len(row) // POSTING.itemsize for row in rows])
+    own = np.repeat(np.array(blocks, np.int64), [len(row) // POSTING.itemsize for row in rows])
     hits = hits_in(postings, hashed)
-    entries = bases[hits] + numbers_of(postings[hits])
+    entries = layout.bases[own[hits]] + numbers_of(postings[hits])
+    if (entries >= layout.bases[own[hits] + 1]).any():
+        raise DamagedError(DAMAGED_KEYWORDS)
     inside = layout.lengths[entries] != OUTSIDE
     return entries[inside], postings[hits[inside]].astype(np.int64) & MAX_COUNT
 

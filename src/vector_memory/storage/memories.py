@@ -10,7 +10,7 @@ import apsw
 from vector_memory.errors import NotFoundError
 from vector_memory.kinds import MemoryKind
 from vector_memory.storage.filters import memory_filter
-from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
+from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 from vector_memory.values import NewMemory, Scope
 
 COLUMNS = """
@@ -46,7 +46,7 @@ class Memory:
 
 def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
     """Make a Memory of a row of COLUMNS."""
-    return Memory(tags=json.loads(tags), metadata=json.loads(metadata), chunked=bool(auto_chunk), **columns)
+    return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
 
 
 def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_hash: str, chunked: bool, now: str) -> int:

@@ -1,6 +1,7 @@
 """Brings a file to the present schema. A migration and its record commit together, so any process may run it."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,10 @@ import apsw
 from vector_memory.errors import DatabaseError
 from vector_memory.storage import original, schema
 from vector_memory.storage.drafts import Rules, draft_of
+from vector_memory.storage.extension import load_vector_search
+from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.schema_check import Schema, read_schema, schema_faults
 from vector_memory.values import utc_now
 
 RECORD_TABLE = (
@@ -39,10 +43,11 @@ def create_tables(connection: apsw.Connection, dimensions: int) -> None:
 
 def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
     """Make the keyword index in place of the full-text tables, from the text. One memory is held at a time."""
-    from vector_memory.storage import keywords  # noqa: PLC0415 - needs numpy, and hardly any start comes here
-
     connection.execute(schema.KEYWORDS)
-    keywords.rebuild(connection)
+    if fetch_value(connection, "select 1 from session_memories limit 1"):
+        from vector_memory.storage import keywords  # noqa: PLC0415 - needs numpy, and hardly any start comes here
+
+        keywords.rebuild(connection)
 
 
 def index_times(connection: apsw.Connection, _dimensions: int) -> None:
@@ -70,9 +75,53 @@ MIGRATIONS = (
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 
 
+OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
+"""A file that has two of these names is a memory, however damaged."""
+
+RUN_FIX = (
+    "The tables of the database are not as they should be: run `vector-memory doctor --fix`, and restore the database "
+    "from a backup if that does not help."
+)
+
+
 def require_ours(connection: apsw.Connection) -> None:
-    """Raise a DatabaseError, having written nothing, if the file is of another program or of a newer release."""
-    pending_from(connection)
+    """Raise a DatabaseError, having written nothing, for a file of another program or of a newer release.
+
+    Also if its schema is damaged or altered: neither a view with the name of a table, nor sqlite-vec without its
+    shadow tables, may be used.
+    """
+    version = pending_from(connection)
+    if version == len(MIGRATIONS):
+        if schema_faults(connection, expected_schema()):
+            raise DamagedError(RUN_FIX)
+    elif version and not tables_at(version) <= names_of_tables(connection):
+        raise DamagedError(RUN_FIX)
+
+
+@cache
+def expected_schema() -> Schema:
+    """Return the schema of a file that has had all migrations. Takes a few milliseconds the first time."""
+    return schema_at(len(MIGRATIONS))
+
+
+@cache
+def tables_at(version: int) -> frozenset[str]:
+    """Return the names of the tables that a file of this version has."""
+    return frozenset(name for name, thing in schema_at(version).items() if thing.type == "table")
+
+
+def schema_at(version: int) -> Schema:
+    """Return the schema of a file that has had the first `version` migrations."""
+    connection = apsw.Connection(":memory:")
+    try:
+        load_vector_search(connection)
+        connection.execute("begin")
+        for number, migration in enumerate(MIGRATIONS[:version], start=1):
+            migration.apply(connection, 1)
+            record(connection, number, migration.name)
+        return read_schema(connection)
+    finally:
+        connection.close()
 
 
 def migrate(connection: apsw.Connection, dimensions: int) -> None:
@@ -117,20 +166,40 @@ def let_write(connection: apsw.Connection) -> None:
 
 def pending_from(connection: apsw.Connection) -> int:
     """Return how many migrations the file has had, or raise a DatabaseError if it is not one of ours."""
-    tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
-    if {"schema_migrations", "session_memories", "memory_passages"} <= tables:
-        version = int(fetch_value(connection, "select max(version) from schema_migrations"))
+    if is_ours(connection):
+        version = recorded_version(connection)
+        if version is None:
+            raise DamagedError(RUN_FIX)
         if version > len(MIGRATIONS):
             raise DatabaseError(
                 "The database was written by a newer release of vector-memory and was left untouched: upgrade "
                 "vector-memory to open it."
             )
         return version
-    if tables and not original.is_original(connection):
+    if names_of_tables(connection) and not original.is_original(connection):
         raise DatabaseError(
             "The file is an SQLite database of another program and was left untouched: choose another path."
         )
     return 0
+
+
+def is_ours(connection: apsw.Connection) -> bool:
+    """Tell whether a file is a memory, be it damaged."""
+    return len(OURS.intersection(fetch_column(connection, "select name from sqlite_schema"))) > 1
+
+
+def names_of_tables(connection: apsw.Connection) -> set[str]:
+    """Return the names of all tables in the file."""
+    return set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
+
+
+def recorded_version(connection: apsw.Connection) -> int | None:
+    """Return how many migrations the file says it has had; None if its record is damaged."""
+    sql = "select sql from sqlite_schema where type = 'table' and name = 'schema_migrations'"
+    if fetch_value(connection, sql) != RECORD_TABLE.replace("create table", "CREATE TABLE"):
+        return None
+    version = fetch_value(connection, "select max(version) from schema_migrations")
+    return version if isinstance(version, int) and version > 0 else None
 
 
 def record(connection: apsw.Connection, version: int, name: str) -> None:

@@ -53,7 +53,7 @@ insert into memory_chunks (
 def is_original(connection: apsw.Connection) -> bool:
     """Tell whether the file has the original's tables and has not been taken over yet."""
     tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
-    return {"session_memories", "memory_chunks"} <= tables and "schema_migrations" not in tables
+    return {"session_memories", "memory_chunks"} <= tables and not {"schema_migrations", "memory_passages"} & tables
 
 
 def set_aside(connection: apsw.Connection) -> None:

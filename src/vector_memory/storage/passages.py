@@ -8,11 +8,14 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.errors import DatabaseError
 from vector_memory.storage.filters import memory_filter
+from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.schema import PARTITION_ROWS
 from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
 from vector_memory.values import Scope
+
+DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
 
 
 class PlacedPassage(NamedTuple):
@@ -58,7 +61,8 @@ def vectors_of(
 
     Reads whole blocks of the tables in which sqlite-vec 0.1.9 keeps the data of a vec0 table, which it names by the
     convention of SQLite (https://sqlite.org/vtab.html#the_xshadowname_method). For many passages of a session that
-    takes a tenth of the time of asking vec0 for each of them. Raises DatabaseError if a block has not the right length.
+    takes a tenth of the time of asking vec0 for each of them. Raises DamagedError if a block is missing or has not the
+    right length.
     """
     dimensions = vector_dimensions(connection)
     places = connection.execute(
@@ -69,7 +73,7 @@ def vectors_of(
         (json.dumps(passage_ids),),
     ).fetchall()
     ids, blocks, offsets = np.array(places, np.int64).reshape(-1, 3).T
-    vectors = np.empty((len(ids), dimensions), np.float32)
+    vectors = np.zeros((len(ids), dimensions), np.float32)
     order = np.argsort(blocks, kind="stable")
     names, starts = np.unique(blocks[order], return_index=True)
     rows_of = dict(zip(names.tolist(), np.split(order, starts[1:]), strict=True)) if len(names) else {}
@@ -79,11 +83,13 @@ def vectors_of(
         """,
         (json.dumps(names.tolist()),),
     ):
-        rows = rows_of[block]
+        rows = rows_of.pop(block)
         try:
-            vectors[rows] = np.frombuffer(data, np.float32).reshape(-1, dimensions)[offsets[rows]]
+            vectors[rows] = np.frombuffer(data, np.float32).reshape(PARTITION_ROWS, dimensions)[offsets[rows]]
         except (IndexError, TypeError, ValueError):
-            raise DatabaseError("The vectors in the file are damaged: run `vector-memory doctor --fix`.") from None
+            raise DamagedError(DAMAGED_VECTORS) from None
+    if rows_of or (offsets < 0).any():
+        raise DamagedError(DAMAGED_VECTORS)
     return ids, vectors
 
 

@@ -11,11 +11,15 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.keywords import BUCKETS, MAX_COUNT, POSTING, hits_in, numbers_of
+from vector_memory.storage.guards import DamagedError
+from vector_memory.storage.keywords import BUCKETS, DAMAGED_KEYWORDS, MAX_COUNT, POSTING, hits_in, numbers_of
 from vector_memory.storage.rows import fetch_column, fetch_value
 
 NUMBERS_IN_BLOCK = 1 << 20
 """The place of a piece in the file, as one number, is `block_id * NUMBERS_IN_BLOCK` and its number in the block."""
+
+MAX_BLOCKS = 1 << 24
+"""Arrays have an entry for each block there may be: more than this is damage."""
 
 
 class PiecesState(NamedTuple):
@@ -76,11 +80,18 @@ def memories_chunked_after(connection: apsw.Connection, chunk_id: int, last_memo
 def _filed(connection: apsw.Connection, condition: str, bindings: dict[str, int]) -> list[FiledMemory]:
     sql = f"""
         select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''), m.session_iter,
-            k.block_id * :numbers + k.first_piece, k.lengths
+            k.block_id, k.first_piece, k.lengths
         from keyword_memories k join session_memories m on m.id = k.memory_id where {condition}
     """
-    rows = connection.execute(sql, {"numbers": NUMBERS_IN_BLOCK, **bindings}).fetchall()
-    return list(map(FiledMemory._make, rows))
+    rows: list[Any] = connection.execute(sql, bindings).fetchall()
+    return [FiledMemory._make((*row[:6], place_of(row[6], row[7]), row[8])) for row in rows]
+
+
+def place_of(block_id: int, first: int) -> int:
+    """Return the place of a piece in the file as one number. Raises DamagedError if there can be no such place."""
+    if not 0 <= first < NUMBERS_IN_BLOCK or not 0 < block_id < MAX_BLOCKS:
+        raise DamagedError(DAMAGED_KEYWORDS)
+    return block_id * NUMBERS_IN_BLOCK + first
 
 
 def chunks_of(connection: apsw.Connection, memory_ids: Sequence[int]) -> NDArray[np.int64]:

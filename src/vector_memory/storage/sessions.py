@@ -1,13 +1,12 @@
 """Counts over sessions, and over the whole file."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import apsw
 
 from vector_memory.storage.filters import memory_filter
-from vector_memory.storage.rows import as_dict, fetch, fetch_value
+from vector_memory.storage.rows import fetch, fetch_columns_of, fetch_value, object_in, texts_in
 from vector_memory.values import Scope
 
 
@@ -39,7 +38,7 @@ class SessionCounts:
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
     """Make a SessionSummary of a row."""
-    return SessionSummary(agents=json.loads(agents), memory_types=json.loads(memory_types), **columns)
+    return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
 
 
 def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int, agents: int) -> list[SessionSummary]:
@@ -87,9 +86,9 @@ def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
 
 def session_counts(connection: apsw.Connection, session_id: str) -> SessionCounts:
     """Return what a session holds; a session that nobody stored in is empty."""
-    (counts,) = fetch(
+    counts = fetch_columns_of(
         connection,
-        as_dict,
+        SessionCounts,
         """
         select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
             max(session_iter) as latest_iteration,
@@ -157,9 +156,9 @@ class MemoryCounts:
 
 def memory_counts(connection: apsw.Connection) -> MemoryCounts:
     """Return what the file holds."""
-    (counts,) = fetch(
+    counts = fetch_columns_of(
         connection,
-        as_dict,
+        MemoryCounts,
         """
         select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
             count(distinct session_id) as total_sessions, count(distinct agent_id) as total_agents,

@@ -100,7 +100,8 @@ def canonical_tags(connection: apsw.Connection) -> list[CanonicalTag]:
 def tags_in_use(connection: apsw.Connection) -> list[str]:
     """Return the tags that stand on a tagged memory now, each once, in the order of the alphabet."""
     sql = f"""
-        select distinct tag.value from session_memories m, json_each(m.tags) tag where m.{TAGGED} order by tag.value
+        select distinct tag.value from session_memories m, json_each(m.tags) tag
+        where m.{TAGGED} and tag.type = 'text' order by tag.value
     """
     return fetch_column(connection, sql)
 
@@ -117,7 +118,7 @@ def restore_tags(connection: apsw.Connection, now: str) -> int:
         f"""
         insert into canonical_tags (tag, frequency, created_at)
             select tag.value, count(*), ? from session_memories m, json_each(m.tags) tag
-            where m.{TAGGED} and tag.value not in (select tag from canonical_tags)
+            where m.{TAGGED} and tag.type = 'text' and tag.value not in (select tag from canonical_tags)
             group by tag.value order by min(m.id), min(tag.key)
         """,
         (now,),
@@ -131,7 +132,7 @@ def counts_by_category(connection: apsw.Connection) -> dict[str, int]:
         connection,
         as_dict,
         f"""
-        select coalesce(json_extract(metadata, '$.category'), 'other') as category, count(*) as number
+        select cast(coalesce(json_extract(metadata, '$.category'), 'other') as text) as category, count(*) as number
         from session_memories where {TAGGED} group by category order by category
         """,
     )

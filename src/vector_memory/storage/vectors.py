@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.filters import UNINDEXED, memory_filter
+from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.memories import Memory
 from vector_memory.storage.rows import fetch, fetch_one, fetch_value
 from vector_memory.values import Fingerprint, Scope
@@ -51,8 +52,9 @@ def table_for(*, chunked: bool) -> str:
 def vector_dimensions(connection: apsw.Connection) -> int:
     """Return the length of the vectors that the file is made for."""
     sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
-    match = re.search(r"float\[(\d+)\]", sql)
-    assert match is not None, "the first migration writes this table"  # noqa: S101
+    match = re.search(r"float\[(\d+)\]", str(sql))
+    if match is None:
+        raise DamagedError("The table of vectors is missing: run `vector-memory doctor --fix`.")
     return int(match[1])
 
 

@@ -1,10 +1,8 @@
 """From what went wrong to what the caller reads: one place maps every failure to the body that 000 describes."""
 
 import logging
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import fastmcp.exceptions
 import pydantic
@@ -12,7 +10,14 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams
 
-from vector_memory.errors import DatabaseError, MemoryStorageError, SearchError, ValidationError, VectorMemoryError
+from vector_memory.errors import (
+    DatabaseError,
+    MemoryStorageError,
+    SearchError,
+    ValidationError,
+    VectorMemoryError,
+    where,
+)
 from vector_memory.results import Result
 from vector_memory.tools.schemas import Schema
 
@@ -86,15 +91,6 @@ def unforeseen(tool_name: str) -> VectorMemoryError:
     """Return the error for a failure that nobody foresaw; it says nothing of what was inside."""
     family = next(family for prefix, family in FAMILIES if tool_name.startswith(prefix))
     return family("Something unforeseen went wrong inside the server; its log says where. Repeating the call is safe.")
-
-
-def where(error: BaseException) -> str:
-    """Name an error's type, the types of its causes, and the place; never its words, which may be stored content."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
-    named = f"{type(error).__name__} at {place}"
-    cause = error.__cause__ or error.__context__
-    return f"{named}, from {where(cause)}" if cause else named
 
 
 def argument_problems(error: pydantic.ValidationError, tool_name: str, parameters: Schema) -> str:

@@ -1,0 +1,123 @@
+"""Tables that are damaged or not ours are refused, named and mended; nothing ends in a traceback, a crash or never."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memory_files import CHILD, SETTINGS, change, doctor, examine, found
+from vector_memory.doctor.report import State
+from vector_memory.errors import DatabaseError
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage import database as databases
+from vector_memory.storage.database import Database
+from vector_memory.storage.passages import vectors_of
+from vector_memory.values import Scope
+
+ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
+
+TABLES = {
+    "a shadow table of sqlite-vec dropped": "drop table vec_chunk_search_rowids",
+    "a shadow table with other columns": """
+        drop table vec_session_search_rowids; create table vec_session_search_rowids (a, b)
+    """,
+    "an endless view in place of a table": f"""
+        drop trigger chunk_passage_removed; drop table memory_passages;
+        create view memory_passages as {ENDLESS} select n as id, n as memory_id from r
+    """,
+    "a table dropped": "drop table keyword_postings",
+    "a column too many": "alter table session_memories add column extra",
+    "an index dropped": "drop index idx_embedding_model",
+    "a trigger of somebody else": """
+        create trigger other after insert on session_memories begin delete from session_memories; end
+    """,
+    "the record of the schema emptied": "delete from schema_migrations",
+    "the record of the schema dropped": "drop table schema_migrations",
+}
+
+VALUES = {
+    "postings as text": ("update keyword_postings set postings = 'abc'", "values"),
+    "an offset as text": ("update memory_chunks set start_char = 'x' where id = 2", "values"),
+    "a number among tags": ("update session_memories set tags = '[1]' where id = 1", "values"),
+    "a count as text": ("update session_memories set access_count = 'x'", "values"),
+    "a model that is no text": ("update embedding_models set model = x'00'", "values"),
+    "a passage of no number": ("update memory_passages set memory_id = cast(x'ff80' as text) where id = 2", "values"),
+    "a negative place": ("update keyword_memories set first_piece = -5", "keywords"),
+    "a place far away": ("update keyword_memories set first_piece = 1000000000000", "keywords"),
+    "blocks removed": ("delete from keyword_blocks", "keywords"),
+    "vectors hidden": ("update vec_chunk_search_chunks set validity = zeroblob(4)", "vectors"),
+    "vectors renamed": ("update vec_chunk_search_chunks set rowids = zeroblob(256)", "vectors"),
+    "a list of vectors shortened": ("update vec_chunk_search_chunks set rowids = x'00'", "vectors"),
+    "a block of vectors removed": ("delete from vec_chunk_search_vector_chunks00 where rowid = 1", "vectors"),
+    "a vector outside its block": ("update vec_chunk_search_rowids set chunk_offset = -5 where rowid = 2", "vectors"),
+    "chunks in other places": ("update memory_chunks set chunk_index = chunk_index + 100", "chunks"),
+}
+
+
+@pytest.mark.parametrize("sql", TABLES.values(), ids=TABLES)
+def test_a_file_without_our_tables_is_refused_and_mended_and_its_texts_stay(path: Path, sql: str) -> None:
+    change(path, f"pragma legacy_alter_table = on; {sql}")
+    with pytest.raises(DatabaseError, match="doctor --fix"):
+        SessionMemoryStore(path, SETTINGS)
+    report = examine(path)
+    assert found(report) == {"tables": State.PROBLEM}
+    report, _ = doctor(path).mend_all(report)
+    assert found(report) == {}
+    with SessionMemoryStore(path, SETTINGS) as store:
+        assert store.search_chunks("word3", Scope.of("report"), 1).total_results
+        assert store.get_memory_by_id(3).memory is not None
+
+
+@pytest.mark.parametrize(("sql", "check"), VALUES.values(), ids=VALUES)
+def test_values_that_cannot_be_used_are_named_and_mended(path: Path, sql: str, check: str) -> None:
+    change(path, sql)
+    report = examine(path)
+    assert check in found(report)
+    report, _ = doctor(path).mend_all(report)
+    assert found(report) == {}
+
+
+def test_a_text_that_is_lost_is_a_problem_that_only_a_backup_mends(path: Path) -> None:
+    change(path, f"drop table session_memories; create view session_memories as {ENDLESS} select n as id from r")
+    report, done = doctor(path).mend_all(examine(path))
+    assert (found(report), done) == ({"tables": State.PROBLEM}, [])
+
+
+def test_other_tables_views_and_indexes_in_the_file_are_left_alone(path: Path) -> None:
+    change(path, "create table other (a); create view another as select * from other; create index odd on other (a)")
+    assert found(examine(path)) == {}
+    with SessionMemoryStore(path, SETTINGS) as store:
+        store.store_memory("report", "Some words.", session_id="s")
+
+
+def test_a_dropped_shadow_table_ends_no_process(path: Path) -> None:
+    change(path, "drop table vec_chunk_search_rowids")
+    code = f"""{CHILD}
+from vector_memory.errors import VectorMemoryError
+try:
+    with SessionMemoryStore(path, settings) as store:
+        store.delete_memory(1)
+except VectorMemoryError as error:
+    print(error)
+"""
+    ended = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert (ended.returncode, "doctor --fix" in ended.stdout) == (0, True), ended.stderr
+
+
+def test_a_missing_block_of_vectors_is_said_and_never_answered_from_what_memory_held(path: Path) -> None:
+    change(path, "delete from vec_chunk_search_vector_chunks00 where rowid = 1")
+    opened = Database(path, dimensions=16)
+    with opened.read() as connection, pytest.raises(DatabaseError, match="doctor --fix"):
+        vectors_of(connection, "vec_chunk_search", [1, 2, 3])
+    opened.close()
+
+
+def test_a_statement_without_end_is_ended_with_advice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "READING_SECONDS", 0.05)
+    opened = Database(path, dimensions=16)
+    with pytest.raises(DatabaseError, match="took too long"), opened.read() as connection:
+        connection.execute(f"{ENDLESS} select count(*) from r").fetchall()
+    with opened.read() as connection:
+        assert connection.execute("select count(*) from session_memories").fetchall() == [(5,)]
+    opened.close()

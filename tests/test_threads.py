@@ -1,0 +1,56 @@
+"""The threads beside the callers survive whatever happens in them."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from memory_files import SETTINGS
+from vector_memory import access
+from vector_memory.access import AccessRecorder
+from vector_memory.search import passage_index
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.database import Connection, Database
+from vector_memory.values import Scope
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_searches_are_answered_when_the_index_cannot_be_loaded_and_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError
+
+    with SessionMemoryStore(tmp_path / "memory.db", SETTINGS) as store:
+        store.store_memory("report", "Some words.", session_id="s")
+        with monkeypatch.context() as damaged:
+            damaged.setattr(passage_index, "pieces_state", broken)
+            store._index.start_loading()
+            store._index.wait_for_loading()
+            assert store.search_chunks("words", Scope.of("report"), 5).total_results == 1
+        monkeypatch.setattr(passage_index, "RETRY_SECONDS", 0.0)
+        assert store.search_chunks("words", Scope.of("report"), 5).total_results == 1
+        store._index.wait_for_loading()
+        assert store._index._catalogue is not None
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_readings_are_counted_after_one_that_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    failed = threading.Event()
+
+    def count(_connection: Connection, memory_ids: list[int], _now: str) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError
+        counted.extend(memory_ids)
+
+    monkeypatch.setattr(access, "record_access", count)
+    database = Database(tmp_path / "memory.db", dimensions=16)
+    recorder = AccessRecorder(database)
+    recorder.record([1])
+    assert failed.wait(30)
+    recorder.record([2])
+    recorder.close()
+    database.close()
+    assert counted == [2]
