@@ -87,7 +87,7 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        "drop trigger only_knowing_writers_insert; drop trigger only_knowing_writers_update; "
+        "drop trigger only_knowing_writers_add; drop trigger only_knowing_writers_index; "
         "drop trigger only_knowing_writers_delete; delete from schema_migrations where version = 5",
         State.WARNING,
     ),
