@@ -18,7 +18,7 @@ from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 
-from vector_memory.jsonrpc import MAX_LINE, PIECE, RefusedLineError, is_id, read_line, read_message
+from vector_memory.jsonrpc import MAX_LINE, PIECE, RefusedLineError, as_line, is_id, read_line, read_message
 
 STDIN, STDOUT, STDERR = range(3)
 
@@ -99,7 +99,10 @@ class Wire:
             await self._until(lambda: bool(self._held) and self._has_room_for(self._held[0][1]))
             request_id, line = self._held.popleft()
             self._held_bytes -= len(line)
-            await self._start(request_id, line, read_message(line))
+            try:
+                await self._start(request_id, line, read_message(line))
+            except RefusedLineError as refused:
+                await self._write(refused.answer)
 
     async def _start(self, request_id: RequestId, line: bytes, request: JSONRPCMessage) -> None:
         self._unanswered[coerce_request_id(request_id)] = len(line)
@@ -159,7 +162,7 @@ def receive(source: BinaryIO) -> tuple[bytes, JSONRPCMessage]:
 
 def send(sink: BinaryIO, message: JSONRPCMessage) -> None:
     """Write a message as one line."""
-    sink.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+    sink.write(as_line(message))
     sink.flush()
 
 
