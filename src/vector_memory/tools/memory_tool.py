@@ -15,6 +15,7 @@ from vector_memory.tools.params import WholeNumber
 from vector_memory.tools.schemas import compact, inlined, require_only, without_null
 from vector_memory.values import LEAST_TOKENS
 
+LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
@@ -42,11 +43,13 @@ class MemoryTool(FunctionTool):
         """Run the tool. A parameter that is null counts as left out, which is what clients mean by it."""
         known = self.parameters["properties"]
         given = {name: value for name, value in arguments.items() if value is not None or name not in known}
+        limit = LEAST_LIMIT
         try:
+            limit = longest_answer(given)
             answer = await super().run(given)
         except Exception as error:  # the one edge where nothing may pass unmapped
             answer = failed_result(self.result_model, as_ours(error, self))
-        return self._bounded(answer, longest_answer(given))
+        return self._bounded(answer, limit)
 
     def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
         """Return the answer in at most so many bytes of JSON, which leave twice: as text and as structured content."""
@@ -64,4 +67,4 @@ def longest_answer(arguments: dict[str, Any]) -> int:
         wanted = TOKENS.validate_python(arguments.get("max_tokens"))
     except ValidationError:
         wanted = tokens
-    return min(tokens, max(wanted, LEAST_TOKENS)) * BYTES_PER_TOKEN
+    return max(LEAST_LIMIT, min(tokens, wanted) * BYTES_PER_TOKEN)
