@@ -5,9 +5,23 @@ import json
 import tracemalloc
 
 import pytest
-from mcp_types import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from hypothesis import given, settings
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
-from vector_memory.jsonrpc import MAX_LINE, RefusedLineError, read_line, read_message
+from hostile_lines import hostile_lines
+from vector_memory import jsonrpc
+from vector_memory.jsonrpc import MAX_ERROR, MAX_LINE, RefusedLineError, as_line, is_id, read_line, read_message
+from vector_memory.stdio import receive
 from vector_memory.values import MAX_CONTENT
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":%s}}'
@@ -20,6 +34,12 @@ REFUSED = {
     "broken before the id": (b'{"method":"ping",,"jsonrpc":"2.0","id', PARSE_ERROR, None),
     "a lone surrogate": (CALL % rb'"\ud800"', PARSE_ERROR, 7),
     "a lone surrogate, id last": (CALL_OF_JAVASCRIPT % rb'"\udc00"', PARSE_ERROR, "x-7"),
+    "an id with zeros in front": (b'{"jsonrpc":"2.0","id":007,"method":"tools/list"}', PARSE_ERROR, None),
+    "an id with a raw tab": (b'{"jsonrpc":"2.0","id":"a\tb","method":"tools/list"}', PARSE_ERROR, None),
+    "an id with a control character": (b'{"jsonrpc":"2.0","id":"\x01","method":"tools/list"}', PARSE_ERROR, None),
+    "an id of minus zeros, params broken": (b'{"jsonrpc":"2.0","id":-00,"method":"a","params":{,}}', PARSE_ERROR, None),
+    "an id of 5,000 digits": (b'{"jsonrpc":"2.0","id":' + b"9" * 5_000 + b',"method":"ping"}', PARSE_ERROR, None),
+    "UTF-16": ('{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}'.encode("utf-16"), PARSE_ERROR, None),
     "bad UTF-8": (CALL % b'"\xff\xfe"', PARSE_ERROR, 7),
     "deep nesting": (CALL % DEEP, PARSE_ERROR, 7),
     "deep nesting alone": (DEEP, PARSE_ERROR, None),
@@ -99,3 +119,41 @@ def test_an_endless_line_takes_no_more_memory_than_the_longest_accepted_one() ->
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * MAX_LINE
+
+
+@settings(max_examples=500, deadline=None)
+@given(hostile_lines())
+def test_whatever_is_written_is_a_message_or_refused_and_the_next_line_is_read(data: bytes) -> None:
+    source = io.BytesIO(data + b"\n" + CALL % b"1")
+    while True:
+        try:
+            message = receive(source)[1]
+        except RefusedLineError as refused:
+            answer = json.loads(as_line(refused.answer))
+            assert answer["id"] is None or is_id(answer["id"])
+            continue
+        except EOFError:
+            break
+    assert message == read_message(CALL % b"1")
+
+
+def test_a_failure_that_nobody_foresaw_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(jsonrpc, "from_json", fail)
+    with pytest.raises(RefusedLineError) as refused:
+        read_message(CALL % b"1")
+    assert refused.value.answer.error.code == INTERNAL_ERROR
+
+
+def test_an_answer_that_cannot_be_written_becomes_an_error_for_the_same_request() -> None:
+    unwritable = JSONRPCResponse(jsonrpc="2.0", id=7, result={"text": "\ud800"})
+    answer = json.loads(as_line(unwritable))
+    assert (answer["id"], answer["error"]["code"]) == (7, INTERNAL_ERROR)
+    assert as_line(JSONRPCNotification(jsonrpc="2.0", method="x", params={"text": "\ud800"})) == b""
+
+
+def test_an_error_does_not_repeat_a_long_input() -> None:
+    error = ErrorData(code=INVALID_PARAMS, message="Unknown resource: " + "x" * 1_000_000)
+    assert len(as_line(JSONRPCError(jsonrpc="2.0", id=7, error=error))) < MAX_ERROR + 200

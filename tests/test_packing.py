@@ -10,12 +10,10 @@ from vector_memory.packing import (
     Packer,
     cut,
     fair_shares,
-    json_size,
-    omissions,
     omitted_memory,
-    size,
 )
-from vector_memory.results import MemoryEntry, Omitted
+from vector_memory.results import CoarseSearchResult, FoundMemory, MemoryEntry, Omitted
+from vector_memory.shortening import json_size, size
 
 TEXTS = st.text(alphabet=st.sampled_from('ab \n"\x00€漢😀'), max_size=300)
 
@@ -80,12 +78,21 @@ def test_results_are_packed_best_first_and_the_rest_is_listed_with_its_size() ->
     entries = [entry("x" * 600, number) for number in range(1, 6)]
     kept = Packer(max_tokens=700).fitting(entries)
     assert [memory.id for memory in kept] == [1, 2]
-    assert omissions(entries, kept, omitted_memory) == [Omitted(id=number, characters=600) for number in (3, 4, 5)]
+    omitted = Packer(max_tokens=700).omissions(entries, kept, omitted_memory)
+    assert omitted == [Omitted(id=number, characters=600) for number in (3, 4, 5)]
 
 
-def test_the_best_result_is_never_omitted() -> None:
-    whole = entry("x" * 600)
-    assert Packer(max_tokens=10).fitting([whole]) == [whole]
+def test_the_best_result_is_shortened_rather_than_omitted_and_the_answer_says_so() -> None:
+    long = entry("x" * 600).model_copy(update={"metadata": {"a": 1, "b": "y" * 5_000}, "title": "t" * 5_000})
+
+    def build(packer: Packer) -> CoarseSearchResult:
+        return CoarseSearchResult(results=[FoundMemory(**one.model_dump()) for one in packer.fitting([long])])
+
+    answer = Packer(max_tokens=500).fit(build)
+    assert size(answer) <= 500 * BYTES_PER_TOKEN
+    assert answer.results[0].metadata == {"a": 1, "…": "1 more"}
+    assert (answer.results[0].title or "").endswith("…")
+    assert "metadata, title" in (answer.message or "")
 
 
 @pytest.mark.parametrize("offset", [-1, 6])
@@ -98,4 +105,4 @@ def test_memories_whose_frames_alone_do_not_fit_are_left_out_and_the_first_stays
     entries = [entry("text", number).model_copy(update={"description": "d" * 900}) for number in range(1, 8)]
     shared = Packer(max_tokens=1000).share(entries)
     assert [memory.id for memory in shared] == [1, 2]
-    assert len(Packer(max_tokens=10).share(entries)) == 1
+    assert Packer(max_tokens=10).share(entries) == []

@@ -421,3 +421,31 @@ def test_tagged_memories_bring_their_tags(store: SessionMemoryStore, other: Sess
     with other._database.read() as connection:
         rows = connection.execute("select tag, frequency from canonical_tags order by tag").fetchall()
     assert rows == [("deploying", 2), ("friday", 2)]
+
+
+LONG_CHUNK = {"start": 0, "end": 4, "kind": "text", "token_count": 1, "headings": ["# A"], "level": 1}
+LONG_CHUNK |= {"contains_code": False, "contains_table": False, "oversized": False}
+TOO_LONG: dict[str, dict[str, Any]] = {
+    "heading": {"chunks": [LONG_CHUNK | {"headings": ["#" * 3_000_000]}]},
+    "headings": {"chunks": [LONG_CHUNK | {"headings": ["# A"] * 21}]},
+    "kind of chunk": {"chunks": [LONG_CHUNK | {"kind": "k" * 201}]},
+    "title": {"title": "t" * 501},
+    "description": {"description": "d" * 5_001},
+    "agent": {"agent_id": "a" * 201},
+    "tag": {"tags": ["t" * 101]},
+    "metadata": {"metadata": {"a": "m" * 20_000}},
+    "name of a field": {"n" * 3_000_000: 1},
+    "note": {"memory_type": "tagged_memory", "session_id": None, "content": "n" * 10_001},
+    "category": {"memory_type": "tagged_memory", "session_id": None, "metadata": {"category": [1]}},
+}
+
+
+@pytest.mark.parametrize("changes", TOO_LONG.values(), ids=TOO_LONG)
+def test_what_no_tool_would_store_is_not_imported_and_the_error_is_short(
+    other: SessionMemoryStore, changes: dict[str, Any]
+) -> None:
+    memory = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": "Text", **changes}
+    with pytest.raises(ValidationError, match=r"^Line 2: ") as refused:
+        other.import_memories(as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}, memory]))
+    assert len(str(refused.value)) < 500
+    assert contents(other) == []

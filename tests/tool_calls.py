@@ -23,6 +23,8 @@ REQUIRED = {
     "memory_id": 1,
     "chunk_id": 1,
     "output_path": "report.md",
+    "path": "MEMORY.md",
+    "entry": "Words about databases.",
 }
 """A good value for every parameter that some tool cannot do without."""
 

@@ -46,29 +46,34 @@ class Changes:
         """
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
             raise ValidationError(f"A {scope.kind} belongs to no session: find it with the searches of its kind.")
-        packer = self._packer.within(page.max_tokens)
-        if query is None:
-            return self._in_order(cursor, scope, page, packer)
-        return self._best(cursor, scope, query, page, packer)
+        answer = self._in_order(cursor, scope, page) if query is None else self._best(cursor, scope, query, page)
+        self._access.record([memory.id for memory in answer.results])
+        return answer
 
-    def _in_order(self, cursor: str | int | None, scope: Scope, page: Page, packer: Packer) -> ChangesResult:
+    def _in_order(self, cursor: str | int | None, scope: Scope, page: Page) -> ChangesResult:
         with self._timer.time("search_changes"), self._database.read() as connection:
             end = last_id(connection)
-            scope = replace(scope, after_id=position(cursor, end))
+            start = position(cursor, end)
+            scope = replace(scope, after_id=start)
             total = sum(count_by_kind(connection, scope).values())
             memories = list_in_order(connection, scope, page.limit)
             is_empty = not total and is_unknown(connection, scope)
-        shown = self._hand_out([found_memory(memory) for memory in memories], packer)
-        has_more = len(shown) < total
-        return ChangesResult(
-            results=shown,
-            cursor=str(shown[-1].id if has_more else end),
-            has_more=has_more,
-            total_new=total,
-            message=UNKNOWN if is_empty else said_in_order(shown, total),
-        )
+        found = [found_memory(memory) for memory in memories]
 
-    def _best(self, cursor: str | int | None, scope: Scope, query: str, page: Page, packer: Packer) -> ChangesResult:
+        def build(packer: Packer) -> ChangesResult:
+            shown = packer.share(found)
+            has_more = len(shown) < total
+            return ChangesResult(
+                results=shown,
+                cursor=str(end if not has_more else shown[-1].id if shown else start),
+                has_more=has_more,
+                total_new=total,
+                message=UNKNOWN if is_empty else said_in_order(shown, total),
+            )
+
+        return self._packer.within(page.max_tokens).fit(build)
+
+    def _best(self, cursor: str | int | None, scope: Scope, query: str, page: Page) -> ChangesResult:
         with self._timer.time("search_changes"):
             question = self._retriever.prepare(query)
             with self._database.read() as connection:
@@ -79,20 +84,25 @@ class Changes:
                 memories = get_memories(connection, [hit.id for hit in ranked.hits])
                 unindexed = count_unindexed(connection, scope)
         found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
-        shown, total = self._hand_out(found, packer), sum(counts.values())
+        total = sum(counts.values())
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
         notes = (
             question.problem,
             not_indexed(unindexed) if unindexed else None,
             "Weak: nothing of it seems to be about this." if is_weak else None,
         )
-        return ChangesResult(
-            results=shown,
-            cursor=str(end),
-            total_new=total,
-            confidence=None if ranked.nearest is None else "low" if is_weak else "high",
-            message=" ".join([said_of_best(shown, total), *filter(None, notes)]),
-        )
+
+        def build(packer: Packer) -> ChangesResult:
+            shown = packer.share(found)
+            return ChangesResult(
+                results=shown,
+                cursor=str(end),
+                total_new=total,
+                confidence=None if ranked.nearest is None else "low" if is_weak else "high",
+                message=" ".join([said_of_best(shown, total), *filter(None, notes)]),
+            )
+
+        return self._packer.within(page.max_tokens).fit(build)
 
     def _ranked(
         self, connection: Connection, question: Question, scope: Scope, kinds: Mapping[str, int], count: int
@@ -105,11 +115,6 @@ class Changes:
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         return Found(hits, max((part.nearest for part in found if part.nearest is not None), default=None))
-
-    def _hand_out(self, found: Sequence[FoundMemory], packer: Packer) -> list[FoundMemory]:
-        shown = packer.share(found)
-        self._access.record([memory.id for memory in shown])
-        return shown
 
 
 def is_unknown(connection: Connection, scope: Scope) -> bool:
@@ -139,6 +144,8 @@ def said_in_order(shown: Sequence[FoundMemory], total: int) -> str:
     """Say how much is new, and how to go on."""
     if not total:
         return "Nothing new."
+    if not shown:
+        return f"{total} new. The first does not fit: send a larger max_tokens with the same since."
     said = f"{total} new, all here." if len(shown) == total else f"The first {len(shown)} of {total} new."
     going_on = "" if len(shown) == total else " Go on with since = cursor."
     return said + going_on + said_of_cut(shown)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -11,7 +11,7 @@ from vector_memory.entries import READ_WITH, memory_entry, said_of_cut
 from vector_memory.errors import NotFoundError
 from vector_memory.exporting import ExportFolders
 from vector_memory.kinds import MemoryKind
-from vector_memory.packing import Cut, Packer, omissions, omitted_memory
+from vector_memory.packing import Packer, omitted_memory
 from vector_memory.results import (
     ChunkEntry,
     DocumentResult,
@@ -26,6 +26,8 @@ from vector_memory.storage.chunks import StoredChunk, chunks_around, get_chunk
 from vector_memory.storage.database import Database
 from vector_memory.storage.memories import Memory, count_memories, list_memories, require_memory
 from vector_memory.values import MAX_IDENTIFIER, MAX_LIMIT, Scope, check_range, check_text, parse_id, parse_iteration
+
+A = TypeVar("A")
 
 RECENT = 5
 """Reports, working memories and observations, each, that a task's context holds (seed 000)."""
@@ -56,17 +58,22 @@ class Documents:
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
         """Return a memory, its content from `offset` on; `read_with`: the tool that reads on what is cut."""
         memory = self._find(memory_id)
-        text, end = self._part(memory, offset)
-        entry = memory_entry(memory).model_copy(update={"content": text, "content_end": end})
-        return MemoryResult(memory=entry, message=how_to_go_on(read_with, offset, end, len(memory.content)))
+
+        def build(packer: Packer) -> MemoryResult:
+            text, end = packer.cut(memory.content, offset)
+            entry = packer.slim(memory_entry(memory).model_copy(update={"content": ""}))
+            return MemoryResult(
+                memory=entry.model_copy(update={"content": text, "content_end": end}),
+                message=how_to_go_on(read_with, offset, end, len(memory.content)),
+            )
+
+        return self._read(memory, offset, self._packer.fit(build))
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on: the text as it was stored, to the character."""
         memory = self._find(memory_id)
-        text, end = self._part(memory, offset)
-        return DocumentResult(
+        frame = DocumentResult(
             memory_id=memory.id,
-            content=text,
             title=memory.title,
             memory_type=memory.memory_type,
             agent_id=memory.agent_id,
@@ -74,9 +81,14 @@ class Documents:
             created_at=memory.created_at,
             chunk_count=memory.chunk_count,
             content_length=len(memory.content),
-            content_end=end,
-            message=how_to_go_on("reconstruct_document", offset, end, len(memory.content)),
         )
+
+        def build(packer: Packer) -> DocumentResult:
+            text, end = packer.cut(memory.content, offset)
+            said = how_to_go_on("reconstruct_document", offset, end, len(memory.content))
+            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": said})
+
+        return self._read(memory, offset, self._packer.fit(build))
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
         """Write a document to a file and return where it is."""
@@ -101,32 +113,7 @@ class Documents:
                 raise NotFoundError(f"There is no chunk {number}: send a chunk_id that a search returned.")
             around = chunks_around(connection, target, surrounding_chunks)
             memory = require_memory(connection, target.memory_id)
-        window, chunks = self._fitting_window(target, around, surrounding_chunks)
-        message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
-        if window < surrounding_chunks:
-            message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
-        expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
-        text, end = self._packer.cut(expanded, times=2)
-        if end is not None:
-            message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
-        return ExpandedChunkResult(
-            memory_id=memory.id,
-            memory_type=memory.memory_type,
-            agent_id=memory.agent_id,
-            session_id=memory.session_id,
-            created_at=memory.created_at,
-            target_chunk_index=target.chunk.index,
-            context_window=window,
-            chunks_returned=len(chunks),
-            expanded_content=text,
-            content_end=None if end is None else chunks[0].chunk.start + end,
-            chunks=[self._shown_chunk(part) for part in chunks],
-            message=message,
-        )
-
-    def _shown_chunk(self, stored: StoredChunk) -> ChunkEntry:
-        entry = chunk_entry(stored)
-        return entry.model_copy(update={"content": self._packer.cut(entry.content, times=2).text})
+        return self._packer.fit(lambda packer: expanded_chunk(packer, memory, target, around, surrounding_chunks))
 
     def task_context(self, session_id: str, session_iter: str | int) -> TaskContextResult:
         """Return the latest context of a session's iteration, its prompts, and its latest reports and findings."""
@@ -148,9 +135,17 @@ class Documents:
                 )
             ]
             prompts = count_memories(connection, Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
-        shown = self._packer.share(found)
-        self._access.record([entry.id for entry in shown])
-        return task_context_result(shown, omissions(found, shown, omitted_memory), max(0, prompts - MAX_LIMIT))
+        handed_out: list[MemoryEntry] = []
+
+        def build(packer: Packer) -> TaskContextResult:
+            handed_out[:] = packer.share(found)
+            omitted = packer.omissions(found, handed_out, omitted_memory)
+            left_out = len(found) - len(handed_out)
+            return task_context_result(handed_out, omitted, left_out, max(0, prompts - MAX_LIMIT))
+
+        answer = self._packer.fit(build)
+        self._access.record([entry.id for entry in handed_out])
+        return answer
 
     def describe(self, memory_id: str | int) -> str:
         """Name a memory in one line."""
@@ -160,36 +155,63 @@ class Documents:
         title = f" '{shorten(' '.join(words), MAX_SHOWN_TITLE, placeholder='...')}'" if words else ""
         return f"{memory.memory_type} {memory.id}{title} ({len(memory.content):,} characters)"
 
-    def _part(self, memory: Memory, offset: int) -> Cut:
-        """Return the content from `offset` on as far as it fits; reading a memory in parts counts as one reading."""
-        part = self._packer.cut(memory.content, offset)
+    def _read(self, memory: Memory, offset: int, answer: A) -> A:
+        """Count a reading; reading a memory in parts counts as one."""
         if offset == 0:
             self._access.record([memory.id])
-        return part
+        return answer
 
     def _find(self, memory_id: str | int) -> Memory:
         number = parse_id("memory_id", memory_id)
         with self._database.read() as connection:
             return require_memory(connection, number)
 
-    def _fitting_window(
-        self, target: StoredChunk, around: Sequence[StoredChunk], window: int
-    ) -> tuple[int, Sequence[StoredChunk]]:
-        """Return the widest window, up to `window`, whose chunks fit twice: one by one, and joined."""
-        chunks = around
-        while window and not self._packer.fits([chunk_entry(part) for part in chunks], times=2):
-            window -= 1
-            chunks = [part for part in around if abs(part.chunk.index - target.chunk.index) <= window]
-        return window, chunks
+
+def expanded_chunk(
+    packer: Packer, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
+) -> ExpandedChunkResult:
+    """Return a chunk with as many of its neighbours as fit twice: one by one, and joined."""
+    window, chunks = fitting_window(packer, target, around, surrounding)
+    message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
+    if window < surrounding:
+        message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
+    expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
+    text, end = packer.cut(expanded, times=2)
+    if end is not None:
+        message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
+    frame = ExpandedChunkResult(
+        memory_id=memory.id,
+        memory_type=memory.memory_type,
+        agent_id=memory.agent_id,
+        session_id=memory.session_id,
+        created_at=memory.created_at,
+        target_chunk_index=target.chunk.index,
+        context_window=window,
+        chunks_returned=len(chunks),
+        content_end=None if end is None else chunks[0].chunk.start + end,
+    )
+    shown = [packer.slim(chunk_entry(part, packer.cut(part.chunk.text, times=2).text), 1) for part in chunks]
+    return packer.slim(frame).model_copy(update={"expanded_content": text, "chunks": shown, "message": message})
 
 
-def chunk_entry(stored: StoredChunk) -> ChunkEntry:
-    """Return a chunk as answers show it."""
+def fitting_window(
+    packer: Packer, target: StoredChunk, around: Sequence[StoredChunk], window: int
+) -> tuple[int, Sequence[StoredChunk]]:
+    """Return the widest window, up to `window`, whose chunks fit twice, and those chunks."""
+    chunks = around
+    while window and not packer.fits([chunk_entry(part, part.chunk.text) for part in chunks], times=2):
+        window -= 1
+        chunks = [part for part in around if abs(part.chunk.index - target.chunk.index) <= window]
+    return window, chunks
+
+
+def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
+    """Return a chunk as answers show it, with so much of its text."""
     chunk = stored.chunk
     return ChunkEntry(
         chunk_id=stored.id,
         chunk_index=chunk.index,
-        content=chunk.text,
+        content=text,
         chunk_type=chunk.kind,
         header_path=chunk.header_path,
         level=chunk.level,
@@ -204,7 +226,7 @@ def how_to_go_on(tool: str, offset: int, end: int | None, length: int) -> str:
 
 
 def task_context_result(
-    entries: Sequence[MemoryEntry], omitted: list[Omitted], prompts_left_out: int
+    entries: Sequence[MemoryEntry], omitted: list[Omitted], left_out: int, prompts_left_out: int
 ) -> TaskContextResult:
     """Sort entries of several kinds into one answer."""
     by_kind = {kind: [entry for entry in entries if entry.memory_type == kind] for kind in MemoryKind}
@@ -212,8 +234,9 @@ def task_context_result(
     message = f"{len(entries)} memories."
     if not contexts:
         message += " No session context is stored for this iteration."
-    if omitted:
-        message += f" {len(omitted)} did not fit: see omitted, and read them with get_memory_by_id."
+    if left_out:
+        named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
+        message += f" {left_out} did not fit: {named}; read them with get_memory_by_id."
     if prompts_left_out:
         message += f" {prompts_left_out} older prompts are left out: see search_input_prompts with latest_first=false."
     return TaskContextResult(

@@ -1,10 +1,11 @@
-"""Reads a line as a JSON-RPC message, or says in JSON-RPC's own words why it is none."""
+"""Reads a line as a JSON-RPC message, or says in JSON-RPC's own words why it is none; and writes messages."""
 
-import json
+import logging
 import re
 from typing import BinaryIO
 
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -12,10 +13,14 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
+    JSONRPCResponse,
     RequestId,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
+from pydantic_core import from_json
+
+logger = logging.getLogger(__name__)
 
 MAX_LINE = 8 * 2**20
 """Bytes. The longest content has 500,000 characters, of which JSON may make 12 bytes each; the rest is small."""
@@ -25,6 +30,9 @@ TOO_LONG = f"The line has more than {MAX_LINE:,} bytes: send less at once."
 BATCH = "Batches are not part of MCP: send each message on a line of its own."
 NO_MESSAGE = 'Not JSON-RPC 2.0: send "jsonrpc": "2.0", a "method", and an "id" that is text or a whole number.'
 PARAMS_NO_OBJECT = "params must be an object."
+UNFORESEEN = "The server could not handle this message; its log names the error."
+MAX_ERROR = 2_000
+"""Characters of an error's message. The SDK repeats in some of them what the client sent, however long."""
 
 EDGE = 1024
 PIECE = 2**16
@@ -33,6 +41,7 @@ _ID = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{1,200}")'
 ID_IN_FRONT = re.compile(rb"\s*\{\s*" + _VERSION + rb"\s*,\s*" + _ID + rb'\s*,\s*"method"')
 METHOD_IN_FRONT = re.compile(rb'\s*\{\s*"method"')
 ID_AT_THE_END = re.compile(_VERSION + rb"\s*,\s*" + _ID + rb"\s*\}\s*$")
+"""These say only where an id stands; the parser decides whether it is one."""
 
 
 class RefusedLineError(Exception):
@@ -58,22 +67,35 @@ def read_line(source: BinaryIO) -> bytes:
 
 
 def read_message(line: bytes) -> JSONRPCMessage:
-    """Return the message on a line. Raises RefusedLineError if there is none."""
+    """Return the message on a line. Raises RefusedLineError if there is none, and nothing else."""
     try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError as error:
-        raise refused(line, readable=error.errors(include_input=False)[0]["type"] != "json_invalid") from None
+        return parsed(line)
+    except RefusedLineError:
+        raise
+    except Exception as error:  # no line may end the server
+        logger.error("A line could not be read: %s", type(error).__name__)  # noqa: TRY400 - a traceback holds its words
+        raise RefusedLineError(INTERNAL_ERROR, UNFORESEEN, None) from None
+
+
+def parsed(line: bytes) -> JSONRPCMessage:
+    """Return the message on a line. It is parsed once, and everything else is decided by the value. Raises as above."""
+    try:
+        value = from_json(line)
+    except ValueError:
+        raise RefusedLineError(PARSE_ERROR, UNREADABLE, visible_id(line)) from None
+    try:
+        message = jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValidationError:
+        raise refused(value) from None
     # A request whose id is not acceptable looks like a notification, and would never be answered.
-    if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
+    if isinstance(message, JSONRPCNotification) and "id" in value:
         raise RefusedLineError(INVALID_REQUEST, NO_MESSAGE, None)
     return message
 
 
-def refused(line: bytes, *, readable: bool) -> RefusedLineError:
-    """Return what to say about a line that is no message; `readable`: it is JSON all the same."""
-    if not readable:
-        return RefusedLineError(PARSE_ERROR, UNREADABLE, visible_id(line))
-    match json.loads(line):
+def refused(value: object) -> RefusedLineError:
+    """Return what to say about a JSON value that is no message."""
+    match value:
         case list():
             return RefusedLineError(INVALID_REQUEST, BATCH, None)
         case {"jsonrpc": "2.0", "id": request_id, "method": str(), "params": _} if is_id(request_id):
@@ -93,5 +115,28 @@ def is_id(value: object) -> bool:
 def visible_id(line: bytes) -> RequestId | None:
     """Return the id of a request that cannot be read as a whole, if it stands where SDKs write it: at either edge."""
     found = ID_IN_FRONT.match(line) or (METHOD_IN_FRONT.match(line) and ID_AT_THE_END.search(line[-EDGE:]))
-    request_id: RequestId | None = json.loads(found[1].decode(errors="replace")) if found else None
+    try:
+        request_id: RequestId | None = from_json(found[1]) if found else None
+    except ValueError:
+        return None
     return request_id
+
+
+def as_line(message: JSONRPCMessage) -> bytes:
+    """Return a message as the line to write. An answer that cannot be written becomes an error: its sender waits."""
+    if isinstance(message, JSONRPCError) and len(message.error.message) > MAX_ERROR:
+        error = ErrorData(code=message.error.code, message=message.error.message[:MAX_ERROR] + "…")
+        message = JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+    try:
+        return encoded(message)
+    except ValueError as error:
+        logger.error("A message could not be written: %s", type(error).__name__)  # noqa: TRY400 - as above
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return b""
+        failure = ErrorData(code=INTERNAL_ERROR, message=UNFORESEEN)
+        return encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=failure))
+
+
+def encoded(message: JSONRPCMessage) -> bytes:
+    """Return a message as one line. Raises ValueError for text that UTF-8 cannot write."""
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

@@ -12,6 +12,7 @@ from vector_memory.results import (
     SessionsResult,
     SessionStatsResult,
 )
+from vector_memory.shortening import fitting_values
 from vector_memory.storage import memories, sessions
 from vector_memory.storage.database import Database
 from vector_memory.storage.names import NamedBy, names_with
@@ -37,10 +38,12 @@ class Maintenance:
         with self._database.read() as connection:
             counts = sessions.session_counts(connection, session_id)
         busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[: 5 * AGENTS_SHOWN]
-        return SessionStatsResult(
-            session_id=session_id,
-            **asdict(replace(counts, agent_counts=dict(busiest))),
-            message=said_of_counts(counts, len(counts.agent_counts) - len(busiest)),
+        return self._packer.fit(
+            lambda _: SessionStatsResult(
+                session_id=session_id,
+                **asdict(replace(counts, agent_counts=dict(busiest))),
+                message=said_of_counts(counts, len(counts.agent_counts) - len(busiest)),
+            )
         )
 
     def list_sessions(self, limit: int, agent_id: str | None) -> SessionsResult:
@@ -50,16 +53,22 @@ class Maintenance:
         with self._database.read() as connection:
             found = sessions.list_sessions(connection, agent_id, limit, AGENTS_SHOWN)
             total = sessions.count_sessions(connection, agent_id)
-        entries = self._packer.fitting([SessionEntry(**asdict(session)) for session in found])
-        message = f"{len(entries)} of {total} sessions."
-        if len(entries) < len(found):
-            message += " More did not fit into one answer: send an agent_id to see that agent's."
-        return SessionsResult(sessions=entries, total_sessions=total, message=message)
+        listed = [SessionEntry(**asdict(session)) for session in found]
+
+        def build(packer: Packer) -> SessionsResult:
+            entries = packer.fitting(listed)
+            message = f"{len(entries)} of {total} sessions."
+            if len(entries) < len(found):
+                message += " More did not fit into one answer: send an agent_id to see that agent's."
+            return SessionsResult(sessions=entries, total_sessions=total, message=message)
+
+        return self._packer.fit(build)
 
     def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
         """Return up to 100 names in use that contain a part, and how many there are."""
         with self._database.read() as connection:
-            return names_with(connection, column, part, session_id, MAX_LIMIT)
+            names, total = names_with(connection, column, part, session_id, MAX_LIMIT)
+        return fitting_values(names, self._packer.room), total
 
     def delete(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""

@@ -13,8 +13,10 @@ from mcp_types import EmbeddedResource, TextResourceContents
 
 from vector_memory.errors import ValidationError
 from vector_memory.kinds import MAIN_AGENT
-from vector_memory.resources import JSON, as_json, overview, session_uri
+from vector_memory.resources import JSON, SessionOverview, overview, packer_of, session_uri
+from vector_memory.shortening import value_size
 from vector_memory.tools.failures import protocol_errors
+from vector_memory.tools.memory_tool import longest_answer
 from vector_memory.tools.params import Store
 from vector_memory.values import MAX_IDENTIFIER, check_text, parse_iteration
 
@@ -36,6 +38,9 @@ class MemoryPrompt(FunctionPrompt):
         with protocol_errors(self.name):
             if missing:
                 raise ValidationError(f"{self.name} needs {', '.join(missing)}.")
+            limit = longest_answer({}) // 2
+            if sum(map(value_size, given.values())) > limit:
+                raise ValidationError(f"The arguments of {self.name} are too long: send at most {limit:,} bytes.")
         return await super().render(given)
 
 
@@ -94,8 +99,8 @@ def hand_over(  # noqa: D417 - nobody who asks for a prompt sees the store
     """
     with protocol_errors("hand_over"):
         session, agent = quoted(session_id, "session_id"), quoted(agent_id, "agent_id")
-        held = overview(store, session_id, SHOWN)
-    iteration = held["latest_iteration"]
+        held = overview(store, session_id, SHOWN, packer_of(store).part(2))
+    iteration = held.latest_iteration
     label = f", task_code {json.dumps(task_code, ensure_ascii=False)}" if task_code else ""
     return [
         Message(f"""\
@@ -132,8 +137,8 @@ def continue_session(  # noqa: D417 - the same
     """
     with protocol_errors("continue_session"):
         session = quoted(session_id, "session_id")
-        held = overview(store, session_id, SHOWN)
-        iteration = parse_iteration(session_iter) if session_iter else held["latest_iteration"]
+        held = overview(store, session_id, SHOWN, packer_of(store).part(2))
+        iteration = parse_iteration(session_iter) if session_iter else held.latest_iteration
     return [
         Message(f"""\
 Continue session {session}, iteration {iteration}: you, or another agent, worked on it before.
@@ -186,7 +191,7 @@ def quoted(name: str, what: str) -> str:
     return json.dumps(check_text(what, name, MAX_IDENTIFIER), ensure_ascii=False)
 
 
-def as_stored(session_id: str, held: dict[str, Any]) -> Message:
+def as_stored(session_id: str, held: SessionOverview) -> Message:
     """Return what a session holds as the resource that it is."""
-    contents = TextResourceContents(uri=session_uri(session_id), mime_type=JSON, text=as_json(held))
+    contents = TextResourceContents(uri=session_uri(session_id), mime_type=JSON, text=held.as_json())
     return Message(EmbeddedResource(type="resource", resource=contents))

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 
 from vector_memory.calls import current_call
-from vector_memory.jsonrpc import PIECE, RefusedLineError, is_id, read_line, read_message
+from vector_memory.jsonrpc import PIECE, RefusedLineError, as_line, is_id, read_line, read_message
 from vector_memory.lanes import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
 
 STDIN, STDOUT, STDERR = range(3)
@@ -116,7 +116,10 @@ class Wire:
             changed = self._changed
             for lane in self._lanes:
                 while (request := lane.next()) is not None:
-                    await self._start(lane, request, read_message(request.line))
+                    try:
+                        await self._start(lane, request, read_message(request.line))
+                    except RefusedLineError as refused:
+                        await self._write(refused.answer)
             await changed.wait()
 
     async def _start(self, lane: Lane, request: Request, message: JSONRPCMessage) -> None:
@@ -185,7 +188,7 @@ def receive(source: BinaryIO) -> tuple[bytes, JSONRPCMessage]:
 
 def send(sink: BinaryIO, message: JSONRPCMessage) -> None:
     """Write a message as one line."""
-    sink.write(message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+    sink.write(as_line(message))
     sink.flush()
 
 

@@ -1,7 +1,7 @@
 """The tags of the tagged memories: which are in use, which are canonical, how often they were used, what they say."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -18,6 +18,8 @@ from vector_memory.tagged_results import (
 )
 from vector_memory.tagging.tags import weight
 from vector_memory.values import check_range
+
+A = TypeVar("A", bound=BaseModel)
 
 MAX_OFFSET = 100_000_000
 """So many tags can there be: ten on each of ten million notes."""
@@ -41,30 +43,45 @@ class TagListing:
         check_range("offset", offset, 0, MAX_OFFSET)
         with self._database.read() as connection:
             tags = tag_rows.tags_in_use(connection)
-        words = self._packer.fitting([Word(tag=tag) for tag in tags[offset:]])
-        return UniqueTagsResult(tags=[word.tag for word in words], **page(words, offset, len(tags)))
+
+        def build(packer: Packer) -> UniqueTagsResult:
+            words = packer.fitting([Word(tag=tag) for tag in tags[offset:]])
+            return UniqueTagsResult(tags=[word.tag for word in words], **page(words, offset, len(tags)))
+
+        return self._packer.fit(build)
 
     def canonical(self, offset: int = 0) -> CanonicalTagsResult:
         """Return the canonical tags, the most frequent first."""
-        entries, facts = self._canonical(offset)
-        return CanonicalTagsResult(tags=entries, **facts)
+        return self._canonical(offset, lambda entries, facts: CanonicalTagsResult(tags=entries, **facts))
 
     def frequencies(self, offset: int = 0) -> TagFrequenciesResult:
         """Return on how many memories each canonical tag was ever stored, the most frequent first."""
-        entries, facts = self._canonical(offset)
-        return TagFrequenciesResult(frequencies={entry.tag: entry.frequency for entry in entries}, **facts)
+
+        def answer(entries: list[CanonicalTagEntry], facts: dict[str, Any]) -> TagFrequenciesResult:
+            return TagFrequenciesResult(frequencies={entry.tag: entry.frequency for entry in entries}, **facts)
+
+        return self._canonical(offset, answer)
 
     def weights(self, offset: int = 0) -> TagWeightsResult:
         """Return how much each canonical tag says, the most frequent, which says least, first."""
-        entries, facts = self._canonical(offset)
-        return TagWeightsResult(weights={entry.tag: weight(entry.frequency) for entry in entries}, **facts)
 
-    def _canonical(self, offset: int) -> tuple[list[CanonicalTagEntry], dict[str, Any]]:
+        def answer(entries: list[CanonicalTagEntry], facts: dict[str, Any]) -> TagWeightsResult:
+            return TagWeightsResult(weights={entry.tag: weight(entry.frequency) for entry in entries}, **facts)
+
+        return self._canonical(offset, answer)
+
+    def _canonical(self, offset: int, answer: Callable[[list[CanonicalTagEntry], dict[str, Any]], A]) -> A:
+        """Return an answer about the canonical tags after the first `offset` that fit into it."""
         check_range("offset", offset, 0, MAX_OFFSET)
         with self._database.read() as connection:
             tags = tag_rows.canonical_tags(connection)
-        entries = self._packer.fitting([entry_of(tag) for tag in tags[offset:]])
-        return entries, page(entries, offset, len(tags))
+        listed = [entry_of(tag) for tag in tags[offset:]]
+
+        def build(packer: Packer) -> A:
+            entries = packer.fitting(listed)
+            return answer(entries, page(entries, offset, len(tags)))
+
+        return self._packer.fit(build)
 
 
 def entry_of(tag: CanonicalTag) -> CanonicalTagEntry:

@@ -1,6 +1,7 @@
 """Tagged memories (seed 004): notes that belong to no session, filed under a category and canonical tags."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,7 @@ from vector_memory.tagging.tags import MAX_TAGS, Refused, sifted
 from vector_memory.tagging.vocabulary import Vocabulary
 from vector_memory.values import (
     MAX_IDENTIFIER,
+    MAX_NOTE,
     NewMemory,
     Page,
     Scope,
@@ -42,7 +44,6 @@ from vector_memory.values import (
     parse_id,
 )
 
-MAX_CONTENT = 10_000
 MAX_RESULTS = 50
 MAX_KEPT = 10_000_000
 PREVIEW = 100
@@ -90,7 +91,7 @@ class TaggedMemories:
         What cannot be a tag is left out, and the receipt says so. Raises DuplicateMemoryError with the id of the same
         content, MemoryStorageError if the limit is reached, ValidationError.
         """
-        check_text("content", content, MAX_CONTENT)
+        check_text("content", content, MAX_NOTE)
         accepted, refused = sifted(tag_list(tags))
         filed, doubt = self._filed_under(category)
         made = self._vocabulary.vectors_for(accepted)
@@ -165,16 +166,19 @@ class TaggedMemories:
         with self._database.read() as connection:
             total = memories.count_memories(connection, EVERYTHING)
             unindexed = memories.count_unindexed(connection, EVERYTHING)
-            categories = tag_rows.counts_by_category(connection)
+            stored = tag_rows.counts_by_category(connection)
             recent = tag_rows.count_since(connection, since)
             size = database_bytes(connection)
+        categories: Counter[str] = Counter()
+        for category, count in stored.items():
+            categories[shown_category(category)] += count
         usage = 100 * total / self._limit
         health = health_of(usage, unindexed)
         return TaggedStatsResult(
             total_memories=total,
             memory_limit=self._limit,
             usage_percentage=round(usage, 2),
-            categories=categories,
+            categories=dict(sorted(categories.items())),
             recent_week_count=recent,
             database_size_mb=round(size / 1e6, 2),
             health_status=health,
@@ -297,11 +301,16 @@ def said_of_forms(forms: Mapping[str, str]) -> list[str]:
 def tagged(memory: MemoryEntry) -> TaggedMemory:
     """Return a memory as this family's answers show it."""
     return TaggedMemory(
-        category=memory.metadata.get("category", OTHER),
+        category=shown_category(memory.metadata.get("category")),
         **memory.model_dump(
             include={"id", "content", "tags", "created_at", "access_count", "content_length", "content_end"}
         ),
     )
+
+
+def shown_category(stored: object) -> str:
+    """Return the category to show for what is stored as one, which in an imported memory may be anything."""
+    return next((category for category in CATEGORIES if category == stored), OTHER)
 
 
 def found_tagged(memory: FoundMemory) -> FoundTagged:

@@ -34,6 +34,8 @@ IDENTIFIER = re.compile(r"[0-9]{1,18}")
 
 
 LARGEST = 10**18
+MAX_NOTE = 10_000
+"""Characters of a tagged memory."""
 
 
 class Span(NamedTuple):
@@ -133,6 +135,12 @@ def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
 
 
+NO_JSON = (
+    "metadata must hold only what JSON can write: texts, numbers, true, false, null, lists, and objects whose names "
+    "are texts."
+)
+
+
 def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the metadata as a plain dict that JSON can write, or raise a ValidationError."""
     if value is None:
@@ -144,13 +152,13 @@ def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         text.encode()
         levels = depth(value)
     except (TypeError, ValueError, RecursionError):
-        raise ValidationError(
-            "metadata must hold only what JSON can write: texts, numbers, true, false, null, lists and objects."
-        ) from None
+        raise ValidationError(NO_JSON) from None
     if levels > MAX_DEPTH:
         raise ValidationError(f"metadata is nested too deeply: send at most {MAX_DEPTH} levels.")
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
+    if json.loads(text) != value:  # a number as a name, a tuple: they would be read back as something else
+        raise ValidationError(NO_JSON)
     return dict(value)
 
 

@@ -87,8 +87,10 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        "drop trigger only_knowing_writers_add; drop trigger only_knowing_writers_index; "
-        "drop trigger only_knowing_writers_delete; delete from schema_migrations where version = 5",
+        (
+            "drop trigger only_knowing_writers_add; drop trigger only_knowing_writers_index; "
+            "drop trigger only_knowing_writers_delete; delete from schema_migrations where version = 5"
+        ),
         State.WARNING,
     ),
 }

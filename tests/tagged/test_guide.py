@@ -6,9 +6,10 @@ import pytest
 
 from vector_memory.guide import INSTRUCTIONS, LEVELS, text_of, work_with_memory
 from vector_memory.settings import Settings, Toolset
-from vector_memory.tagged_memories import MAX_CONTENT, MAX_RESULTS
+from vector_memory.tagged_memories import MAX_RESULTS
 from vector_memory.tagging import categories, merging, tags
 from vector_memory.tools import offered
+from vector_memory.values import MAX_NOTE
 
 TOOLS = {tool.name for tool in offered([Toolset.TAGGED])}
 NAMED = re.compile(r"\b(?:store|search|list|get|delete|clear)_[a-z_]+\b")
@@ -39,7 +40,7 @@ def test_the_last_level_states_the_values_that_hold() -> None:
         f"at least {categories.LEAST_SIMILARITY:.2f}",
         f"{categories.MARGIN:.2f} above",
         f"fewer than {categories.SHORT} letters",
-        f"{MAX_CONTENT:,} characters",
+        f"{MAX_NOTE:,} characters",
         f"| {tags.MAX_TAGS} |",
         f"{tags.MAX_TAG} characters",
         f"| {MAX_RESULTS} |",

@@ -9,8 +9,8 @@ from vector_memory.errors import DuplicateMemoryError, NotFoundError, Validation
 from vector_memory.kinds import MemoryKind
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.tagged_memories import MAX_CONTENT, TaggedMemories
-from vector_memory.values import Scope, SearchMode
+from vector_memory.tagged_memories import TaggedMemories
+from vector_memory.values import MAX_NOTE, Scope, SearchMode
 
 QUICK = "UserController@store: N+1 on roles. Fix: ->with('roles'). Pattern: eager load relationships in store methods."
 
@@ -111,7 +111,7 @@ def test_a_content_of_10_000_characters_is_found_by_its_last_sentence_and_one_mo
 ) -> None:
     """By its meaning alone; the other note is the same text without that sentence."""
     last = "A broken cooling fan in the second rack caused the outage."
-    text = ("The proxy forwards each request to the region that answered fastest. " * 200)[: MAX_CONTENT - len(last)]
+    text = ("The proxy forwards each request to the region that answered fastest. " * 200)[: MAX_NOTE - len(last)]
     settings = Settings(search_mode=SearchMode.VECTOR)
     with SessionMemoryStore(tmp_path / "long.db", settings, model=model) as store:
         store.tagged.store(text)

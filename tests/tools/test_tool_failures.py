@@ -17,6 +17,7 @@ from vector_memory.errors import (
     VectorMemoryError,
 )
 from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +102,8 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
 
 class BrokenStore:
     """Fails at everything, and says what it should not."""
+
+    settings = Settings()
 
     def __getattr__(self, _name: str) -> Any:
         def fail(*_: object, **__: object) -> None:

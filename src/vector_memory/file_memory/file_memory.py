@@ -73,7 +73,7 @@ class FileMemory:
     """
 
     def __init__(self, folder: Path, index_file: Path, settings: Settings, model: EmbeddingModel) -> None:
-        self._settings = settings
+        self.settings = settings
         self._model = model
         self._folder = MemoryFolder(folder)
         self._index = IndexFile(index_file, settings.embedding_dim)
@@ -94,14 +94,14 @@ class FileMemory:
 
     def start_background_work(self) -> None:
         """Index the folder and follow its changes, beside the caller."""
-        if self._settings.warm_start_embedding_model:
+        if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         self._follower.start()
 
     def let_idle_model_go(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
-        if self._settings.embedding_idle_seconds:
-            self._model.let_go(self._settings.embedding_idle_seconds)
+        if self.settings.embedding_idle_seconds:
+            self._model.let_go(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Stop following the folder and close the index. What is not indexed yet will be the next time."""
@@ -131,20 +131,24 @@ class FileMemory:
             return FileSearchResult(message=f"Warning: there is no folder {self._folder.name} to search.")
         self.look_for_changes()
         followed = self.wait_for_words(SECONDS_TO_FOLLOW)
-        mode = self._settings.search_mode
+        mode = self.settings.search_mode
         question = prepare(query, self._model, mode, daily=daily)
         found = self._index.use(lambda index: find(index, question, mode, limit))
         usable = self._index.current().vectors_usable
-        results = self._packer.fitting([self._shown(hit) for hit in found.hits])
         failed = self._follower.has_failed
         said = [*notes(question, found, vectors_usable=usable, followed=followed, failed=failed)]
-        if len(results) < len(found.hits):
-            said.append(f"{len(found.hits) - len(results)} more did not fit into the answer: send a smaller limit.")
-        return FileSearchResult(
-            results=results,
-            index_complete=followed and not found.counts.unembedded,
-            message=" ".join(said) or None,
-        )
+
+        def build(packer: Packer) -> FileSearchResult:
+            results = packer.fitting([self._shown(hit) for hit in found.hits])
+            left_out = len(found.hits) - len(results)
+            rest = [f"{left_out} more did not fit into the answer: read files with memory_get."] if left_out else []
+            return FileSearchResult(
+                results=results,
+                index_complete=followed and not found.counts.unembedded,
+                message=" ".join(said + rest) or None,
+            )
+
+        return self._packer.fit(build)
 
     def get(self, path: str, start_line: int | None = None, lines: int | None = None) -> FileTextResult:
         """Return a file, or so many of its lines, as far as they fit."""
@@ -152,16 +156,21 @@ class FileMemory:
         first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE)
         count = check_range("lines", MAX_LINE if lines is None else lines, 1, MAX_LINE)
         inner = self._folder.find(path)
-        found = excerpt(text_of(self._folder.read(inner)[0]), first, count, self._packer)
-        return FileTextResult(
-            path=self._folder.shown(inner),
-            content=found.content,
-            total_lines=found.total_lines,
-            start_line=found.start_line,
-            end_line=found.end_line,
-            next_line=found.next_line,
-            message="The line is too long for an answer: the rest of it was left out." if found.cut else None,
-        )
+        text = text_of(self._folder.read(inner)[0])
+
+        def build(packer: Packer) -> FileTextResult:
+            found = excerpt(text, first, count, packer)
+            return FileTextResult(
+                path=self._folder.shown(inner),
+                content=found.content,
+                total_lines=found.total_lines,
+                start_line=found.start_line,
+                end_line=found.end_line,
+                next_line=found.next_line,
+                message="The line is too long for an answer: the rest of it was left out." if found.cut else None,
+            )
+
+        return self._packer.fit(build)
 
     def write(self, entry: str, topic: str | None = None, now: datetime | None = None) -> FileWriteResult:
         """Add an entry to the log of the day, under a heading with the time. `now`: default is the present moment."""
@@ -181,8 +190,8 @@ class FileMemory:
             files=counts.files,
             chunks=counts.chunks,
             last_indexed=None if counts.indexed_at is None else iso_time(counts.indexed_at),
-            model=self._settings.embedding_model,
-            dimensions=self._settings.embedding_dim,
+            model=self.settings.embedding_model,
+            dimensions=self.settings.embedding_dim,
             db_size_bytes=counts.size,
             vector_enabled=self._index.current().vectors_usable and self._model.failure is None,
             fts_enabled=True,  # without FTS5 the index could not have been opened

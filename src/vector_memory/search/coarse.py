@@ -1,12 +1,12 @@
 """Coarse search: whole memories, looked up by scope or found by their best piece."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from vector_memory.access import AccessRecorder
 from vector_memory.entries import READ_WITH, found_memory, matched_memory, said_of_cut
 from vector_memory.errors import ValidationError
-from vector_memory.packing import Packed, Packer, omitted_memory, packed
+from vector_memory.packing import Packed, Packer, omitted_memory
 from vector_memory.results import CoarseSearchResult, FoundMemory, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.retrieval import Retriever
@@ -17,6 +17,8 @@ from vector_memory.storage.memories import get_memories, list_memories
 from vector_memory.values import Page, Scope, SearchMode
 
 NOT_COMPARED = 'The newest first, not compared with the query: send order="relevance" for the best match.'
+
+A = TypeVar("A", SearchMemoriesResult, CoarseSearchResult)
 
 
 class CoarseSearch:
@@ -43,13 +45,13 @@ class CoarseSearch:
 
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return the newest (or oldest) memories of the scope; nothing is compared."""
-        answer, judgement = self._look_up(scope, page, latest_first=latest_first)
-        return self._memories_result(answer, judgement, scope, page, query=None, latest_first=latest_first)
+        looked_up = self._look_up(scope, page, latest_first=latest_first)
+        return self._memories_result(*looked_up, scope, page, query=None, latest_first=latest_first)
 
     def memories(self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None) -> SearchMemoriesResult:
         """Return the memories that match the query best, or without one the newest."""
-        answer, judgement = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
-        return self._memories_result(answer, judgement, scope, page, query=query, latest_first=True)
+        found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
+        return self._memories_result(*found, scope, page, query=query, latest_first=True)
 
     def documents(
         self,
@@ -62,31 +64,30 @@ class CoarseSearch:
     ) -> CoarseSearchResult:
         """Return the newest documents of the scope, or by `relevance` those that match the query best."""
         if order == "recent":
-            answer, judgement = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
+            found, judgement = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         elif query is None:
             raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
         else:
-            answer, judgement = self._best(query, scope, page, mode)
-        return CoarseSearchResult(
-            **answer._asdict(),
-            total_results=len(answer.results),
-            confidence=judgement.confidence,
-            elsewhere=judgement.elsewhere,
-            message=summary(answer, judgement, scope, self._read_with),
-        )
+            found, judgement = self._best(query, scope, page, mode)
+
+        def build(packer: Packer) -> CoarseSearchResult:
+            return CoarseSearchResult(**self._common(packer, found, judgement, scope, page))
+
+        return self._handed_out(self._packer.within(page.max_tokens).fit(build))
 
     def _look_up(
         self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None
-    ) -> tuple[Packed[FoundMemory], Judgement]:
+    ) -> tuple[Sequence[FoundMemory], Judgement]:
+        """Return what may be one more than the page, and what is to be said of it."""
         with self._timer.time(f"search_coarse_{scope.kind}"), self._database.read() as connection:
             memories = list_memories(connection, scope, page.limit + 1, page.offset, latest_first=latest_first)
         found = [found_memory(memory) for memory in memories]
         notes = [nothing_stored(scope)] if not found and not page.offset else []
-        return self._hand_out(found, page), Judgement(notes=(*notes, *filter(None, [note])))
+        return found, Judgement(notes=(*notes, *filter(None, [note])))
 
     def _best(
         self, query: str, scope: Scope, page: Page, mode: SearchMode | None
-    ) -> tuple[Packed[FoundMemory], Judgement]:
+    ) -> tuple[Sequence[FoundMemory], Judgement]:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
             with self._database.read() as connection:
@@ -94,20 +95,11 @@ class CoarseSearch:
                 hits = found.hits[page.offset :]
                 memories = get_memories(connection, [hit.id for hit in hits])
                 judgement = judge(self._retriever, connection, question, scope, found)
-        matched = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in hits]
-        return self._hand_out(matched, page), judgement
-
-    def _hand_out(self, found: Sequence[FoundMemory], page: Page) -> Packed[FoundMemory]:
-        """Pack a page of what may be one more than it."""
-        wanted = found[: page.limit]
-        results = self._packer.within(page.max_tokens).share(wanted)
-        if self._access is not None:
-            self._access.record([memory.id for memory in results])
-        return packed(wanted, results, page, omitted_memory, more=len(found) > page.limit)
+        return [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in hits], judgement
 
     def _memories_result(
         self,
-        answer: Packed[FoundMemory],
+        found: Sequence[FoundMemory],
         judgement: Judgement,
         scope: Scope,
         page: Page,
@@ -116,17 +108,36 @@ class CoarseSearch:
         latest_first: bool,
     ) -> SearchMemoriesResult:
         """Return the answer of a search for memories that are not chunked."""
-        return SearchMemoriesResult(
-            **answer._asdict(),
-            total_results=len(answer.results),
-            query=query,
-            filters=scope.as_filters(),
-            limit=page.limit,
-            latest_first=latest_first,
-            confidence=judgement.confidence,
-            elsewhere=judgement.elsewhere,
-            message=summary(answer, judgement, scope, self._read_with),
-        )
+
+        def build(packer: Packer) -> SearchMemoriesResult:
+            return SearchMemoriesResult(
+                **self._common(packer, found, judgement, scope, page),
+                query=packer.echo(query),
+                filters=packer.echo(scope.as_filters()),
+                limit=page.limit,
+                latest_first=latest_first,
+            )
+
+        return self._handed_out(self._packer.within(page.max_tokens).fit(build))
+
+    def _common(
+        self, packer: Packer, found: Sequence[FoundMemory], judgement: Judgement, scope: Scope, page: Page
+    ) -> dict[str, Any]:
+        """Return the fields that all answers have, with as many of the results as the packer lets in."""
+        wanted = found[: page.limit]
+        answer = packer.packed(wanted, packer.share(wanted), page, omitted_memory, more=len(found) > page.limit)
+        return answer.fields() | {
+            "total_results": len(answer.results),
+            "confidence": judgement.confidence,
+            "elsewhere": judgement.elsewhere,
+            "message": summary(answer, judgement, scope, self._read_with),
+        }
+
+    def _handed_out(self, answer: A) -> A:
+        """Count who was found."""
+        if self._access is not None:
+            self._access.record([memory.id for memory in answer.results])
+        return answer
 
 
 def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, read_with: str) -> str:

@@ -1,7 +1,7 @@
 """Fine search: the chunks that match best."""
 
 from vector_memory.entries import provenance
-from vector_memory.packing import Packer, packed
+from vector_memory.packing import Packer
 from vector_memory.results import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
 from vector_memory.search.ranking import Hit
@@ -25,7 +25,6 @@ class FineSearch:
 
     def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> FineSearchResult:
         """Return the chunks that match the query best, best first."""
-        packer = self._packer.within(page.max_tokens)
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
             with self._database.read() as connection:
@@ -34,15 +33,22 @@ class FineSearch:
                 chunks = get_chunks(connection, [hit.id for hit in hits])
                 origins = get_origins(connection, [hit.memory_id for hit in hits])
                 judgement = judge(self._retriever, connection, question, scope, found)
-        results = [shortened(found_chunk(hit, chunks[hit.id], origins[hit.memory_id]), packer) for hit in hits]
-        answer = packed(results, packer.fitting(results), page, omitted_chunk, more=len(found.hits) > page.end)
-        return FineSearchResult(
-            **answer._asdict(),
-            total_results=len(answer.results),
-            confidence=judgement.confidence,
-            elsewhere=judgement.elsewhere,
-            message=explain("chunk", answer, judgement.notes, read_with="expand_chunk_context"),
-        )
+        matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
+
+        def build(packer: Packer) -> FineSearchResult:
+            # Alone, any of them would fit: a very long code fence is cut.
+            results = [packer.hold(chunk, "chunk_content", chunk.content_start) for chunk in matched]
+            more = len(found.hits) > page.end
+            answer = packer.packed(matched, packer.fitting(results), page, omitted_chunk, more=more)
+            return FineSearchResult(
+                **answer.fields(),
+                total_results=len(answer.results),
+                confidence=judgement.confidence,
+                elsewhere=judgement.elsewhere,
+                message=explain("chunk", answer, judgement.notes, read_with="expand_chunk_context"),
+            )
+
+        return self._packer.within(page.max_tokens).fit(build)
 
 
 def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
@@ -61,14 +67,6 @@ def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
         similarity=hit.similarity,
         sources=list(hit.sources),
     )
-
-
-def shortened(chunk: FoundChunk, packer: Packer) -> FoundChunk:
-    """Return the result with its text cut if no answer could hold it: a very long code fence."""
-    text, end = packer.cut(chunk.chunk_content)
-    if end is None:
-        return chunk
-    return chunk.model_copy(update={"chunk_content": text, "content_end": chunk.content_start + end})
 
 
 def omitted_chunk(chunk: FoundChunk) -> Omitted:

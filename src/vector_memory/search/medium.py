@@ -6,7 +6,7 @@ from itertools import groupby
 from statistics import fmean
 
 from vector_memory.entries import provenance
-from vector_memory.packing import Packer, packed
+from vector_memory.packing import Packer
 from vector_memory.results import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
 from vector_memory.search.ranking import Hit
@@ -79,7 +79,6 @@ class MediumSearch:
 
     def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
         """Return the sections that match the query best, best first."""
-        packer = self._packer.within(page.max_tokens)
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
             with self._database.read() as connection:
@@ -90,23 +89,22 @@ class MediumSearch:
                 sections = ranked[page.offset : page.end]
                 memories = get_memories(connection, sorted({match.section.memory_id for match in sections}))
                 judgement = judge(self._retriever, connection, question, scope, found)
-        results = [shortened(found_section(match, memories), packer) for match in sections]
-        answer = packed(results, packer.fitting(results), page, omitted_section, more=len(ranked) > page.end)
-        return MediumSearchResult(
-            **answer._asdict(),
-            total_results=len(answer.results),
-            confidence=judgement.confidence,
-            elsewhere=judgement.elsewhere,
-            message=explain("section", answer, judgement.notes, read_with="get_memory_by_id"),
-        )
+        matched = [found_section(match, memories) for match in sections]
 
+        def build(packer: Packer) -> MediumSearchResult:
+            # Alone, any of them would fit.
+            results = [packer.hold(section, "section_content", section.content_start) for section in matched]
+            more = len(ranked) > page.end
+            answer = packer.packed(matched, packer.fitting(results), page, omitted_section, more=more)
+            return MediumSearchResult(
+                **answer.fields(),
+                total_results=len(answer.results),
+                confidence=judgement.confidence,
+                elsewhere=judgement.elsewhere,
+                message=explain("section", answer, judgement.notes, read_with="get_memory_by_id"),
+            )
 
-def shortened(section: FoundSection, packer: Packer) -> FoundSection:
-    """Return the result with its text cut if no answer could hold it."""
-    text, end = packer.cut(section.section_content)
-    if end is None:
-        return section
-    return section.model_copy(update={"section_content": text, "content_end": section.content_start + end})
+        return self._packer.within(page.max_tokens).fit(build)
 
 
 def omitted_section(section: FoundSection) -> Omitted:

@@ -73,7 +73,7 @@ def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_has
                 "title": memory.title,
                 "description": memory.description,
                 "tags": json.dumps(memory.tags, ensure_ascii=False),
-                "metadata": json.dumps(memory.metadata, ensure_ascii=False),
+                "metadata": as_json(memory.metadata),
                 "content_hash": content_hash,
                 "now": now,
                 "chunked": chunked,
@@ -87,6 +87,11 @@ def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_has
     return memory_id
 
 
+def as_json(metadata: dict[str, Any]) -> str:
+    """Return metadata as they are stored."""
+    return json.dumps(metadata, ensure_ascii=False)
+
+
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
     """Return the id of the memory with the same content in the same place, if there is one."""
     found = fetch_value(
@@ -95,8 +100,9 @@ def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash:
         select id from session_memories
         where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
             and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
-            and json_extract(metadata, '$.parent_report_id') is :report_id
-            and (memory_type <> 'knowledge_base' or json_extract(metadata, '$.category') is :category)
+            and json_extract(metadata, '$.parent_report_id') is json_extract(:metadata, '$.parent_report_id')
+            and (memory_type <> 'knowledge_base'
+                or json_extract(metadata, '$.category') is json_extract(:metadata, '$.category'))
         order by id limit 1
         """,
         {
@@ -106,8 +112,8 @@ def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash:
             "session_id": memory.session_id,
             "session_iter": memory.session_iter,
             "task_code": memory.task_code,
-            "report_id": memory.metadata.get("parent_report_id"),
-            "category": memory.metadata.get("category"),
+            # Whole, because SQLite has no value for everything that JSON can hold.
+            "metadata": as_json(memory.metadata),
         },
     )
     return None if found is None else int(found)

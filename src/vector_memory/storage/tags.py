@@ -126,13 +126,14 @@ def restore_tags(connection: apsw.Connection, now: str) -> int:
     return connection.changes()
 
 
-def counts_by_category(connection: apsw.Connection) -> dict[str, int]:
-    """Return how many tagged memories there are in each category that has some."""
+def counts_by_category(connection: apsw.Connection) -> dict[str | None, int]:
+    """Return how many tagged memories there are in each category that has some; None: those without a text as one."""
     rows = fetch(
         connection,
         as_dict,
         f"""
-        select cast(coalesce(json_extract(metadata, '$.category'), 'other') as text) as category, count(*) as number
+        select case json_type(metadata, '$.category') when 'text' then json_extract(metadata, '$.category') end
+            as category, count(*) as number
         from session_memories where {TAGGED} group by category order by category
         """,
     )

@@ -3,11 +3,20 @@
 from collections.abc import Callable
 from typing import Any, cast, get_args
 
+from fastmcp.server.dependencies import get_context
 from fastmcp.tools import FunctionTool, ToolResult
+from pydantic import TypeAdapter, ValidationError
 
+from vector_memory.packing import BYTES_PER_TOKEN
 from vector_memory.results import Result
+from vector_memory.shortening import bounded, value_size
 from vector_memory.tools.failures import as_ours, failed_result
+from vector_memory.tools.params import WholeNumber
 from vector_memory.tools.schemas import compact, inlined, require_only, without_null
+from vector_memory.values import LEAST_TOKENS
+
+LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
+TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
 class MemoryTool(FunctionTool):
@@ -34,7 +43,28 @@ class MemoryTool(FunctionTool):
         """Run the tool. A parameter that is null counts as left out, which is what clients mean by it."""
         known = self.parameters["properties"]
         given = {name: value for name, value in arguments.items() if value is not None or name not in known}
+        limit = LEAST_LIMIT
         try:
-            return await super().run(given)
+            limit = longest_answer(given)
+            answer = await super().run(given)
         except Exception as error:  # the one edge where nothing may pass unmapped
-            return failed_result(self.result_model, as_ours(error, self))
+            answer = failed_result(self.result_model, as_ours(error, self))
+        return self._bounded(answer, limit)
+
+    def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
+        """Return the answer in at most so many bytes of JSON, which leave twice: as text and as structured content."""
+        body = answer.structured_content
+        if body is None or value_size(body) <= limit:
+            return answer
+        fitting = bounded(self.result_model.model_validate(body), limit)
+        return ToolResult(structured_content=fitting.model_dump(mode="json"), is_error=answer.is_error)
+
+
+def longest_answer(arguments: dict[str, Any]) -> int:
+    """Return how many bytes the answer to a call may have: what its `max_tokens` says, at most what the settings do."""
+    tokens: int = min(part.settings.max_response_tokens for part in get_context().lifespan_context.values())
+    try:
+        wanted = TOKENS.validate_python(arguments.get("max_tokens"))
+    except ValidationError:
+        wanted = tokens
+    return max(LEAST_LIMIT, min(tokens, wanted) * BYTES_PER_TOKEN)

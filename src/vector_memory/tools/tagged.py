@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from vector_memory.results import DeleteResult
 from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tagged_memories import MAX_CONTENT, MAX_RESULTS
+from vector_memory.tagged_memories import MAX_RESULTS
 from vector_memory.tagged_results import (
     CanonicalTagsResult,
     ClearResult,
@@ -28,6 +28,7 @@ from vector_memory.tagging.tags import MAX_TAGS
 from vector_memory.tools.confirming import can_ask, confirm
 from vector_memory.tools.params import READS, STORES, MemoryId, Offset, Query, Skip, Store, WholeNumber, from_json
 from vector_memory.tools.threads import in_writers_thread
+from vector_memory.values import MAX_NOTE
 
 Limit = Annotated[WholeNumber, Field(description=f"Results, up to {MAX_RESULTS}")]
 Tags = Annotated[
@@ -44,7 +45,7 @@ AnyOfTags = Annotated[
 async def store_memory(
     *,
     store: Store,
-    content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_CONTENT} characters")],
+    content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_NOTE} characters")],
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
 ) -> StoreTaggedResult:

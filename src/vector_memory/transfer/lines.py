@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from vector_memory.errors import ValidationError
-from vector_memory.kinds import TRAITS
+from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.tagging.categories import CATEGORIES
 from vector_memory.values import (
+    MAX_IDENTIFIER,
+    MAX_NOTE,
+    MAX_TITLE,
     Chunk,
     Fingerprint,
     NewMemory,
@@ -33,7 +37,15 @@ MAX_LINE = 256_000_000
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 UNIT_TOLERANCE = 1e-3
 
+MAX_HEADINGS = 20
+"""Headings that enclose a chunk, each of at most as many characters as a title."""
+
+NAME_SHOWN = 40
+"""Characters of a name that is not known."""
+
 Number = Annotated[int, Field(ge=0, le=1 << 53)]
+Name = Annotated[str, Field(max_length=MAX_IDENTIFIER)]
+Heading = Annotated[str, Field(max_length=MAX_TITLE)]
 
 
 def utc(time: str) -> str:
@@ -63,10 +75,10 @@ class Line(BaseModel):
 class ModelLine(Line):
     """What made the vectors."""
 
-    model: str
+    model: Name
     dimensions: int
-    precision: str
-    engine: str
+    precision: Name
+    engine: Name
 
     def fingerprint(self) -> Fingerprint:
         """Return it as a value."""
@@ -78,7 +90,7 @@ class Header(Line):
 
     format: Literal["vector-memory export"] = FORMAT
     version: Literal[1] = VERSION
-    session_id: str | None = None
+    session_id: Name | None = None
     memories: Number
     vectors: ModelLine | None = None
 
@@ -93,9 +105,9 @@ class StretchLine(Line):
 class ChunkLine(StretchLine):
     """A chunk; its text is that part of the content."""
 
-    kind: str
+    kind: Name
     token_count: Number
-    headings: list[str]
+    headings: Annotated[list[Heading], Field(max_length=MAX_HEADINGS)]
     level: Number
     contains_code: bool
     contains_table: bool
@@ -116,11 +128,11 @@ class PassageLine(StretchLine):
 class PlaceLine(Line):
     """Where a report is and what it says: that names it in every file."""
 
-    content_hash: str
-    agent_id: str
-    session_id: str | None
+    content_hash: Name
+    agent_id: Name
+    session_id: Name | None
     session_iter: Number
-    task_code: str | None
+    task_code: Name | None
 
 
 class MemoryLine(Line):
@@ -221,6 +233,8 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
     """Yield what is wrong with a memory that is acceptable by itself."""
     chunked = TRAITS[parse_kind(line.memory_type)].chunked
     stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
+    if line.memory_type == MemoryKind.TAGGED:
+        yield from _problems_of_note(line)
     if line.content_hash not in (None, line.hash()):
         yield "the content is not the one that was exported: its SHA-256 is another."
     if line.chunks and not chunked:
@@ -234,6 +248,14 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
         yield "a passage belongs to a chunk that is not there."
     if model and not all(_is_unit_vector(passage, model.dimensions) for passage in line.passages):
         yield f"a vector is not {model.dimensions} float32 numbers of the length 1 in base64."
+
+
+def _problems_of_note(line: MemoryLine) -> Iterator[str]:
+    """Yield what the tagged tools would not have stored."""
+    if len(line.content) > MAX_NOTE:
+        yield f"content is {len(line.content):,} characters long: a tagged memory has at most {MAX_NOTE:,}."
+    if line.metadata.get("category", CATEGORIES[-1]) not in CATEGORIES:
+        yield f"metadata.category must be one of {', '.join(CATEGORIES)}, or left out."
 
 
 def _is_unit_vector(passage: PassageLine, dimensions: int) -> bool:
@@ -259,6 +281,6 @@ def _parsed(kind: type[L], number: int, said: object) -> L:
         return kind.model_validate(said)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"])) or "the line"
+        name = ".".join(str(part)[:NAME_SHOWN] for part in first["loc"]) or "the line"
         problem = first["msg"].removeprefix("Value error, ")
         raise ValidationError(f"Line {number}: {name}: {problem[:1].lower()}{problem[1:]}.") from None

@@ -20,6 +20,7 @@ from vector_memory.storage.database import Connection, Database
 from vector_memory.storage.memories import Memory
 from vector_memory.storage.tags import count_use
 from vector_memory.transfer.lines import (
+    MAX_HEADINGS,
     ChunkLine,
     Header,
     MemoryLine,
@@ -31,7 +32,7 @@ from vector_memory.transfer.lines import (
     parse_memory,
     read_lines,
 )
-from vector_memory.values import MAX_IDENTIFIER, Fingerprint, NewMemory, check_text, utc_now
+from vector_memory.values import MAX_IDENTIFIER, MAX_TITLE, Fingerprint, NewMemory, check_text, utc_now, written
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and the number there are."""
@@ -169,7 +170,8 @@ def memory_line(connection: Connection, memory: Memory, *, with_vectors: bool) -
         parent=report_of(connection, memory),
         chunks=[
             ChunkLine(
-                headings=list(chunk.headings),
+                # The original server's headings may be longer than any that this one makes.
+                headings=[heading[:MAX_TITLE] for heading in chunk.headings[:MAX_HEADINGS]],
                 **{name: getattr(chunk, name) for name in ChunkLine.model_fields if name != "headings"},
             )
             for chunk in (stored.chunk for stored in chunks_of(connection, memory.id))
@@ -197,8 +199,12 @@ def report_of(connection: Connection, memory: Memory) -> PlaceLine | None:
 
 def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
     """Return the id of the report that a memory is about, if it is an observation and names one."""
-    report_id = metadata.get(PARENT)
-    return report_id if memory_type == MemoryKind.REPORT_OBSERVATION and isinstance(report_id, int) else None
+    match metadata.get(PARENT):
+        # A caller may keep anything under this name.
+        case int(report_id) if memory_type == MemoryKind.REPORT_OBSERVATION and written(report_id).isdigit():
+            return report_id
+        case _:
+            return None
 
 
 def with_report(connection: Connection, line: MemoryLine) -> tuple[NewMemory, bool]:

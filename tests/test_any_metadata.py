@@ -1,0 +1,125 @@
+"""Any JSON object as metadata is stored and comes back equal, or is refused in words that say what to send."""
+
+import io
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+
+from any_json import json_objects
+from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.errors import ValidationError
+from vector_memory.kinds import TRAITS, MemoryKind
+from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.settings import Settings
+from vector_memory.values import LARGEST, Scope
+
+T = TypeVar("T")
+SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS)
+STORED_BY_CALLERS = [kind for kind in MemoryKind if kind is not MemoryKind.TAGGED]
+NUMBERS = itertools.count()
+CASES: list[dict[str, Any]] = [
+    {"category": [1], "parent_report_id": [1]},
+    {"category": 10**30, "parent_report_id": 10**30},
+    {"category": {"": None}, "parent_report_id": {"a": 1}},
+    {"category": True, "parent_report_id": False, "title": False},
+]
+
+a_few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    path = tmp_path_factory.mktemp("metadata") / "memory.db"
+    with SessionMemoryStore(path, SMALL, embedder=LatticeEmbedder()) as opened:
+        yield opened
+
+
+def arguments(kind: MemoryKind) -> dict[str, Any]:
+    """Return what a memory of a kind needs, with a content of its own."""
+    place = {"session_id": "s"} if TRAITS[kind].session_scoped else {"title": "T"}
+    return {"content": f"Text {next(NUMBERS)}.", "agent_id": "a"} | place
+
+
+def tried(do: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what is done, or None and what the caller is told."""
+    try:
+        return do(), ""
+    except ValidationError as error:
+        return None, str(error)
+
+
+def with_cases(test: Any) -> Any:
+    """Add the cases that once failed."""
+    for case in CASES:
+        test = example(case)(test)
+    return test
+
+
+@pytest.mark.parametrize("kind", STORED_BY_CALLERS)
+@a_few
+@with_cases
+@given(json_objects)
+def test_metadata_come_back_equal_or_are_refused(
+    store: SessionMemoryStore, kind: MemoryKind, metadata: dict[str, Any]
+) -> None:
+    facts = {"title": "T", "category": "general"} if kind is MemoryKind.KNOWLEDGE_BASE else {}
+    sent = arguments(kind)
+    receipt, problem = tried(lambda: store.store_memory(kind, metadata=metadata, **sent))
+    if receipt is None:
+        assert "metadata" in problem
+        return
+    found = store.get_memory_by_id(receipt.memory_id or 0).memory
+    assert found is not None
+    assert found.metadata == metadata | facts
+
+
+@pytest.mark.parametrize("kind", MemoryKind)
+@a_few
+@with_cases
+@given(json_objects)
+def test_an_import_stores_metadata_as_they_are_or_refuses_them(
+    store: SessionMemoryStore, kind: MemoryKind, metadata: dict[str, Any]
+) -> None:
+    header = {"format": "vector-memory export", "version": 1, "memories": 1}
+    memory = {"memory_type": kind, "metadata": metadata, **arguments(kind)}
+    lines = io.BytesIO(f"{json.dumps(header)}\n{json.dumps(memory)}\n".encode())
+    added, problem = tried(lambda: store.import_memories(lines))
+    if added is None:
+        assert problem.startswith("Line 2: ")
+        return
+    (found,) = store.search_scoped(Scope(kind=kind), 1).results
+    assert found.content == memory["content"]
+    report = metadata.get("parent_report_id")
+    # What may be an id means nothing in another file.
+    is_orphan = kind is MemoryKind.REPORT_OBSERVATION and type(report) is int and 0 <= report < LARGEST
+    expected = {name: value for name, value in metadata.items() if not (is_orphan and name == "parent_report_id")}
+    assert found.metadata == expected
+    store.tagged.list_recent()
+    store.tagged.stats()
+    store.export_memories(io.BytesIO())
+
+
+@pytest.mark.parametrize("metadata", [{1: 2}, {"a": (1,)}, {"a": {1}}, {"a": b"x"}], ids=str)
+def test_what_json_would_read_back_as_something_else_is_refused(
+    store: SessionMemoryStore, metadata: dict[Any, Any]
+) -> None:
+    with pytest.raises(ValidationError, match="only what JSON can write"):
+        store.store_memory("report", metadata=metadata, **arguments(MemoryKind.REPORT))
+
+
+def test_notes_filed_under_what_is_no_category_are_shown_as_others(tmp_path: Path) -> None:
+    """Earlier releases imported them."""
+    with SessionMemoryStore(tmp_path / "memory.db", SMALL, embedder=LatticeEmbedder()) as store:
+        note = store.tagged.store("A note.", "security").memory_id or 0
+        for number, odd in enumerate(["[1]", "5", "true", '"x"', "null", '{"a": 1}']):
+            store.tagged.store(f"Odd {number}.")
+            with store._database.write() as connection:
+                sql = "update session_memories set metadata = json_object('category', json(?)) where id = ?"
+                connection.execute(sql, (odd, note + 1 + number))
+        assert store.tagged.stats().categories == {"other": 6, "security": 1}
+        assert [found.category for found in store.tagged.list_recent().results] == ["other"] * 6 + ["security"]
