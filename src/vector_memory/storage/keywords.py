@@ -84,18 +84,30 @@ class Block(NamedTuple):
     pieces: int
 
 
-def add(connection: apsw.Connection, memory_id: int, texts: Sequence[str]) -> None:
-    """Index a memory by the texts of its pieces, in order."""
+class Words(NamedTuple):
+    """What the index says of the pieces of a memory: their LENGTHs in order, and their POSTINGs by bucket."""
+
+    lengths: bytes
+    postings: dict[int, bytes]
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return len(self.lengths) // LENGTH.itemsize
+
+
+def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
+    """Index a memory by the words of its pieces, which are numbered from 0."""
     block_id, first = _open_block(connection, memory_id)
-    lengths, postings = indexed(texts, first)
-    connection.execute("update keyword_blocks set pieces = ? where id = ?", (first + len(texts), block_id))
-    connection.execute("insert into keyword_memories values (?, ?, ?, ?)", (memory_id, block_id, first, lengths))
+    end = first + words.pieces
+    connection.execute("update keyword_blocks set pieces = ? where id = ?", (end, block_id))
+    connection.execute("insert into keyword_memories values (?, ?, ?, ?)", (memory_id, block_id, first, words.lengths))
     connection.executemany(
         """
         insert into keyword_postings values (?, ?)
         on conflict do update set postings = cast(postings || excluded.postings as blob)
         """,
-        [(_row_id(block_id, bucket), added) for bucket, added in sorted(postings.items())],
+        [(_row_id(block_id, bucket), renumbered(added, first)) for bucket, added in sorted(words.postings.items())],
     )
 
 
@@ -139,7 +151,7 @@ def rebuild(connection: apsw.Connection) -> None:
     for memory_id in fetch_column(connection, "select id from session_memories order by id"):
         texts = texts_of(connection, memory_id)
         if texts:
-            add(connection, memory_id, texts)
+            add(connection, memory_id, indexed(texts))
     version = fetch_value(connection, "pragma schema_version")
     connection.execute(f"pragma schema_version = {int(version) + 1}")
 
@@ -159,8 +171,11 @@ def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
     return [text.decode(errors="replace") for text in rows]
 
 
-def indexed(texts: Sequence[str], first: int) -> tuple[bytes, dict[int, bytes]]:
-    """Return what the index says of pieces numbered from `first` on: their LENGTHs, and the POSTINGs by bucket."""
+def indexed(texts: Sequence[str], first: int = 0) -> Words:
+    """Return what the index says of pieces with these texts, numbered from `first` on.
+
+    This takes most of the time that adding a memory takes, so do it before the transaction.
+    """
     lengths = []
     rows = defaultdict[int, list[int]](list)
     for number, text in enumerate(texts, first):
@@ -169,10 +184,15 @@ def indexed(texts: Sequence[str], first: int) -> tuple[bytes, dict[int, bytes]]:
         for term, count in Counter(found).items():
             bucket, hashed = hash_of(term)
             rows[bucket].append(hashed << NUMBER_BITS + COUNT_BITS | number << COUNT_BITS | min(count, MAX_COUNT))
-    return (
+    return Words(
         np.array(lengths, LENGTH).tobytes(),
         {bucket: np.array(row, POSTING).tobytes() for bucket, row in rows.items()},
     )
+
+
+def renumbered(postings: bytes, first: int) -> bytes:
+    """Return the POSTINGs of pieces numbered from 0 as those of pieces numbered from `first` on."""
+    return (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
 @dataclass(frozen=True, slots=True)

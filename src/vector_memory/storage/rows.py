@@ -39,3 +39,10 @@ def fetch_value(connection: apsw.Connection, sql: str, bindings: Any = ()) -> An
 def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
     """Run a query and return the first column of every row."""
     return [row[0] for row in connection.execute(sql, bindings).fetchall()]
+
+
+def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
+    """Return the ids of the next rows of an `autoincrement` table, which hold only inside this write transaction."""
+    sql = f"select max(coalesce((select seq from sqlite_sequence where name = ?), 0), coalesce(max(id), 0)) from {table}"
+    last = int(fetch_value(connection, sql, (table,)))
+    return list(range(last + 1, last + 1 + count))

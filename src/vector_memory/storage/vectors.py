@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.filters import UNINDEXED, memory_filter
 from vector_memory.storage.memories import Memory
-from vector_memory.storage.rows import fetch, fetch_one, fetch_value
+from vector_memory.storage.rows import fetch, fetch_one, fetch_value, next_ids
 from vector_memory.values import Fingerprint, Scope
 
 MAX_K = 4096
@@ -123,23 +123,22 @@ def add_passages(
     """Add a memory's passages with their vectors; `prefix` begins the names of the tables they go into."""
     table = table_for(chunked=memory.chunked)
     keys = [intern(connection, name) for name in index_names(memory)]
-    for passage, vector in zip(passages, vectors, strict=True):
-        passage_id = fetch_value(
-            connection,
-            f"""
-            insert into {prefix}memory_passages (memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?)
-            returning id
-            """,
-            (memory.id, *passage),
-        )
-        connection.execute(
-            f"""
-            insert into {prefix}{table} (
-                passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
-            ) values (?, ?, ?, ?, ?, ?, ?)
-            """,
-            (passage_id, *keys, memory.session_iter, vector.tobytes()),
-        )
+    ids = next_ids(connection, f"{prefix}memory_passages", len(passages))
+    connection.executemany(
+        f"insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?, ?)",
+        [(passage_id, memory.id, *passage) for passage_id, passage in zip(ids, passages, strict=True)],
+    )
+    connection.executemany(
+        f"""
+        insert into {prefix}{table} (
+            passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
+        ) values (?, ?, ?, ?, ?, ?, ?)
+        """,
+        [
+            (passage_id, *keys, memory.session_iter, vector.tobytes())
+            for passage_id, vector in zip(ids, vectors, strict=True)
+        ],
+    )
 
 
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
