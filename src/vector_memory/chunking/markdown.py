@@ -123,9 +123,7 @@ class _Cutter:
         whole = self.measure(start, end)
         if whole.tokens <= self.size:
             return [whole]
-        pieces = self.pack(
-            [piece for piece in self.split(start, end) if piece.end > piece.start], self.size, self.room
-        )
+        pieces = self.pack([piece for piece in self.split(start, end) if piece.end > piece.start], self.size, self.room)
         chunks = pieces[:1]
         for before, piece in pairwise(pieces):
             chunk = self.with_overlap(before, piece)

@@ -62,11 +62,14 @@ def insert_chunks(
     `words`: of the chunks' texts.
     """
     connection.execute("update session_memories set chunk_count = ? where id = ?", (len(chunks), memory_id))
+    if not chunks:
+        return []
     ids = next_ids(connection, "memory_chunks", len(chunks))
     connection.executemany(
         """
         insert into memory_chunks (
-            id, prev_chunk_id, next_chunk_id, parent_id, parent_title, chunk_index, content, chunk_type, start_char, end_char, token_count, header_path,
+            id, prev_chunk_id, next_chunk_id,
+            parent_id, parent_title, chunk_index, content, chunk_type, start_char, end_char, token_count, header_path,
             level, content_hash, created_at, section_hierarchy, chunk_position_ratio, sibling_count, depth_level,
             contains_code, contains_table, is_contextually_enriched, is_oversized
         ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -102,8 +105,7 @@ def insert_chunks(
             )
         ],
     )
-    if chunks:
-        keywords.add(connection, memory_id, words)
+    keywords.add(connection, memory_id, words)
     return ids
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.scores import best, rounded
 from vector_memory.storage.terms import terms
 from vector_memory.values import Scope
 
@@ -200,24 +201,24 @@ class Ranking:
     """The BM25 scores of the pieces of a scope. `possible`: what no score can exceed, whatever a piece says.
 
     `scores` has an entry for each piece of the scope's blocks, `starts` the entry of each memory's first piece,
-    ascending; `memories` are the ids of the memories in the same order.
+    ascending; `memories` are the ids of the memories in the same order, and `firsts` those of their first pieces.
     """
 
     memories: NDArray[np.int64]
+    firsts: NDArray[np.int64]
     starts: NDArray[np.int64]
     scores: NDArray[np.float64]
     possible: float
 
     def best(self, connection: apsw.Connection, limit: int) -> list[Match]:
-        """Return at most `limit` pieces, best first; of equal ones the older memory and the earlier chunk first."""
+        """Return at most `limit` pieces, best first; of those with equal shares of what is possible, by their ids."""
         entries = np.flatnonzero(self.scores)
-        if len(entries) > limit:
-            enough = np.partition(self.scores[entries], -limit)[-limit]
-            entries = entries[self.scores[entries] >= enough]
         owners = np.searchsorted(self.starts, entries, side="right") - 1
-        memories, positions = self.memories[owners], entries - self.starts[owners]
-        order = np.lexsort((positions, memories, -self.scores[entries]))[:limit]
-        places = list(zip(memories[order].tolist(), positions[order].tolist(), strict=True))
+        # The ids of a document's chunks follow each other: they are given in one transaction.
+        ids = self.firsts[owners] + entries - self.starts[owners]
+        order = best(rounded(self.scores[entries] / self.possible), ids, limit) if len(entries) else entries
+        owners, entries = owners[order], entries[order]
+        places = list(zip(self.memories[owners].tolist(), (entries - self.starts[owners]).tolist(), strict=True))
         chunk_ids = fetch_column(
             connection,
             """
@@ -227,7 +228,7 @@ class Ranking:
             """,
             (json.dumps(places),),
         )
-        scores = self.scores[entries[order]].tolist()
+        scores = self.scores[entries].tolist()
         return [Match(place[0], chunk, score) for place, chunk, score in zip(places, chunk_ids, scores, strict=True)]
 
     def scores_of(self, connection: apsw.Connection, pieces: Sequence[Piece]) -> list[float]:
@@ -259,7 +260,7 @@ def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> Ra
         most = highest_score(layout.pieces, len(entries))
         possible += most
         scores[entries] += scores_for(most, counts, layout.lengths[entries] / layout.mean_length)
-    return Ranking(layout.memories, layout.starts, scores, possible)
+    return Ranking(layout.memories, layout.firsts, layout.starts, scores, possible)
 
 
 def highest_score(pieces: int, having: int) -> float:
@@ -277,11 +278,12 @@ def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.
 class Layout:
     """The pieces of a scope as entries of arrays: block after block, with the pieces of others between them.
 
-    `lengths`: of each entry, or OUTSIDE. `memories` and `starts`: as in Ranking. `bases`: how many entries there are
-    before each block of `block_ids`.
+    `lengths`: of each entry, or OUTSIDE. `memories`, `firsts` and `starts`: as in Ranking. `bases`: how many entries
+    there are before each block of `block_ids`.
     """
 
     memories: NDArray[np.int64]
+    firsts: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
     block_ids: NDArray[np.int64]
@@ -294,13 +296,14 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
     condition = memory_filter(scope)
     rows = connection.execute(
         f"""
-        select k.memory_id, k.block_id, k.first_piece, k.lengths
+        select k.memory_id, k.block_id, k.first_piece, k.lengths,
+            coalesce((select min(c.id) from memory_chunks c where c.parent_id = k.memory_id), k.memory_id)
         from session_memories m join keyword_memories k on k.memory_id = m.id
         where {condition.sql} order by k.block_id, k.first_piece
         """,
         condition.bindings,
     ).fetchall()
-    memories, blocks, firsts, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
+    memories, blocks, numbers, blobs, firsts = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     block_ids, block_of = np.unique(np.array(blocks, np.int64), return_inverse=True)
     sizes = fetch_column(
         connection,
@@ -308,13 +311,14 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
         (json.dumps(block_ids.tolist()),),
     )
     bases = np.cumsum([0, *sizes])
-    starts = bases[block_of] + np.array(firsts, np.int64)
+    starts = bases[block_of] + np.array(numbers, np.int64)
     pieces = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
     known = np.frombuffer(b"".join(blobs), LENGTH)
     lengths = np.full(bases[-1], OUTSIDE)
     lengths[np.repeat(starts - np.cumsum(pieces) + pieces, pieces) + np.arange(len(known))] = known
     return Layout(
         memories=np.array(memories, np.int64),
+        firsts=np.array(firsts, np.int64),
         starts=starts,
         lengths=lengths,
         block_ids=block_ids,

@@ -43,6 +43,7 @@ def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> l
 
 def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
     """Return the ids of the next rows of an `autoincrement` table, which hold only inside this write transaction."""
-    sql = f"select max(coalesce((select seq from sqlite_sequence where name = ?), 0), coalesce(max(id), 0)) from {table}"
-    last = int(fetch_value(connection, sql, (table,)))
+    given = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (table,))
+    highest = fetch_value(connection, f"select max(id) from {table}")
+    last = max(given or 0, highest or 0)
     return list(range(last + 1, last + 1 + count))
