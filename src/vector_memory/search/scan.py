@@ -47,7 +47,7 @@ class Scan:
         nearby, nearest = NOTHING, None
         if query is not None:
             comparison = self._view.comparison(self._connection, table, self._scope, self._members, query, self._words)
-            nearby = comparison.find(Wanted(count, self._depth, self._memories))
+            nearby = comparison.find(Wanted(count, 0 if self._words is None else self._depth, self._memories))
             nearest = shown(float(nearby.cosines.max())) if len(nearby.cosines) else None
         hits = self._hits(nearby, count, by_meaning=query is not None)
         return Found(hits[:count], nearest, nearby.partial)

@@ -271,20 +271,18 @@ def candidates(sums: NDArray[np.floating], groups: NDArray[np.integer], count: i
 
     Sums are not exact: what may be as high, by ROUNDING, is there too.
     """
-    labels = labels_of(groups)
-    highest = np.full(labels.max(initial=-1) + 1, -np.inf)
-    np.maximum.at(highest, labels, sums)
+    if not len(groups):
+        return np.empty(0, np.int64)
+    if np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        return np.sort(order[candidates(sums[order], groups[order], count)])
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    highest = np.maximum.reduceat(sums, starts)
     enough = np.partition(highest, -count)[-count] if len(highest) > count else -np.inf
-    return np.flatnonzero((sums > -np.inf) & (sums >= np.maximum(highest, enough).take(labels) - ROUNDING))
-
-
-def labels_of(groups: NDArray[np.integer]) -> Rows:
-    """Return numbers from 0 on in place of groups, which are in ascending order as a rule."""
-    steps = np.diff(groups)
-    if np.all(steps >= 0):
-        return np.cumsum(np.concatenate([np.zeros(min(1, len(groups)), np.int64), steps > 0]))
-    labels: Rows = np.unique(groups, return_inverse=True)[1]
-    return labels
+    places = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
+    own = highest[np.searchsorted(starts, places, side="right") - 1]
+    chosen: Rows = places[sums[places] >= own - ROUNDING]
+    return chosen
 
 
 def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Rows:
