@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.indexing import Embedded, EmbeddedPassage, Indexer
+from vector_memory.indexing import Embedded, EmbeddedPassage, Indexer, words_of
 from vector_memory.kinds import MemoryKind
 from vector_memory.settings import Settings
 from vector_memory.storage import memories
@@ -188,9 +188,10 @@ def write(
     )
     now = utc_now()
     content_hash = hashlib.sha256(content.encode()).hexdigest()
-    memory_id = memories.insert_memory(connection, memory, content_hash=content_hash, chunked=True, now=now)
+    memory_id = memories.insert_memory(connection, memory, content_hash=content_hash, words=None, now=now)
     stored = memories.require_memory(connection, memory_id)
-    indexer.write_vectors(connection, stored, indexer.write_chunks(connection, stored, chunks, now), embedded)
+    words = words_of(memory.kind, content, chunks)
+    indexer.write_vectors(connection, stored, indexer.write_chunks(connection, stored, chunks, words, now), embedded)
 
 
 def session_sizes(first: Sequence[int], others: int, passages: int) -> list[tuple[str, int]]:

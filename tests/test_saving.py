@@ -1,8 +1,11 @@
 """What is stored is there, once, with everything made from it."""
 
 import hashlib
+import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.storage import keywords
+from vector_memory.storage.database import Connection, Database
 from vector_memory.storage.rows import fetch_value
 from vector_memory.values import Fingerprint, Scope
 
@@ -206,3 +212,51 @@ def test_a_chunk_knows_its_neighbours_and_its_place(store: SessionMemoryStore) -
     assert [row[2] for row in rows] == [*ids[1:], None]
     assert [row[3] for row in rows] == [index / (len(ids) - 1) for index in range(len(ids))]
     assert {row[4] for row in rows} == {len(ids)}
+
+
+@contextmanager
+def lock_measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """Give a list of the seconds of processor time that each write transaction of the block takes."""
+    seconds, write = [], Database.write
+
+    @contextmanager
+    def measured(database: Database) -> Iterator[Connection]:
+        with write(database) as connection:
+            start = time.thread_time()
+            yield connection
+        seconds.append(time.thread_time() - start)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "write", measured)
+        yield seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["".join(f"word{number} in a sentence of {number} words. " for number in range(13_000)), "# a\n" * 25_000],
+    ids=["a long report", "headings"],
+)
+def test_no_report_holds_the_write_lock_for_200_ms_of_processor_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    settings = Settings(embedding_model="toy")
+    with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
+        with lock_measured(monkeypatch) as seconds:
+            store.store_memory("report", text, session_id="s")
+        assert max(seconds) < 0.2
+
+
+@pytest.mark.parametrize("kind", ["report", "system_memory"])
+def test_words_are_read_before_the_write_lock_is_taken(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    locked, cut = [], keywords.terms
+
+    def noted(text: str) -> list[str]:
+        locked.append(store._database._writer.in_transaction)
+        return cut(text)
+
+    monkeypatch.setattr(keywords, "terms", noted)
+    store.store_memory(kind, DOCUMENT, session_id="s")
+    assert locked
+    assert not any(locked)

@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.kinds import TRAITS, MemoryKind
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.storage.rows import fetch_value
 from vector_memory.transfer import Imported, new_file
 from vector_memory.values import Fingerprint, Scope
 
@@ -449,3 +451,19 @@ def test_what_no_tool_would_store_is_not_imported_and_the_error_is_short(
         other.import_memories(as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}, memory]))
     assert len(str(refused.value)) < 500
     assert contents(other) == []
+
+
+def test_more_chunks_than_a_document_has_are_not_taken_but_made_anew(other: SessionMemoryStore) -> None:
+    content = "ab " * (MAX_CHUNKS + 1)
+    line = {
+        "start": 0, "end": 1, "kind": "text", "token_count": 1, "headings": [], "level": 0,
+        "contains_code": False, "contains_table": False, "oversized": False,
+    }  # fmt: skip
+    chunks = [line | {"start": 3 * number, "end": 3 * number + 1} for number in range(MAX_CHUNKS + 1)]
+    memory = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": content, "chunks": chunks}
+    header = {"format": "vector-memory export", "version": 1, "memories": 1}
+    source = io.BytesIO("\n".join(map(json.dumps, (header, memory))).encode())
+    assert other.import_memories(source) == Imported(added=1, without_vectors=1)
+    assert other.reconstruct_document(1).chunk_count < MAX_CHUNKS
+    with other._database.read() as connection:
+        assert "b" in fetch_value(connection, "select content from memory_chunks where parent_id = 1 limit 1")

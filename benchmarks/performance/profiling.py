@@ -17,7 +17,7 @@ RUNS = 20
 PARTS: dict[str, tuple[Any, str]] = {
     "words": (scan, "word_scores"),
     "signatures": (catalogue.Catalogue, "likeliest"),
-    "vectors, from the file": (view, "distances_of"),
+    "vectors, from the file": (view, "some_vectors_of"),
     "vectors, in memory": (view.ComparisonOfAll, "__init__"),
     "texts": (fine, "get_chunks"),
     "confidence": (fine, "judge"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.indexing import Indexer
+from vector_memory.indexing import Indexer, words_of
 from vector_memory.results import BackfillResult
 from vector_memory.storage import memories
 from vector_memory.storage.chunks import chunks_of
@@ -107,10 +107,13 @@ class Backfill:
         )
         pieces = self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks)
         embedded = self._indexer.embed(pieces)
+        words = words_of(memory.memory_type, memory.content, chunks) if chunks and not stored else None
         with self._database.write() as connection:
             # Another process may have indexed or deleted it meanwhile.
             if memories.is_unindexed(connection, memory.id):
-                ids = [part.id for part in stored] or self._indexer.write_chunks(connection, memory, chunks, utc_now())
+                ids = [part.id for part in stored]
+                if words is not None:
+                    ids = self._indexer.write_chunks(connection, memory, chunks, words, utc_now())
                 self._indexer.write_vectors(connection, memory, ids, embedded)
         return len(chunks)
 

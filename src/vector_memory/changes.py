@@ -12,8 +12,9 @@ from vector_memory.packing import Packer
 from vector_memory.results import ChangesResult, FoundMemory
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import CONFIDENT
-from vector_memory.search.retrieval import Found, Question
-from vector_memory.search.wording import not_indexed
+from vector_memory.search.ranking import Found
+from vector_memory.search.retrieval import Question
+from vector_memory.search.wording import cut_short, not_indexed
 from vector_memory.storage.changes import count_by_kind, last_id, list_in_order
 from vector_memory.storage.database import Connection, Database
 from vector_memory.storage.memories import count_unindexed, get_memories
@@ -89,6 +90,7 @@ class Changes:
         notes = (
             question.problem,
             not_indexed(unindexed) if unindexed else None,
+            cut_short(scope) if ranked.partial else None,
             "Weak: nothing of it seems to be about this." if is_weak else None,
         )
 
@@ -114,7 +116,8 @@ class Changes:
             if kind in kinds
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
-        return Found(hits, max((part.nearest for part in found if part.nearest is not None), default=None))
+        nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
+        return Found(hits, nearest, any(part.partial for part in found))
 
 
 def is_unknown(connection: Connection, scope: Scope) -> bool:

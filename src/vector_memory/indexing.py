@@ -14,6 +14,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage import chunks as chunk_rows
 from vector_memory.storage import vectors as vector_rows
 from vector_memory.storage.database import Connection
+from vector_memory.storage.keywords import Words, indexed
 from vector_memory.storage.memories import Memory
 from vector_memory.values import Chunk, Fingerprint, Span
 
@@ -104,10 +105,14 @@ class Indexer:
         """Raise EmbeddingUnavailableError unless the model is there and its vectors may join those of the file."""
         vector_rows.require_same_fingerprint(connection, self._model.fingerprint)
 
-    def write_chunks(self, connection: Connection, memory: Memory, chunks: Sequence[Chunk], now: str) -> list[int]:
-        """Add a memory's chunks and return their ids in order."""
+    def write_chunks(
+        self, connection: Connection, memory: Memory, chunks: Sequence[Chunk], words: Words, now: str
+    ) -> list[int]:
+        """Add a memory's chunks, of which `words` are, and return their ids in order."""
         enriched = self.enriches(memory.memory_type)
-        return chunk_rows.insert_chunks(connection, memory.id, memory.title, chunks, enriched=enriched, now=now)
+        return chunk_rows.insert_chunks(
+            connection, memory.id, memory.title, chunks, words=words, enriched=enriched, now=now
+        )
 
     def write_vectors(
         self, connection: Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
@@ -151,6 +156,11 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
         vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
         for passage in embedded.passages
     ]
+
+
+def words_of(kind: str, content: str, chunks: Sequence[Chunk]) -> Words:
+    """Return what the keyword index says of a memory: of its chunks, or of the content of a kind without chunks."""
+    return indexed([chunk.text for chunk in chunks] if is_chunked(kind) else [content])
 
 
 def is_chunked(kind: str) -> bool:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from vector_memory.entries import HASH_SHOWN
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
-from vector_memory.indexing import Embedded, EmbeddingProgress, Indexer, is_chunked
+from vector_memory.indexing import Embedded, EmbeddingProgress, Indexer, is_chunked, words_of
 from vector_memory.kinds import MemoryKind
 from vector_memory.results import StoreMemoryResult
 from vector_memory.storage import memories
 from vector_memory.storage.database import Connection, Database
+from vector_memory.storage.keywords import Words
 from vector_memory.values import MAX_TITLE, Chunk, NewMemory, utc_now
 
 Completion = Callable[[Connection, NewMemory, str], NewMemory]
@@ -63,13 +64,14 @@ class Saving:
         chunks = self._indexer.chunk(memory.kind, memory.content)
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
+        words = words_of(memory.kind, memory.content, chunks)
         embedded, problem = self._embed(memory, chunks, on_progress)
         now = utc_now()
         with self._database.write() as connection:
             require_storable(connection, memory, content_hash)
             if complete is not None:
                 memory = complete(connection, memory, now)
-            memory_id, late_problem = self._write(connection, memory, content_hash, chunks, embedded, now)
+            memory_id, late_problem = self._write(connection, memory, content_hash, chunks, words, embedded, now)
         problem = problem or late_problem
         return Saved(
             memory=memory,
@@ -100,14 +102,15 @@ class Saving:
         new: NewMemory,
         content_hash: str,
         chunks: list[Chunk],
+        words: Words,
         embedded: Embedded | None,
         now: str,
     ) -> tuple[int, str | None]:
         """Return the id, and why there are no vectors if another process has just brought those of another model."""
-        chunked = is_chunked(new.kind)
-        memory_id = memories.insert_memory(connection, new, content_hash=content_hash, chunked=chunked, now=now)
+        own_words = None if is_chunked(new.kind) else words
+        memory_id = memories.insert_memory(connection, new, content_hash=content_hash, words=own_words, now=now)
         memory = memories.require_memory(connection, memory_id)
-        chunk_ids = self._indexer.write_chunks(connection, memory, chunks, now)
+        chunk_ids = self._indexer.write_chunks(connection, memory, chunks, words, now)
         try:
             if embedded is not None:
                 self._indexer.write_vectors(connection, memory, chunk_ids, embedded)

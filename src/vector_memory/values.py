@@ -350,7 +350,7 @@ class Chunk:
 
     `headings`: the enclosing headings with their marks, outermost first, as in `("# Title", "## Section")`.
     `level`: depth 1-6 of the innermost heading, 0 without one. `kind`: `section`, `text` or `code_block`.
-    `oversized`: a code fence that alone exceeds the chunk size and is kept whole.
+    `oversized`: longer than the chunk size: a code fence, which is kept whole, or in a document of too many chunks.
     """
 
     index: int

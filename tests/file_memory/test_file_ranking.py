@@ -12,17 +12,16 @@ SHARES = st.floats(0, 1)
 
 def scan(cosines: dict[int, float], words: dict[int, float], weights: Weights, limit: int) -> list[Ranked]:
     """Score every chunk, without any list."""
-    scores = [
-        Ranked(
-            chunk, weights.meaning * min(1.0, max(0.0, cosines.get(chunk, 0.0))) + weights.words * words.get(chunk, 0.0)
-        )
+    scores = {
+        chunk: weights.meaning * min(1.0, max(0.0, cosines.get(chunk, 0.0))) + weights.words * words.get(chunk, 0.0)
         for chunk in cosines.keys() | words.keys()
-    ]
-    return sorted((each for each in scores if each.score > 0), key=lambda each: (-each.score, each.chunk_id))[:limit]
+    }
+    ranked = [Ranked(chunk, round(score, 6)) for chunk, score in scores.items() if score > 0]
+    return sorted(ranked, key=lambda each: (-each.score, each.chunk_id))[:limit]
 
 
 def test_the_score_is_seven_tenths_meaning_and_three_tenths_words() -> None:
-    assert rank([(1, 0.5)], {1: 1.0}, HYBRID, 5, lambda _: {}) == [Ranked(1, 0.7 * 0.5 + 0.3)]
+    assert rank([(1, 0.5)], {1: 1.0}, HYBRID, 5, lambda _: {}) == [Ranked(1, 0.65)]
 
 
 def test_a_better_match_by_words_never_lowers_the_score() -> None:
@@ -31,7 +30,12 @@ def test_a_better_match_by_words_never_lowers_the_score() -> None:
 
 
 def test_a_chunk_counts_by_its_best_passage() -> None:
-    assert rank([(1, 0.9), (2, 0.8), (1, 0.1)], {}, HYBRID, 5, lambda _: {}) == [Ranked(1, 0.63), Ranked(2, 0.7 * 0.8)]
+    assert rank([(1, 0.9), (2, 0.8), (1, 0.1)], {}, HYBRID, 5, lambda _: {}) == [Ranked(1, 0.63), Ranked(2, 0.56)]
+
+
+def test_what_is_nearer_only_by_an_error_of_the_arithmetic_comes_in_the_order_of_the_ids() -> None:
+    found = rank([(2, 0.60000001), (1, 0.6)], {}, HYBRID, 5, lambda _: {})
+    assert [hit.chunk_id for hit in found] == [1, 2]
 
 
 @given(

@@ -46,7 +46,9 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
         best = ranking.best(connection, 10**6)
     words = {(match.chunk_id if chunked else match.memory_id): match.score / ranking.possible for match in best}
     scores = {
-        piece: VECTOR_WEIGHT * max(-1.0, 1 - distance**2 / 2) + (1 - VECTOR_WEIGHT) * words.get(piece, 0.0)
+        piece: round(
+            VECTOR_WEIGHT * round(1 - distance**2 / 2, 6) + (1 - VECTOR_WEIGHT) * round(words.get(piece, 0.0), 6), 9
+        )
         for piece, distance in nearest
     }
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

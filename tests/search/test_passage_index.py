@@ -30,6 +30,7 @@ from vector_memory.kinds import TRAITS
 from vector_memory.search import passage_index
 from vector_memory.search.catalogue import NEAREST_SHARE, Catalogue, signatures_of
 from vector_memory.search.pieces import Pieces
+from vector_memory.search.view import candidates
 from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
 from vector_memory.storage.keywords import LENGTH
@@ -297,3 +298,16 @@ def test_a_damaged_block_of_vectors_is_said_with_advice(store: SessionMemoryStor
         other._index.wait_for_loading()
         with pytest.raises(DatabaseError):
             other.search_chunks("a b", REPORTS, 5, mode="vector")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.1, 0.2, 0.3, 0.4])), max_size=30), st.integers(1, 8))
+def test_candidates_are_the_highest_sums_of_the_best_groups_in_whatever_order_they_stand(
+    passages: list[tuple[int, float]], count: int
+) -> None:
+    groups = np.array([group for group, _ in passages], np.int32)
+    sums = np.array([value for _, value in passages])
+    highest = {group: max(value for other, value in passages if other == group) for group, _ in passages}
+    least = sorted(highest.values(), reverse=True)[:count][-1] if highest else 0.0
+    expected = [place for place, (group, value) in enumerate(passages) if value == highest[group] >= least]
+    assert candidates(sums, groups, count).tolist() == expected

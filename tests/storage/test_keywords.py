@@ -18,7 +18,7 @@ from vector_memory.storage import keywords, migrations
 from vector_memory.storage.chunks import insert_chunks
 from vector_memory.storage.database import Database
 from vector_memory.storage.index_faults import are_keywords_right
-from vector_memory.storage.keywords import Match, Piece, rank
+from vector_memory.storage.keywords import Match, Piece, indexed, rank
 from vector_memory.storage.memories import delete_memory, insert_memory
 from vector_memory.storage.rows import fetch_column, fetch_value
 from vector_memory.storage.terms import query_terms, terms
@@ -81,9 +81,11 @@ def save(connection: apsw.Connection, pieces: Sequence[str], kind: MemoryKind = 
     if kind is SESSIONLESS:
         fields["session_id"] = None
     new = NewMemory(kind=kind, content=pieces[0] or "-", **{"agent_id": "a", "session_id": "s", **fields})
-    memory_id = insert_memory(connection, new, content_hash="", chunked=chunked, now="2026")
+    words = indexed(pieces if chunked else pieces[:1])
+    memory_id = insert_memory(connection, new, content_hash="", words=None if chunked else words, now="2026")
     if chunked:
-        insert_chunks(connection, memory_id, None, [piece(*part) for part in enumerate(pieces)], enriched=False, now="")
+        chunks = [piece(*part) for part in enumerate(pieces)]
+        insert_chunks(connection, memory_id, None, chunks, words=words, enriched=False, now="")
     return memory_id
 
 

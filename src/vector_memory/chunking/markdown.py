@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, zip_longest
@@ -28,6 +28,12 @@ SEPARATORS = [
 LINE_START = re.compile(r"(?<=[\r\n])[^\S\r\n]*\S")
 WORD_START = re.compile(r"(?<!\S)\S")
 
+MAX_CHUNKS = 5_000
+"""No document has more chunks, whatever it holds."""
+
+JOINED_LENGTH = 500
+"""Characters. A document of more than MAX_CHUNKS sections is cut into stretches of sections up to so long."""
+
 # The overlap is looked for in this many characters per token; English has four.
 OVERLAP_WINDOW = 8
 
@@ -47,6 +53,9 @@ def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, ove
     first sub-heading; a section that does not fit is cut further, and neighbours within it share up to `overlap`
     tokens. A code fence is never cut: one that alone exceeds `size` is a chunk of its own, marked oversized. A fence
     without an end is cut like text. Only white space can lie outside all chunks; blank text has none.
+
+    A document of more than 5,000 sections has small neighbouring sections joined in one chunk, and chunks are longer
+    than `size` (and marked oversized) if there would be more than 5,000 all the same.
 
     `count_tokens` need not be additive. ChunkingError: `overlap` is more than half of `size`.
     """
@@ -75,7 +84,14 @@ class _Cutter:
         return self.size - self.overlap
 
     def cut_document(self) -> list[Piece]:
-        return [piece for start, end in self.units() for piece in self.cut(start, end)]
+        units = list(self.units())
+        stretches = units if len(units) <= MAX_CHUNKS else self.joined(units)
+        pieces = [piece for start, end in stretches for piece in self.cut(start, end)]
+        limit = self.size
+        while len(pieces) > MAX_CHUNKS:
+            limit *= 2
+            pieces = self.pack(pieces, limit, limit)
+        return pieces
 
     def units(self) -> Iterator[Span]:
         """Yield what stage one cuts: each section, lone headings together with the sub-heading they introduce."""
@@ -87,12 +103,27 @@ class _Cutter:
                 yield Span(start, section.end)
                 start = None
 
+    def joined(self, units: Iterable[Span]) -> Iterator[Span]:
+        """Yield stretches of neighbouring units; one that is half full ends before a heading above its first one."""
+        stretch, top = Span(0, 0), 0
+        for unit in units:
+            level = self.structure.sections[self.structure.section_at(unit.start)].level
+            length = stretch.end - stretch.start
+            is_full = unit.end - stretch.start > JOINED_LENGTH or (level < top and length * 2 >= JOINED_LENGTH)
+            if length and is_full:
+                yield stretch
+            if is_full or not length:
+                stretch, top = unit, level
+            else:
+                stretch = Span(stretch.start, unit.end)
+        yield stretch
+
     def cut(self, start: int, end: int) -> list[Piece]:
         """Return one piece if the unit fits, else what stage two makes of it."""
         whole = self.measure(start, end)
         if whole.tokens <= self.size:
             return [whole]
-        pieces = self.pack([piece for piece in self.split(start, end) if piece.end > piece.start])
+        pieces = self.pack([piece for piece in self.split(start, end) if piece.end > piece.start], self.size, self.room)
         chunks = pieces[:1]
         for before, piece in pairwise(pieces):
             chunk = self.with_overlap(before, piece)
@@ -126,12 +157,12 @@ class _Cutter:
             yield from self.bounded(piece.start, middle)
             yield from self.bounded(middle, piece.end)
 
-    def pack(self, pieces: list[Piece]) -> list[Piece]:
-        """Join neighbours as long as they fit."""
+    def pack(self, pieces: list[Piece], first_limit: int, limit: int) -> list[Piece]:
+        """Join neighbours as long as they fit; `first_limit`: of the first chunk."""
         chunks: list[Piece] = []
         first = 0
         while first < len(pieces):
-            chunk, first = self.join(pieces, first, self.room if chunks else self.size)
+            chunk, first = self.join(pieces, first, limit if chunks else first_limit)
             chunks.append(chunk)
         return chunks
 

@@ -20,6 +20,9 @@ WEIGHTS = {
 }
 """Seed 002's weights, and those of a search by one measure only."""
 
+DECIMALS = 6
+"""Of a score: what is nearer only by an error of float32 arithmetic is as good."""
+
 
 class Ranked(NamedTuple):
     """A chunk and its score, 0 to 1."""
@@ -50,7 +53,7 @@ def rank(
     doubtful = [
         chunk
         for chunk, share in words.items()
-        if chunk not in similarities and score(furthest, share, weights) >= least
+        if chunk not in similarities and round(score(furthest, share, weights), DECIMALS) >= least
     ]
     return best({**similarities, **cosines(doubtful)}, words, weights, limit) if doubtful and near else known
 
@@ -58,10 +61,11 @@ def rank(
 def best(similarities: Mapping[int, float], words: Mapping[int, float], weights: Weights, limit: int) -> list[Ranked]:
     """Return the best of the chunks that have a score, then the older first; a chunk without vectors has cosine 0."""
     found = [
-        Ranked(chunk, score(similarities.get(chunk, 0.0), words.get(chunk, 0.0), weights))
+        Ranked(chunk, round(exact, DECIMALS))
         for chunk in similarities.keys() | words.keys()
+        if (exact := score(similarities.get(chunk, 0.0), words.get(chunk, 0.0), weights)) > 0
     ]
-    return sorted((hit for hit in found if hit.score > 0), key=lambda hit: (-hit.score, hit.chunk_id))[:limit]
+    return sorted(found, key=lambda hit: (-hit.score, hit.chunk_id))[:limit]
 
 
 def score(cosine: float, share: float, weights: Weights) -> float:

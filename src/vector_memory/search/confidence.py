@@ -4,9 +4,11 @@ from dataclasses import dataclass, field, replace
 
 from vector_memory.kinds import MemoryKind
 from vector_memory.results import Confidence
-from vector_memory.search.retrieval import Found, Question, Retriever
+from vector_memory.search.ranking import Found
+from vector_memory.search.retrieval import Question, Retriever
 from vector_memory.search.wording import (
     all_too_different,
+    cut_short,
     no_such_words,
     not_indexed,
     nothing_stored,
@@ -42,6 +44,8 @@ def judge(retriever: Retriever, connection: Connection, question: Question, scop
     missing = count_unindexed(connection, scope)
     if missing:
         notes.append(not_indexed(missing))
+    if found.partial:
+        notes.append(cut_short(scope))
     if question.vector is None:
         if not found.hits:
             notes.append(no_such_words(scope) if count_memories(connection, scope) else nothing_stored(scope))

@@ -137,7 +137,7 @@ def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[Matc
         matched = tuple(by_chunk[chunk_id] for chunk_id in section.chunk_ids if chunk_id in by_chunk)
         if matched:
             found.append(MatchedSection(section, matched))
-    return sorted(found, key=lambda match: (-match.score, match.section.memory_id, match.section.start))
+    return sorted(found, key=lambda match: (-round(match.score, 6), match.section.memory_id, match.section.start))
 
 
 def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> FoundSection:

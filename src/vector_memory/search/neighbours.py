@@ -1,7 +1,6 @@
-"""The nearest neighbours of a query under any filter, from memory or from the tables."""
+"""The nearest neighbours of a query under any filter, from the tables."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +8,12 @@ from numpy.typing import NDArray
 from vector_memory.errors import ValidationError
 from vector_memory.indexing import is_chunked
 from vector_memory.kinds import MemoryKind
-from vector_memory.search.passage_index import PassageIndex
-from vector_memory.search.ranking import Match, Ranked, best_pieces, cosine
+from vector_memory.search.ranking import ROUNDING, Match, Ranked, cosines
 from vector_memory.settings import Settings
 from vector_memory.storage.database import Connection
-from vector_memory.storage.vectors import MAX_K, distances, nearest, scan, table_for
+from vector_memory.storage.passages import passages_in, vectors_of
+from vector_memory.storage.scores import best, rounded
+from vector_memory.storage.vectors import MAX_K, Candidate, named_vectors, nearest, table_for, vectors_of_pieces
 from vector_memory.values import Scope
 
 GROWTH = 4
@@ -22,75 +22,115 @@ than the many small ones of seed 001."""
 
 PASSAGES_PER_PIECE = 4
 
+MAX_SCANNED = 50_000
+"""Passages that are read one after another where the index cannot say which are nearest, before a search gives up."""
 
-class Nearest(NamedTuple):
-    """Pieces near a query, nearest first, then by id. No other passage is nearer than `horizon`; None: no others."""
-
-    matches: list[Match]
-    horizon: float | None
+SCANNED_AT_ONCE = 4_096
 
 
-Fetch = Callable[[int], Nearest]
-"""Returns the pieces of about so many nearest passages of a scope, or all of it."""
+class Matches:
+    """Pieces and the cosines of their nearest passages, as far as passages have been looked at."""
+
+    def __init__(self) -> None:
+        self._pieces = self._memories = np.empty(0, np.int64)
+        self._cosines = np.empty(0)
+
+    def add(self, pieces: NDArray[np.int64], memories: NDArray[np.int64], similarities: NDArray[np.float64]) -> None:
+        """Add passages, by their pieces, the memories of these, and their cosines."""
+        all_pieces = np.concatenate([self._pieces, pieces])
+        owners = np.concatenate([self._memories, memories])
+        self._pieces, firsts, places = np.unique(all_pieces, return_index=True, return_inverse=True)
+        self._memories = owners[firsts]
+        highest = np.full(len(self._pieces), -np.inf)
+        np.maximum.at(highest, places, np.concatenate([self._cosines, similarities]))
+        self._cosines = highest
+
+    def best(self, count: int) -> list[Match]:
+        """Return the `count` nearest, the one with the lower id first of those that are equally near."""
+        order = best(self._cosines, self._pieces, count)
+        columns = (self._pieces[order].tolist(), self._memories[order].tolist(), self._cosines[order].tolist())
+        return [Match(*row) for row in zip(*columns, strict=True)]
+
+    def settled(self, horizon: float, seen: int = 0) -> int:
+        """Return how many no other piece comes before, if none is nearer than the horizon.
+
+        `seen`: all pieces with lower ids have been looked at.
+        """
+        equal = (self._cosines == horizon) & (self._pieces < seen)
+        return int(np.count_nonzero((self._cosines > horizon) | equal))
+
+    def __len__(self) -> int:
+        return len(self._pieces)
 
 
 class NearestNeighbours:
     """Answers "what is closest to this vector in this scope?" with the ids and order of a brute-force scan.
 
     Passages are fetched in growing batches until enough pieces are nearer than what has not been fetched: then nothing
-    that is still unseen, not even a tie, can rank among them. In a scope that is too large to be compared completely,
-    a passage that has not been fetched may be nearer than it seems (`PassageIndex`).
+    that is still unseen can rank among them. Where more are equally near than the index gives, the scope is read in the
+    order of the ids until enough of them are known.
     """
 
-    def __init__(self, settings: Settings, index: PassageIndex) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._index = index
 
     def find(self, connection: Connection, query: NDArray[np.float32], scope: Scope, count: int) -> Ranked:
         """Return the `count` nearest pieces of the scope, which is of one kind."""
-        fetch = self._from_memory(connection, query, scope) or self._from_tables(connection, query, scope)
+        table, found, horizon = table_of(scope), Matches(), 1.0
         k = max(self._settings.vector_search_batch_size, count * PASSAGES_PER_PIECE)
-        while True:
-            matches, horizon = fetch(k)
-            if horizon is None:
-                return Ranked(matches[:count], complete=len(matches) <= count)
-            settled = [match for match in matches if match.score > horizon]
-            if len(settled) >= count:
-                return Ranked(settled[:count], complete=False)
+        while k <= MAX_K and self._settings.use_iterative_fetching:
+            candidates = nearest(connection, table, scope, query, k)
+            add_candidates(found, candidates, query)
+            if len(candidates) < k:
+                return Ranked(found.best(count), complete=len(found) <= count)
+            furthest = 1 - candidates[-1].distance ** 2 / 2
+            if found.settled(furthest + ROUNDING) >= count:
+                return Ranked(found.best(count), complete=False)
+            horizon = float(rounded(np.array(furthest)))
             k = MAX_K if k < MAX_K < k * GROWTH else k * GROWTH
+        return self._scanned(connection, query, scope, count, found, horizon)
+
+    def _scanned(
+        self,
+        connection: Connection,
+        query: NDArray[np.float32],
+        scope: Scope,
+        count: int,
+        found: Matches,
+        horizon: float,
+    ) -> Ranked:
+        """Read the scope in the order of the ids of its pieces, of which none that is not found is nearer than this."""
+        limit = MAX_SCANNED if self._settings.use_iterative_fetching else -1
+        passages = passages_in(connection, scope, limit)
+        for start in range(0, len(passages), SCANNED_AT_ONCE):
+            rows = passages[start : start + SCANNED_AT_ONCE]
+            rows = rows[np.argsort(rows[:, 0])]
+            ids, vectors = vectors_of(connection, table_of(scope), rows[:, 0].tolist())
+            rows = rows[np.isin(rows[:, 0], ids)]
+            found.add(rows[:, 1], rows[:, 2], cosines(vectors, query))
+            if len(rows) and found.settled(horizon, seen=int(rows[:, 1].max())) >= count:
+                return Ranked(found.best(count), complete=False)
+        partial = len(passages) == limit
+        return Ranked(found.best(count), complete=len(found) <= count and not partial, partial=partial)
 
     def cosines(
         self, connection: Connection, query: NDArray[np.float32], scope: Scope, matches: Sequence[Match]
     ) -> dict[int, float]:
         """Return the cosines of pieces of the scope that something else has found; without vectors they have none."""
-        far = distances(connection, table_of(scope), [match.id for match in matches], query)
-        return {piece: cosine(distance) for piece, distance in far.items()}
+        pieces, vectors = vectors_of_pieces(connection, table_of(scope), [match.id for match in matches])
+        highest: dict[int, float] = {}
+        for piece, similarity in zip(pieces.tolist(), cosines(vectors, query).tolist(), strict=True):
+            highest[piece] = max(highest.get(piece, -1.0), similarity)
+        return highest
 
-    def _from_memory(self, connection: Connection, query: NDArray[np.float32], scope: Scope) -> Fetch | None:
-        view = self._index.view(connection) if self._settings.use_iterative_fetching else None
-        if view is None:
-            return None
-        comparison = view.comparison(connection, table_of(scope), scope, view.members(connection, scope), query)
 
-        def fetch(k: int) -> Nearest:
-            found = comparison.find(k)
-            ids, memory_ids = view.pieces.named(found.entries)
-            order = np.lexsort((ids, -found.cosines))
-            columns = (ids[order].tolist(), memory_ids[order].tolist(), found.cosines[order].tolist())
-            return Nearest([Match(*row) for row in zip(*columns, strict=True)], found.horizon)
-
-        return fetch
-
-    def _from_tables(self, connection: Connection, query: NDArray[np.float32], scope: Scope) -> Fetch:
-        table = table_of(scope)
-
-        def fetch(k: int) -> Nearest:
-            if k > MAX_K or not self._settings.use_iterative_fetching:
-                return Nearest(best_pieces(scan(connection, table, scope, query)), None)
-            candidates = nearest(connection, table, scope, query, k)
-            return Nearest(best_pieces(candidates), None if len(candidates) < k else cosine(candidates[-1].distance))
-
-        return fetch
+def add_candidates(found: Matches, candidates: Sequence[Candidate], query: NDArray[np.float32]) -> None:
+    """Add the wanted ones of the passages that the index has found."""
+    wanted = [candidate for candidate in candidates if candidate.wanted]
+    pieces, vectors = named_vectors(
+        [(one.memory_id if one.chunk_id is None else one.chunk_id, one.vector) for one in wanted], len(query)
+    )
+    found.add(pieces, np.array([one.memory_id for one in wanted], np.int64), cosines(vectors, query))
 
 
 def table_of(scope: Scope) -> str:

@@ -7,19 +7,45 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vector_memory.results import Source
-from vector_memory.storage.vectors import Candidate
+from vector_memory.storage.scores import rounded
+
+COMPARED = 1_024
+"""So many vectors are compared at a time: what is between the steps stays in the processor's cache."""
+
+ROUNDING = 1e-5
+"""More than what the same cosine can differ by when it is computed in another way."""
+
+FUSED_DECIMALS = 9
+"""A fused score of two measures of six decimals has eight: what is behind them is an error of the arithmetic."""
 
 VECTOR_WEIGHT = 0.65
 """Share of the cosine in a fused score; the rest is the words'. docs/retrieval.md says how it was chosen."""
 
 
 class Match(NamedTuple):
-    """A piece in one list, and how well it matches there: a cosine, or a BM25 score as a share of the best possible."""
+    """A piece in one list, and how well it matches there: a cosine, or a BM25 score as a share of the best possible.
+
+    Measures are rounded. Lists are in the order of the score, then of the id.
+    """
 
     id: int
     memory_id: int
     score: float
+
+
+class Horizon(NamedTuple):
+    """Where an order has been looked through to: all that has not been seen comes after this score and id."""
+
+    score: float
+    id: int
+
+    def is_behind(self, score: float, id_: int) -> bool:
+        """Tell whether something that was seen comes before all that was not."""
+        return (-score, id_) <= (-self.score, self.id)
 
 
 class Hit(NamedTuple):
@@ -36,42 +62,48 @@ class Hit(NamedTuple):
 class Ranked:
     """One list: its best matches, best first. `complete`: there are no others.
 
-    `others`: the scores, in the same measure, of pieces that only the other list has found.
+    `others`: the scores, in the same measure, of pieces that only the other list has found. `partial`: not everything
+    could be looked at, so that what is not in the list may be as good.
     """
 
     matches: Sequence[Match] = ()
     complete: bool = True
     others: Mapping[int, float] = field(default_factory=dict)
+    partial: bool = False
 
-    def last(self) -> float | None:
-        """Return the score that no piece outside the list exceeds; None if there are no others."""
-        return None if self.complete else self.matches[-1].score
+    def last(self) -> Horizon | None:
+        """Return what no piece outside the list comes before; None if there are no others."""
+        if self.complete:
+            return None
+        return Horizon(self.matches[-1].score, self.matches[-1].id) if self.matches else Horizon(1.0, 0)
 
     def scores(self) -> dict[int, float]:
         """Return the scores of all pieces that have one, by id."""
         return {**self.others, **{match.id: match.score for match in self.matches}}
 
 
-def best_pieces(candidates: Iterable[Candidate]) -> list[Match]:
-    """Return the pieces of the wanted candidates, each at its best passage; nearest first, then the older."""
-    nearest: dict[int, Candidate] = {}
-    for candidate in candidates:
-        if not candidate.wanted:
-            continue
-        piece = candidate.memory_id if candidate.chunk_id is None else candidate.chunk_id
-        known = nearest.get(piece)
-        if known is None or candidate.distance < known.distance:
-            nearest[piece] = candidate
-    order = sorted(nearest.items(), key=lambda item: (item[1].distance, item[0]))
-    return [Match(piece, candidate.memory_id, cosine(candidate.distance)) for piece, candidate in order]
+class Found(NamedTuple):
+    """What a question finds, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
-
-def cosine(distance: float) -> float:
-    """Return the cosine of two unit vectors at this Euclidean distance.
-
-    For unit vectors |a - b|^2 = 2 - 2ab, so that the cosine ab is 1 - d^2 / 2 (seed 001, decision 17).
+    `partial`: not everything that could be as good was looked at.
     """
-    return 1.0 - distance**2 / 2.0
+
+    hits: list[Hit]
+    nearest: float | None
+    partial: bool = False
+
+
+def cosines(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the cosines of unit vectors, shape (vectors, dimensions), with the query's, rounded.
+
+    For unit vectors |a - b|^2 = 2 - 2ab. Every search compares by this function in the end, whatever has found the
+    vectors: the same vector has the same cosine then, to the last bit, which no matrix product warrants.
+    """
+    result = np.empty(len(vectors))
+    for start in range(0, len(vectors), COMPARED):
+        block = slice(start, start + COMPARED)
+        result[block] = 1 - np.square(vectors[block] - query).sum(axis=1).astype(np.float64) / 2
+    return rounded(result)
 
 
 def shown(score: float | None) -> float | None:
@@ -84,34 +116,50 @@ def fused_score(similarity: float, words: float) -> float:
 
     Neither depends on what else is found. A better match in either never lowers the score.
     """
-    return VECTOR_WEIGHT * similarity + (1 - VECTOR_WEIGHT) * words
+    return float(fused_scores(np.array(similarity), np.array(words)))
 
 
-def fuse(near: Ranked, worded: Ranked) -> tuple[list[Hit], float | None]:
-    """Return the pieces of both lists, best first, and the score that no piece of neither can exceed.
+def fused_scores(similarities: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the fused score of each pair."""
+    scores = VECTOR_WEIGHT * rounded(similarities) + (1 - VECTOR_WEIGHT) * rounded(words)
+    return np.round(scores, FUSED_DECIMALS)
 
-    That is None when there are no others. A result above it keeps its place however much longer the lists become:
+
+def fuse(near: Ranked, worded: Ranked) -> tuple[list[Hit], Horizon | None]:
+    """Return the pieces of both lists, best first, and what no piece of neither list comes before.
+
+    That is None when there are no others. A result before it keeps its place however much longer the lists become:
     the threshold algorithm (Fagin, Lotem, Naor 2003).
     """
     similarities, words = near.scores(), worded.scores()
     in_near, in_worded = ({match.id for match in ranked.matches} for ranked in (near, worded))
+    owners = {match.id: match.memory_id for match in (*near.matches, *worded.matches)}
+    scores = fused_scores(
+        np.array([similarities.get(piece, 0.0) for piece in owners]),
+        np.array([words.get(piece, 0.0) for piece in owners]),
+    )
     hits = [
-        Hit(
-            piece,
-            memory_id,
-            fused_score(similarities.get(piece, 0.0), words.get(piece, 0.0)),
-            shown(similarities.get(piece)),
-            sources_of(piece, in_near, in_worded),
-        )
-        for piece, memory_id in {match.id: match.memory_id for match in (*near.matches, *worded.matches)}.items()
+        Hit(piece, owners[piece], score, shown(similarities.get(piece)), sources_of(piece, in_near, in_worded))
+        for piece, score in zip(owners, scores.tolist(), strict=True)
     ]
-    if near.complete and worded.complete:
-        return in_order(hits), None
-    # A piece that has no vector yet counts as one with cosine 0.
-    return in_order(hits), fused_score(max(near.last() or 0.0, 0.0), worded.last() or 0.0)
+    return in_order(hits), fused_horizon(near.last(), worded.last())
 
 
-def from_one(ranked: Ranked, source: Source) -> tuple[list[Hit], float | None]:
+def fused_horizon(near: Horizon | None, worded: Horizon | None) -> Horizon | None:
+    """Return what no piece comes before that both lists leave out.
+
+    One with the same score has both scores of the horizons, so in each list its id is behind the last one. Without a
+    horizon there is a score of 0, which any id can have; a piece that has no vector yet counts as one with cosine 0.
+    """
+    if near is None and worded is None:
+        return None
+    similarity = max(near.score, 0.0) if near else 0.0
+    passed = [near.id] if near and near.score > 0 else []
+    passed += [worded.id] if worded and worded.score > 0 else []
+    return Horizon(fused_score(similarity, worded.score if worded else 0.0), max(passed, default=0))
+
+
+def from_one(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:
     """Return the pieces of the only list, as `fuse` does for two."""
     hits = [
         Hit(match.id, match.memory_id, match.score, shown(match.score) if source == "vector" else None, (source,))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,17 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.search.neighbours import NearestNeighbours, table_of
 from vector_memory.search.passage_index import PassageIndex
-from vector_memory.search.ranking import Hit, Match, Ranked, best_of_each_memory, from_one, fuse, shown
+from vector_memory.search.ranking import (
+    Found,
+    Hit,
+    Horizon,
+    Match,
+    Ranked,
+    best_of_each_memory,
+    from_one,
+    fuse,
+    shown,
+)
 from vector_memory.search.scan import Scan
 from vector_memory.search.words import WordRanking
 from vector_memory.settings import Settings
@@ -27,6 +36,9 @@ COUNTED = 100
 """Pieces near a question in other scopes are counted up to so many."""
 
 GROWTH = 4
+
+MAX_DEPTH = DEPTH * GROWTH**4
+"""Lists that are so long become no longer: then a search gives up, and says so."""
 
 LOADING_SECONDS = 1.0
 """A search waits so long for a model that is being loaded, and then answers by words."""
@@ -44,13 +56,6 @@ class Question:
     problem: str | None = None
 
 
-class Found(NamedTuple):
-    """What a question finds, best first. `nearest`: the cosine of the scope's best passage; None: not compared."""
-
-    hits: list[Hit]
-    nearest: float | None
-
-
 class Retriever:
     """Finds pieces; which are the same, in the same order, as if everything in the scope had been compared.
 
@@ -64,7 +69,7 @@ class Retriever:
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
         self._index = index
         self._uses_index = settings.use_iterative_fetching
-        self._neighbours = NearestNeighbours(settings, index)
+        self._neighbours = NearestNeighbours(settings)
 
     def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
         """Make a question of a query; the mode is otherwise that of the settings.
@@ -96,10 +101,17 @@ class Retriever:
         if vector is not None:
             require_same_fingerprint(connection, self._model.fingerprint)
         view = self._index.view(connection) if self._uses_index else None
-        if view is not None and question.terms is not None:
+        if view is None:
+            found = self._from_tables(connection, question, scope, count, memories=memories)
+        else:
             scan = Scan(connection, view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
-            hits, nearest = scan.by_both(table_of(scope), vector, count) if vector is not None else scan.by_words(count)
-            return Found([hit for hit in hits[:count] if self._is_similar_enough(hit)], nearest)
+            found = scan.find(table_of(scope), vector, count)
+        return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
+
+    def _from_tables(
+        self, connection: Connection, question: Question, scope: Scope, count: int, *, memories: bool
+    ) -> Found:
+        vector = question.vector
         words = None if question.terms is None else WordRanking(connection, scope, question.terms)
         depth = max(DEPTH, count)
         while True:
@@ -110,19 +122,22 @@ class Retriever:
                 near = replace(near, others=self._neighbours.cosines(connection, vector, scope, worded_only))
                 worded = replace(worded, others=words.scores(near_only))
             hits, horizon = merged(near, worded)
-            settled = hits if horizon is None else [hit for hit in hits if hit.score > horizon]
+            partial = near is not None and near.partial
+            settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
             found = best_of_each_memory(settled) if memories else settled
-            if horizon is None or len(found) >= count:
-                nearest = shown(near.matches[0].score) if near and near.matches else None
-                return Found([hit for hit in found[:count] if self._is_similar_enough(hit)], nearest)
+            nearest = shown(near.matches[0].score) if near and near.matches else None
+            if horizon is None or partial or len(found) >= count:
+                return Found(found[:count], nearest, partial)
+            if depth >= MAX_DEPTH:
+                return Found((best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True)
             depth *= GROWTH
 
     def count_near(self, connection: Connection, question: Question, scope: Scope, similarity: float) -> int:
         """Return how many pieces of the scope are at least so similar to the question, at most 100."""
         if question.vector is None:
             return 0
-        near = self._neighbours.find(connection, question.vector, scope, COUNTED)
-        return sum(match.score >= similarity for match in near.matches)
+        found = self.find(connection, Question(question.vector, None), scope, COUNTED)
+        return sum(hit.score >= similarity for hit in found.hits)
 
     def _embed(self, query: str, *, patient: bool) -> NDArray[np.float32]:
         if not patient and not self._model.wait_for_loading(LOADING_SECONDS):
@@ -136,8 +151,8 @@ class Retriever:
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
 
 
-def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], float | None]:
-    """Return the pieces of the lists there are, best first, and the score that none of the other pieces can exceed."""
+def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
+    """Return the pieces of the lists there are, best first, and what none of the other pieces comes before."""
     if worded is None:
         return from_one(near or Ranked(), "vector")
     if near is None:

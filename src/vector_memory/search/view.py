@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from vector_memory.search.catalogue import Catalogue, Vectors
 from vector_memory.search.pieces import Bools, Pieces, Rows, joined
-from vector_memory.search.ranking import VECTOR_WEIGHT
+from vector_memory.search.ranking import COMPARED, ROUNDING, VECTOR_WEIGHT, cosines, fused_scores
 from vector_memory.search.word_scores import WordScores
 from vector_memory.storage.database import Connection
 from vector_memory.storage.filters import is_indexed
-from vector_memory.storage.passages import distances_of, memories_in, passages_there
+from vector_memory.storage.passages import memories_in, passages_there, some_vectors_of
+from vector_memory.storage.scores import best
 from vector_memory.values import Scope
 
 LEAST_COMPARED = 1_000
@@ -23,8 +24,11 @@ half as many where words help to choose them. How often one of the best is misse
 WORDS_FOR_COSINE = (1 - VECTOR_WEIGHT) / VECTOR_WEIGHT
 """So much of a cosine a score by words outweighs in a hybrid search."""
 
-ROUNDING = 1e-5
-"""More than what the same cosine can differ by when it is computed in another way."""
+MOST_COMPARED = 32_768
+"""Where a few pieces have so many of the likeliest passages that others are not seen, a search gives up after these."""
+
+GROWTH = 4
+PASSAGES_PER_PIECE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +59,25 @@ class Holder(Protocol):
 
 
 class Nearby(NamedTuple):
-    """Pieces near a query: their entries, ascending, and the cosines of their nearest passages.
+    """Pieces near a query: their entries, ascending, and the cosines of their nearest passages, rounded.
 
-    All other passages have a lower sum of cosine and bonus than `horizon`; None: there are no others. Where not
-    everything was compared, the others are taken to be as far as their signatures say.
+    `partial`: so much was compared without finding as many as were wanted that the search gave up.
     """
 
     entries: Rows
     cosines: NDArray[np.float64]
-    horizon: float | None
+    partial: bool = False
+
+
+class Wanted(NamedTuple):
+    """What is looked for: the best pieces, so many, or with `memories` the memories that have the best pieces.
+
+    `nearest`: besides, so many of the nearest pieces.
+    """
+
+    number: int
+    nearest: int = 0
+    memories: bool = False
 
 
 class View:
@@ -112,7 +126,7 @@ class View:
 
 
 class Comparison:
-    """Finds the pieces of a scope for which the sum of their cosine and a bonus for the words is highest.
+    """Finds the pieces of a scope with the highest scores: by their cosines or, with words, by both measures.
 
     `members` tells of each memory's row whether it is in the scope.
     """
@@ -127,15 +141,15 @@ class Comparison:
         self._words = words
         self._entries = view.catalogue.entries
 
-    def find(self, count: int, nearest: int = 0) -> Nearby:
-        """Return the pieces of about `count` passages with the highest sums, and of the `nearest` without a bonus."""
+    def find(self, wanted: Wanted) -> Nearby:
+        """Return what is wanted; of equal ones those with the lowest ids."""
         while True:
-            found, gone = self._find(count, nearest)
+            found, gone = self._find(wanted)
             if not len(gone):
                 return found
             self._view.catalogue.forget(gone)
 
-    def _find(self, count: int, nearest: int) -> tuple[Nearby, Rows]:
+    def _find(self, wanted: Wanted) -> tuple[Nearby, Rows]:
         """Also return the rows of passages that are gone."""
         raise NotImplementedError
 
@@ -144,6 +158,21 @@ class Comparison:
         if self._words is None:
             return np.zeros(len(entries))
         return self._words.of(entries) * WORDS_FOR_COSINE
+
+    def _groups(self, entries: NDArray[np.integer], wanted: Wanted) -> NDArray[np.integer]:
+        """Return of each entry what is counted: itself, or the row of its memory."""
+        return self._view.pieces.owners.take(entries) if wanted.memories else entries
+
+    def _best(self, nearby: Nearby, wanted: Wanted) -> Nearby:
+        """Return those of the pieces that are wanted."""
+        entries, similarities = nearby.entries, nearby.cosines
+        ids, owners = self._view.pieces.named(entries)
+        scores = similarities if self._words is None else fused_scores(similarities, self._words.of(entries))
+        kept = of_best_memories(scores, owners, wanted.number) if wanted.memories else best(scores, ids, wanted.number)
+        if wanted.nearest:
+            kept = np.union1d(kept, best(similarities, ids, wanted.nearest))
+        kept.sort()
+        return Nearby(entries[kept], similarities[kept], nearby.partial)
 
 
 class ComparisonOfAll(Comparison):
@@ -167,16 +196,30 @@ class ComparisonOfAll(Comparison):
         owners = self._view.pieces.owners.take(self._entries.take(rows))
         return self._members.take(owners)
 
-    def _find(self, count: int, nearest: int) -> tuple[Nearby, Rows]:
-        cosines = np.where(self._inside(self._rows), self._cosines, -np.inf)
+    def _find(self, wanted: Wanted) -> tuple[Nearby, Rows]:
+        similarities = np.where(self._inside(self._rows), self._cosines, -np.inf)
         entries = self._entries.take(self._rows)
-        chosen, horizon = above(cosines + self._bonus(entries), count)
-        if nearest:
-            chosen = np.union1d(chosen, above(cosines, nearest)[0])
-        ids = self._view.catalogue.ids[self._rows[chosen]]
-        there = np.isin(ids, passages_there(self._connection, ids.tolist()))
-        far = distances(self._vectors[self._places[chosen]], self._query)
-        return nearby(entries[chosen[there]], far[there], horizon), self._rows[chosen[~there]]
+        chosen = candidates(similarities + self._bonus(entries), self._groups(entries, wanted), wanted.number)
+        if wanted.nearest:
+            chosen = np.union1d(chosen, candidates(similarities, entries, wanted.nearest))
+        near = nearby(entries[chosen], self._compared(self._places[chosen]))
+        found = self._best(near, wanted)
+        rows = self._rows[chosen[np.isin(entries[chosen], found.entries)]]
+        # If one of these is gone others may be, perhaps very many: they are looked for all at once.
+        return found, self._gone(self._rows) if len(self._gone(rows)) else self._rows[:0]
+
+    def _compared(self, places: Rows) -> NDArray[np.float64]:
+        """Return the cosines of some of the vectors, which may be as many as there are if they are equal."""
+        parts = [
+            cosines(self._vectors[places[start : start + COMPARED]], self._query)
+            for start in range(0, len(places), COMPARED)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _gone(self, rows: Rows) -> Rows:
+        rows = rows[self._inside(rows)]
+        ids = self._view.catalogue.ids[rows]
+        return rows[np.isin(ids, passages_there(self._connection, ids.tolist()), invert=True)]
 
 
 class ComparisonBySignature(Comparison):
@@ -191,19 +234,19 @@ class ComparisonBySignature(Comparison):
         is_rare = np.count_nonzero(self._inside) * 4 < len(self._inside)
         self._among = self._rows_inside() if is_rare else view.count
 
-    def _find(self, count: int, nearest: int) -> tuple[Nearby, Rows]:
-        catalogue = self._view.catalogue
+    def _find(self, wanted: Wanted) -> tuple[Nearby, Rows]:
         number = self._among if isinstance(self._among, int) else len(self._among)
         likely = max(LEAST_COMPARED, number // COMPARED_SHARE) // (1 if self._words is None else 2)
-        limit = max(likely, 2 * (count + nearest))
-        is_complete = number <= limit
-        rows = self._rows_inside() if is_complete else self._likeliest(limit)
-        ids, far = distances_of(self._connection, self._table, catalogue.ids[rows].tolist(), self._query)
-        found = catalogue.rows_of(ids)
-        entries = self._entries[found]
-        sums = np.sort(1 - np.square(far) / 2 + self._bonus(entries))[::-1]
-        horizon = None if is_complete or not len(sums) else float(sums[:count][-1])
-        return nearby(entries, far, horizon), np.setdiff1d(rows, found)
+        limit = min(MOST_COMPARED, max(likely, 2 * PASSAGES_PER_PIECE * (wanted.number + wanted.nearest)))
+        while True:
+            rows = self._rows_inside() if number <= limit else self._likeliest(limit)
+            ids, vectors = some_vectors_of(self._connection, self._table, self._view.catalogue.ids[rows].tolist())
+            near = nearby(self._entries[self._view.catalogue.rows_of(ids)], cosines(vectors, self._query))
+            gone = np.setdiff1d(rows, self._view.catalogue.rows_of(ids))
+            is_enough = len(np.unique(self._groups(near.entries, wanted))) >= wanted.number or number <= limit
+            if is_enough or len(gone) or limit >= MOST_COMPARED:
+                return self._best(near._replace(partial=not is_enough), wanted), gone
+            limit = min(MOST_COMPARED, limit * GROWTH)
 
     def _likeliest(self, limit: int) -> Rows:
         bonus = np.where(self._inside, np.float32(0), np.float32(-np.inf))
@@ -215,26 +258,38 @@ class ComparisonBySignature(Comparison):
         return np.flatnonzero(self._inside.take(self._entries[: self._view.count]))
 
 
-def nearby(entries: NDArray[np.int32], far: NDArray[np.floating], horizon: float | None) -> Nearby:
-    """Return the pieces of passages, given by the entries of their pieces and their distances."""
+def nearby(entries: NDArray[np.int32], similarities: NDArray[np.float64]) -> Nearby:
+    """Return the pieces of passages, given by the entries of their pieces and their cosines."""
     pieces, places = np.unique(entries, return_inverse=True)
-    cosines = np.full(len(pieces), -np.inf)
-    np.maximum.at(cosines, places, 1 - np.square(far.astype(np.float64)) / 2)
-    return Nearby(pieces.astype(np.int64), cosines, horizon)
+    highest = np.full(len(pieces), -np.inf)
+    np.maximum.at(highest, places, similarities)
+    return Nearby(pieces.astype(np.int64), highest)
 
 
-def above(sums: NDArray[np.floating], count: int) -> tuple[Rows, float | None]:
-    """Return the places of the `count` highest sums, and of those that may be as high, and what all others are below.
+def candidates(sums: NDArray[np.floating], groups: NDArray[np.integer], count: int) -> Rows:
+    """Return the places of the highest sum of each of the `count` groups that may have the highest ones.
 
-    That is None if there are no others.
+    Sums are not exact: what may be as high, by ROUNDING, is there too.
     """
-    if np.count_nonzero(sums > -np.inf) <= count:
-        return np.flatnonzero(sums > -np.inf), None
-    enough = np.partition(sums, -count)[-count]
-    return np.flatnonzero(sums >= enough - ROUNDING), float(enough) - ROUNDING / 2
+    if not len(groups):
+        return np.empty(0, np.int64)
+    if np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")
+        return np.sort(order[candidates(sums[order], groups[order], count)])
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    highest = np.maximum.reduceat(sums, starts)
+    enough = np.partition(highest, -count)[-count] if len(highest) > count else -np.inf
+    places = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
+    own = highest[np.searchsorted(starts, places, side="right") - 1]
+    chosen: Rows = places[sums[places] >= own - ROUNDING]
+    return chosen
 
 
-def distances(vectors: Vectors, query: Vectors) -> Vectors:
-    """Return how far each vector is from the query: equal ones equally far, as no matrix product warrants."""
-    lengths: Vectors = np.sqrt(np.square(vectors - query).sum(axis=1))
-    return lengths
+def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Rows:
+    """Return the places of the pieces of the `count` memories that have the best ones."""
+    memories, places = np.unique(owners, return_inverse=True)
+    highest = np.full(len(memories), -np.inf)
+    np.maximum.at(highest, places, scores)
+    is_best = np.zeros(len(memories), np.bool_)
+    is_best[best(highest, memories, count)] = True
+    return np.flatnonzero(is_best[places])

@@ -50,6 +50,11 @@ def not_indexed(count: int) -> str:
     return f"{count} {memories} of this scope {have} no vectors yet and can be found by words only: run backfill."
 
 
+def cut_short(scope: Scope) -> str:
+    """Say that a search has not looked at all that may be as good."""
+    return f"Not everything in {scope_in_words(scope)} was compared, and some results may be missing: add filters."
+
+
 def all_too_different(threshold: float) -> str:
     """Say that a threshold has left nothing."""
     return f"Everything in this scope is less similar than SIMILARITY_THRESHOLD ({threshold:g})."

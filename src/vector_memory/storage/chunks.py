@@ -10,7 +10,7 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage import keywords
-from vector_memory.storage.rows import fetch, fetch_column, fetch_one, texts_in
+from vector_memory.storage.rows import fetch, fetch_one, next_ids, texts_in
 from vector_memory.values import Chunk
 
 
@@ -53,21 +53,32 @@ def insert_chunks(
     title: str | None,
     chunks: Sequence[Chunk],
     *,
+    words: keywords.Words,
     enriched: bool,
     now: str,
 ) -> list[int]:
-    """Add a document's chunks, linked to their neighbours and in the keyword index, and return their ids in order."""
+    """Add a document's chunks, linked to their neighbours and in the keyword index, and return their ids in order.
+
+    `words`: of the chunks' texts.
+    """
     connection.execute("update session_memories set chunk_count = ? where id = ?", (len(chunks), memory_id))
+    if not chunks:
+        return []
+    ids = next_ids(connection, "memory_chunks", len(chunks))
     connection.executemany(
         """
         insert into memory_chunks (
+            id, prev_chunk_id, next_chunk_id,
             parent_id, parent_title, chunk_index, content, chunk_type, start_char, end_char, token_count, header_path,
             level, content_hash, created_at, section_hierarchy, chunk_position_ratio, sibling_count, depth_level,
             contains_code, contains_table, is_contextually_enriched, is_oversized
-        ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         [
             (
+                chunk_id,
+                previous,
+                following,
                 memory_id,
                 title,
                 chunk.index,
@@ -89,25 +100,13 @@ def insert_chunks(
                 enriched,
                 chunk.oversized,
             )
-            for chunk in chunks
+            for chunk, chunk_id, previous, following in zip(
+                chunks, ids, [None, *ids[:-1]], [*ids[1:], None], strict=True
+            )
         ],
     )
-    if chunks:
-        keywords.add(connection, memory_id, [chunk.text for chunk in chunks])
-    connection.execute(
-        """
-        with linked as (
-            select id, lag(id) over by_index as previous, lead(id) over by_index as following
-            from memory_chunks where parent_id = ? window by_index as (order by chunk_index)
-        )
-        update memory_chunks set prev_chunk_id = linked.previous, next_chunk_id = linked.following
-        from linked where linked.id = memory_chunks.id
-        """,
-        (memory_id,),
-    )
-    return fetch_column(
-        connection, "select id from memory_chunks where parent_id = ? order by chunk_index", (memory_id,)
-    )
+    keywords.add(connection, memory_id, words)
+    return ids
 
 
 def get_chunk(connection: apsw.Connection, chunk_id: int) -> StoredChunk | None:

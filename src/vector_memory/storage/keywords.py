@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.scores import best, rounded
 from vector_memory.storage.terms import terms
 from vector_memory.values import Scope
 
@@ -92,18 +93,30 @@ class Block(NamedTuple):
     pieces: int
 
 
-def add(connection: apsw.Connection, memory_id: int, texts: Sequence[str]) -> None:
-    """Index a memory by the texts of its pieces, in order."""
+class Words(NamedTuple):
+    """What the index says of the pieces of a memory: their LENGTHs in order, and their POSTINGs by bucket."""
+
+    lengths: bytes
+    postings: dict[int, bytes]
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return len(self.lengths) // LENGTH.itemsize
+
+
+def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
+    """Index a memory by the words of its pieces, which are numbered from 0."""
     block_id, first = _open_block(connection, memory_id)
-    lengths, postings = indexed(texts, first)
-    connection.execute("update keyword_blocks set pieces = ? where id = ?", (first + len(texts), block_id))
-    connection.execute("insert into keyword_memories values (?, ?, ?, ?)", (memory_id, block_id, first, lengths))
+    end = first + words.pieces
+    connection.execute("update keyword_blocks set pieces = ? where id = ?", (end, block_id))
+    connection.execute("insert into keyword_memories values (?, ?, ?, ?)", (memory_id, block_id, first, words.lengths))
     connection.executemany(
         """
         insert into keyword_postings values (?, ?)
         on conflict do update set postings = cast(postings || excluded.postings as blob)
         """,
-        [(_row_id(block_id, bucket), added) for bucket, added in sorted(postings.items())],
+        [(_row_id(block_id, bucket), renumbered(added, first)) for bucket, added in sorted(words.postings.items())],
     )
 
 
@@ -147,7 +160,7 @@ def rebuild(connection: apsw.Connection) -> None:
     for memory_id in fetch_column(connection, "select id from session_memories order by id"):
         texts = texts_of(connection, memory_id)
         if texts:
-            add(connection, memory_id, texts)
+            add(connection, memory_id, indexed(texts))
     version = fetch_value(connection, "pragma schema_version")
     connection.execute(f"pragma schema_version = {int(version) + 1}")
 
@@ -167,8 +180,11 @@ def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
     return [text.decode(errors="replace") for text in rows]
 
 
-def indexed(texts: Sequence[str], first: int) -> tuple[bytes, dict[int, bytes]]:
-    """Return what the index says of pieces numbered from `first` on: their LENGTHs, and the POSTINGs by bucket."""
+def indexed(texts: Sequence[str], first: int = 0) -> Words:
+    """Return what the index says of pieces with these texts, numbered from `first` on.
+
+    This takes most of the time that adding a memory takes, so do it before the transaction.
+    """
     lengths = []
     rows = defaultdict[int, list[int]](list)
     for number, text in enumerate(texts, first):
@@ -177,10 +193,15 @@ def indexed(texts: Sequence[str], first: int) -> tuple[bytes, dict[int, bytes]]:
         for term, count in Counter(found).items():
             bucket, hashed = hash_of(term)
             rows[bucket].append(hashed << NUMBER_BITS + COUNT_BITS | number << COUNT_BITS | min(count, MAX_COUNT))
-    return (
+    return Words(
         np.array(lengths, LENGTH).tobytes(),
         {bucket: np.array(row, POSTING).tobytes() for bucket, row in rows.items()},
     )
+
+
+def renumbered(postings: bytes, first: int) -> bytes:
+    """Return the POSTINGs of pieces numbered from 0 as those of pieces numbered from `first` on."""
+    return (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,24 +209,24 @@ class Ranking:
     """The BM25 scores of the pieces of a scope. `possible`: what no score can exceed, whatever a piece says.
 
     `scores` has an entry for each piece of the scope's blocks, `starts` the entry of each memory's first piece,
-    ascending; `memories` are the ids of the memories in the same order.
+    ascending; `memories` are the ids of the memories in the same order, and `firsts` those of their first pieces.
     """
 
     memories: NDArray[np.int64]
+    firsts: NDArray[np.int64]
     starts: NDArray[np.int64]
     scores: NDArray[np.float64]
     possible: float
 
     def best(self, connection: apsw.Connection, limit: int) -> list[Match]:
-        """Return at most `limit` pieces, best first; of equal ones the older memory and the earlier chunk first."""
+        """Return at most `limit` pieces, best first; of those with equal shares of what is possible, by their ids."""
         entries = np.flatnonzero(self.scores)
-        if len(entries) > limit:
-            enough = np.partition(self.scores[entries], -limit)[-limit]
-            entries = entries[self.scores[entries] >= enough]
         owners = np.searchsorted(self.starts, entries, side="right") - 1
-        memories, positions = self.memories[owners], entries - self.starts[owners]
-        order = np.lexsort((positions, memories, -self.scores[entries]))[:limit]
-        places = list(zip(memories[order].tolist(), positions[order].tolist(), strict=True))
+        # The ids of a document's chunks follow each other: they are given in one transaction.
+        ids = self.firsts[owners] + entries - self.starts[owners]
+        order = best(rounded(self.scores[entries] / self.possible), ids, limit) if len(entries) else entries
+        owners, entries = owners[order], entries[order]
+        places = list(zip(self.memories[owners].tolist(), (entries - self.starts[owners]).tolist(), strict=True))
         chunk_ids = fetch_column(
             connection,
             """
@@ -215,7 +236,7 @@ class Ranking:
             """,
             (json.dumps(places),),
         )
-        scores = self.scores[entries[order]].tolist()
+        scores = self.scores[entries].tolist()
         return [Match(place[0], chunk, score) for place, chunk, score in zip(places, chunk_ids, scores, strict=True)]
 
     def scores_of(self, connection: apsw.Connection, pieces: Sequence[Piece]) -> list[float]:
@@ -247,7 +268,7 @@ def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> Ra
         most = highest_score(layout.pieces, len(entries))
         possible += most
         scores[entries] += scores_for(most, counts, layout.lengths[entries] / layout.mean_length)
-    return Ranking(layout.memories, layout.starts, scores, possible)
+    return Ranking(layout.memories, layout.firsts, layout.starts, scores, possible)
 
 
 def highest_score(pieces: int, having: int) -> float:
@@ -265,11 +286,12 @@ def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.
 class Layout:
     """The pieces of a scope as entries of arrays: block after block, with the pieces of others between them.
 
-    `lengths`: of each entry, or OUTSIDE. `memories` and `starts`: as in Ranking. `bases`: how many entries there are
-    before each block of `block_ids`.
+    `lengths`: of each entry, or OUTSIDE. `memories`, `firsts` and `starts`: as in Ranking. `bases`: how many entries
+    there are before each block of `block_ids`.
     """
 
     memories: NDArray[np.int64]
+    firsts: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
     block_ids: NDArray[np.int64]
@@ -282,13 +304,14 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
     condition = memory_filter(scope)
     rows = connection.execute(
         f"""
-        select k.memory_id, k.block_id, k.first_piece, k.lengths
+        select k.memory_id, k.block_id, k.first_piece, k.lengths,
+            coalesce((select min(c.id) from memory_chunks c where c.parent_id = k.memory_id), k.memory_id)
         from session_memories m join keyword_memories k on k.memory_id = m.id
         where {condition.sql} order by k.block_id, k.first_piece
         """,
         condition.bindings,
     ).fetchall()
-    memories, blocks, firsts, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
+    memories, blocks, numbers, blobs, firsts = zip(*rows, strict=True) if rows else ((), (), (), (), ())
     block_ids, block_of = np.unique(np.array(blocks, np.int64), return_inverse=True)
     sizes = fetch_column(
         connection,
@@ -297,13 +320,14 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
     )
     bases = np.cumsum([0, *sizes])
     pieces = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
-    _require_room(np.array(sizes, np.int64), block_of, np.array(firsts, np.int64), pieces)
-    starts = bases[block_of] + np.array(firsts, np.int64)
+    _require_room(np.array(sizes, np.int64), block_of, np.array(numbers, np.int64), pieces)
+    starts = bases[block_of] + np.array(numbers, np.int64)
     known = np.frombuffer(b"".join(blobs), LENGTH)
     lengths = np.full(bases[-1], OUTSIDE)
     lengths[np.repeat(starts - np.cumsum(pieces) + pieces, pieces) + np.arange(len(known))] = known
     return Layout(
         memories=np.array(memories, np.int64),
+        firsts=np.array(firsts, np.int64),
         starts=starts,
         lengths=lengths,
         block_ids=block_ids,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -12,6 +12,9 @@ from vector_memory.kinds import MemoryKind
 from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 from vector_memory.values import NewMemory, Scope
+
+if TYPE_CHECKING:
+    from vector_memory.storage.keywords import Words
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
@@ -49,8 +52,10 @@ def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
 
 
-def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_hash: str, chunked: bool, now: str) -> int:
-    """Add a memory and return its id. One that is not chunked is in the keyword index at once."""
+def insert_memory(
+    connection: apsw.Connection, memory: NewMemory, *, content_hash: str, words: "Words | None", now: str
+) -> int:
+    """Add a memory and return its id. `words`: of its content; None: it is chunked, and they come with its chunks."""
     memory_id = int(
         fetch_value(
             connection,
@@ -76,14 +81,14 @@ def insert_memory(connection: apsw.Connection, memory: NewMemory, *, content_has
                 "metadata": as_json(memory.metadata),
                 "content_hash": content_hash,
                 "now": now,
-                "chunked": chunked,
+                "chunked": words is None,
             },
         )
     )
-    if not chunked:
+    if words is not None:
         from vector_memory.storage import keywords  # noqa: PLC0415 - needs numpy, which who only looks need not wait for
 
-        keywords.add(connection, memory_id, [memory.content])
+        keywords.add(connection, memory_id, words)
     return memory_id
 
 

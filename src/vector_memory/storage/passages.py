@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
@@ -12,7 +12,7 @@ from vector_memory.storage.filters import memory_filter
 from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.rows import fetch_column, fetch_value
 from vector_memory.storage.schema import PARTITION_ROWS
-from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
+from vector_memory.storage.vectors import CHUNK_TABLE, MEMORY_TABLE, named_vectors, vector_dimensions
 from vector_memory.values import Scope
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
@@ -93,17 +93,31 @@ def vectors_of(
     return ids, vectors
 
 
-def distances_of(
-    connection: apsw.Connection, table: str, passage_ids: Sequence[int], query: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return those of the passages that have vectors, and how far each is from the query: the Euclidean distance."""
+def some_vectors_of(
+    connection: apsw.Connection, table: str, passage_ids: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return as `vectors_of` does the vectors of passages that are far from each other: each is read by itself."""
     sql = f"""
-        select v.passage_id, vec_distance_l2(v.embedding, :query)
-        from json_each(:ids) wanted join {table} v on v.passage_id = wanted.value
+        select v.passage_id, v.embedding from json_each(?) wanted join {table} v on v.passage_id = wanted.value
+        order by v.passage_id
     """
-    rows = connection.execute(sql, {"query": query.tobytes(), "ids": json.dumps(passage_ids)}).fetchall()
-    ids, distances = zip(*rows, strict=True) if rows else ((), ())
-    return np.array(ids, np.int64), np.array(distances, np.float64)
+    rows: list[Any] = connection.execute(sql, (json.dumps(passage_ids),)).fetchall()
+    return named_vectors(rows, vector_dimensions(connection))
+
+
+def passages_in(connection: apsw.Connection, scope: Scope, limit: int) -> NDArray[np.int64]:
+    """Return the first passages of a scope in the order of their pieces' ids; -1: all.
+
+    Shape (passages, 3): the ids of the passage, of its piece, and of its memory.
+    """
+    condition = memory_filter(scope)
+    sql = f"""
+        select p.id, coalesce(p.chunk_id, p.memory_id) as piece, p.memory_id
+        from session_memories m cross join memory_passages p on p.memory_id = m.id
+        where {condition.sql} order by piece, p.id limit :limit
+    """
+    rows = connection.execute(sql, condition.bindings | {"limit": limit}).fetchall()
+    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def memories_in(connection: apsw.Connection, scope: Scope) -> list[int]:

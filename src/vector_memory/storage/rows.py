@@ -102,3 +102,11 @@ def _parsed(value: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise DamagedError(WRONG_JSON) from error
     return parsed
+
+
+def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
+    """Return the ids of the next rows of an `autoincrement` table, which hold only inside this write transaction."""
+    given = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (table,))
+    highest = fetch_value(connection, f"select max(id) from {table}")
+    last = max(given or 0, highest or 0)
+    return list(range(last + 1, last + 1 + count))

@@ -17,7 +17,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.filters import UNINDEXED, memory_filter
 from vector_memory.storage.guards import DamagedError
 from vector_memory.storage.memories import Memory
-from vector_memory.storage.rows import fetch, fetch_one, fetch_value
+from vector_memory.storage.rows import fetch, fetch_one, fetch_value, next_ids
 from vector_memory.values import Fingerprint, Scope
 
 MAX_K = 4096
@@ -36,10 +36,14 @@ class Passage(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A passage near the query. `distance` is Euclidean; `wanted`: it also passes the filters that no index holds."""
+    """A passage near the query, with its vector.
+
+    `distance`: as the index reckons it, Euclidean. `wanted`: it also passes the filters that no index holds.
+    """
 
     memory_id: int
     chunk_id: int | None
+    vector: bytes
     distance: float
     wanted: bool
 
@@ -125,23 +129,22 @@ def add_passages(
     """Add a memory's passages with their vectors; `prefix` begins the names of the tables they go into."""
     table = table_for(chunked=memory.chunked)
     keys = [intern(connection, name) for name in index_names(memory)]
-    for passage, vector in zip(passages, vectors, strict=True):
-        passage_id = fetch_value(
-            connection,
-            f"""
-            insert into {prefix}memory_passages (memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?)
-            returning id
-            """,
-            (memory.id, *passage),
-        )
-        connection.execute(
-            f"""
-            insert into {prefix}{table} (
-                passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
-            ) values (?, ?, ?, ?, ?, ?, ?)
-            """,
-            (passage_id, *keys, memory.session_iter, vector.tobytes()),
-        )
+    ids = next_ids(connection, f"{prefix}memory_passages", len(passages))
+    connection.executemany(
+        f"insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?, ?)",
+        [(passage_id, memory.id, *passage) for passage_id, passage in zip(ids, passages, strict=True)],
+    )
+    connection.executemany(
+        f"""
+        insert into {prefix}{table} (
+            passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
+        ) values (?, ?, ?, ?, ?, ?, ?)
+        """,
+        [
+            (passage_id, *keys, memory.session_iter, vector.tobytes())
+            for passage_id, vector in zip(ids, vectors, strict=True)
+        ],
+    )
 
 
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
@@ -199,9 +202,9 @@ def nearest(
         Candidate,
         f"""
         with found as materialized (
-            select passage_id, distance from {table} where embedding match :query and k = :k{conditions}
+            select passage_id, embedding, distance from {table} where embedding match :query and k = :k{conditions}
         )
-        select p.memory_id, p.chunk_id, found.distance, {unindexed.sql} as wanted
+        select p.memory_id, p.chunk_id, found.embedding as vector, found.distance, {unindexed.sql} as wanted
         from found join memory_passages p on p.id = found.passage_id join session_memories m on m.id = p.memory_id
         order by found.distance, found.passage_id
         """,
@@ -209,39 +212,21 @@ def nearest(
     )
 
 
-def scan(connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32]) -> list[Candidate]:
-    """Return every passage of the scope, nearest first: exact at any depth, at the price of reading each vector."""
-    condition = memory_filter(scope)
-    return fetch(
-        connection,
-        Candidate,
-        f"""
-        select p.memory_id, p.chunk_id, vec_distance_l2(v.embedding, :query) as distance, true as wanted
-        from session_memories m
-        cross join memory_passages p on p.memory_id = m.id
-        cross join {table} v on v.passage_id = p.id
-        where {condition.sql}
-        order by distance, p.id
-        """,
-        {"query": query.tobytes()} | condition.bindings,
-    )
-
-
-def distances(
-    connection: apsw.Connection, table: str, pieces: Sequence[int], query: NDArray[np.float32]
-) -> dict[int, float]:
-    """Return how far the best passage of each piece is from the query, by chunk id or, without chunks, memory id.
-
-    Pieces without vectors are left out.
-    """
+def vectors_of_pieces(
+    connection: apsw.Connection, table: str, pieces: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the vectors of all passages of pieces, and which piece each is of: a chunk or, without, a memory."""
     piece = "chunk_id" if table == CHUNK_TABLE else "memory_id"
-    rows = connection.execute(
-        f"""
-        select p.{piece}, min(vec_distance_l2(v.embedding, ?))
+    sql = f"""
+        select p.{piece}, v.embedding
         from json_each(?) wanted join memory_passages p on p.{piece} = wanted.value
         join {table} v on v.passage_id = p.id
-        group by p.{piece}
-        """,
-        (query.tobytes(), json.dumps(pieces)),
-    )
-    return dict(rows)
+    """
+    rows: list[Any] = connection.execute(sql, (json.dumps(pieces),)).fetchall()
+    return named_vectors(rows, vector_dimensions(connection))
+
+
+def named_vectors(rows: Sequence[tuple[int, bytes]], dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return rows of an id and a vector as arrays, shape (rows,) and (rows, dimensions)."""
+    ids, vectors = zip(*rows, strict=True) if rows else ((), ())
+    return np.array(ids, np.int64), np.frombuffer(b"".join(vectors), np.float32).reshape(-1, dimensions)

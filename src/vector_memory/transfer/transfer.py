@@ -11,8 +11,9 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.indexing import Embedded, EmbeddedPassage, Indexer, is_chunked
+from vector_memory.indexing import Embedded, EmbeddedPassage, Indexer, is_chunked, words_of
 from vector_memory.kinds import MemoryKind
 from vector_memory.storage import memories, transfer, vectors
 from vector_memory.storage.chunks import chunks_of
@@ -38,6 +39,9 @@ Progress = Callable[[int, int], None]
 """Called with the number of memories done and the number there are."""
 
 PARENT = "parent_report_id"
+
+MAX_PASSAGES = 2 * MAX_CHUNKS
+"""More than the longest memory has."""
 
 
 class Exported(NamedTuple):
@@ -106,7 +110,7 @@ class Transfer:
         result = Imported()
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
-            result = result.plus(self._add(moved, usable))
+            result = result.plus(self._add(bounded(moved), usable))
             if on_progress is not None:
                 on_progress(done, header.memories)
         return result
@@ -127,21 +131,26 @@ class Transfer:
             return None
 
     def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
+        with self._database.read() as connection:
+            if is_there(connection, with_report(connection, line).memory, line):
+                return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
+        words = words_of(line.memory_type, line.content, chunks)
         with self._database.write() as connection:
             new, orphaned = with_report(connection, line)
-            if memories.find_duplicate(connection, new, line.hash()) is not None:
+            if is_there(connection, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
+            own_words = None if is_chunked(new.kind) else words
             memory_id = memories.insert_memory(
-                connection, new, content_hash=line.hash(), chunked=is_chunked(new.kind), now=history.created_at
+                connection, new, content_hash=line.hash(), words=own_words, now=history.created_at
             )
             transfer.put_back_history(connection, memory_id, history)
             if new.kind is MemoryKind.TAGGED:
                 for tag in new.tags:
                     count_use(connection, tag, None, history.created_at)
             memory = memories.require_memory(connection, memory_id)
-            chunk_ids = self._indexer.write_chunks(connection, memory, chunks, history.created_at)
+            chunk_ids = self._indexer.write_chunks(connection, memory, chunks, words, history.created_at)
             if model is None or not line.passages:
                 return Imported(added=1, without_vectors=1, orphaned=orphaned)
             self._indexer.write_vectors(connection, memory, chunk_ids, embedded(line, model))
@@ -207,16 +216,36 @@ def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
             return None
 
 
-def with_report(connection: Connection, line: MemoryLine) -> tuple[NewMemory, bool]:
-    """Return what is stored of a line, with the id that its report has in this file; True: the report is not here."""
+def bounded(line: MemoryLine) -> MemoryLine:
+    """Return the line, without its chunks and passages if they are more than we make: they are then made anew."""
+    if len(line.chunks) <= MAX_CHUNKS and len(line.passages) <= MAX_PASSAGES:
+        return line
+    return line.model_copy(update={"chunks": [], "passages": []})
+
+
+def is_there(connection: Connection, new: NewMemory, line: MemoryLine) -> bool:
+    """Tell whether the memory of a line is stored already."""
+    return memories.find_duplicate(connection, new, line.hash()) is not None
+
+
+class Placed(NamedTuple):
+    """What is stored of a line. `orphaned`: the report that it is about is not in this file."""
+
+    memory: NewMemory
+    orphaned: bool
+
+
+def with_report(connection: Connection, line: MemoryLine) -> Placed:
+    """Return what is stored of a line, with the id that its report has in this file."""
     new = line.new_memory()
     if report_id_in(new.kind, new.metadata) is None:
-        return new, False
+        return Placed(new, orphaned=False)
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
     report_id = None if line.parent is None else transfer.find_report(connection, **line.parent.model_dump())
     if report_id is None:
-        return replace(new, metadata=others), True
-    return replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id), False
+        return Placed(replace(new, metadata=others), orphaned=True)
+    found = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
+    return Placed(found, orphaned=False)
 
 
 def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine:
