@@ -204,7 +204,7 @@ def nearest(
         with found as materialized (
             select passage_id, embedding, distance from {table} where embedding match :query and k = :k{conditions}
         )
-        select p.memory_id, p.chunk_id, found.embedding as vector, found.distance, {unindexed.sql} as wanted
+        select p.memory_id, p.chunk_id, found.embedding as vector, found.distance, ({unindexed.sql}) is true as wanted
         from found join memory_passages p on p.id = found.passage_id join session_memories m on m.id = p.memory_id
         order by found.distance, found.passage_id
         """,
