@@ -108,17 +108,17 @@ def contents(store: SessionMemoryStore) -> list[tuple[Any, ...]]:
     return found
 
 
+LEFT_OUT = {"id", "chunk_id", "memory_id", "metadata", "access_count", "accessed_at"}
+
+
 def answers(store: SessionMemoryStore) -> list[Any]:
-    """Return what searches find, without ids."""
+    """Return what searches find, without ids, and without the counts of readings, which follow later."""
     found: list[Any] = []
     for kind in MemoryKind:
         search = store.search_chunks if TRAITS[kind].chunked else store.search_memories
         for query in ("lock ledger", "the cause of it"):
             result = search(query, Scope(kind=kind), 100).model_dump()
-            found += [
-                {name: value for name, value in one.items() if name not in ("id", "chunk_id", "memory_id", "metadata")}
-                for one in result["results"]
-            ]
+            found += [{name: value for name, value in one.items() if name not in LEFT_OUT} for one in result["results"]]
     return found
 
 
