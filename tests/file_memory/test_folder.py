@@ -13,8 +13,8 @@ import pytest
 from vector_memory.calls import Call, current_call
 from vector_memory.errors import CancelledCallError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.file_memory import folder as module
-from vector_memory.storage import locking
 from vector_memory.file_memory.folder import MemoryFolder
+from vector_memory.storage import locking
 
 NOON = datetime(2026, 2, 13, 12, 5)
 
