@@ -17,7 +17,9 @@ import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError
 from vector_memory.storage import migrations
+from vector_memory.storage.erasure import unerased
 from vector_memory.storage.filesystem import require_local
+from vector_memory.storage.log_keeper import LogKeeper, erase_at_once
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +31,6 @@ SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
 
 MAX_IDLE_READERS = 8
-
-CHECKPOINT_PAGES = 1_000
-"""From this length of the log on, each commit moves it into the file as far as nobody reads what was there before."""
-
-RESTART_PAGES = 2_000
-"""From this length on a commit waits for those readers, so that the log can begin anew where somebody always reads."""
-
-RESTART_PATIENCE_MS = 1_000
 
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 FAILURES: dict[type[apsw.Error], str] = {
@@ -90,13 +84,13 @@ class Database:
         self._write_lock = threading.Lock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
-        self._deleted_bytes_remain = False
+        self._keeper = LogKeeper(path, self._connect, read_only=read_only)
         require_local(path)
         create_private_file(path)
         with translated_errors():
             self._writer = self._connect()
             with closed_on_error(self._writer):
-                LogKeeper(self._writer)
+                self._keeper.follow(self._writer)
                 self._prepare(self._writer, dimensions)
                 if read_only:
                     forbid_writes(self._writer)
@@ -112,6 +106,7 @@ class Database:
                 # A disk that has just failed may fail here again, and must not hide what failed first.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
+                self._keeper.notice()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:
@@ -127,8 +122,7 @@ class Database:
             try:
                 yield self._writer
                 self._writer.execute("commit")
-                if self._deleted_bytes_remain:
-                    self._empty_log()
+                self._keeper.notice()
             except BaseException:
                 # After a full disk SQLite may have rolled back by itself.
                 if self._writer.in_transaction:
@@ -138,34 +132,38 @@ class Database:
     def forget_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        False: somebody is reading what was there before. Nobody waits for that; it is tried again after each write.
+        False: somebody is reading what was there before. Nobody waits for that: the first process that can does it
+        later, because the file says that it has to be done.
         """
         with self._write_lock:
             self._require_open()
-            self._empty_log()
-            return not self._deleted_bytes_remain
+            return self._erase_deleted()
 
     def close(self) -> None:
         """Close every connection. Waits for a transaction that is under way; repeated calls do nothing."""
+        self._keeper.close()
         with self._write_lock:
             if self._closed:
                 return
             self._closed = True
+            if not self.read_only:
+                self._erase_deleted(only_if_needed=True)
             while self._idle_readers:
                 self._idle_readers.pop().close()
             self._writer.close()
 
-    def _empty_log(self) -> None:
+    def _erase_deleted(self, *, only_if_needed: bool = False) -> bool:
         """Empty the log if nobody reads from it just now. A failure loses nothing: the log is as good as the file."""
         self._writer.set_busy_timeout(0)
         try:
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            self._deleted_bytes_remain = False
+            if not only_if_needed or unerased(self._writer) is not None:
+                erase_at_once(self._writer)
         except apsw.Error as error:
-            self._deleted_bytes_remain = True
             logger.info("Deleted bytes stay in the log for now: %s", type(error).__name__)
+            return False
         finally:
             wait_for_locks(self._writer)
+        return True
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -198,46 +196,14 @@ class Database:
             raise DatabaseError("The memory store is closed: open it again.")
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path))
+        # Without the flag to create it: a file that was moved away is not made anew, empty.
+        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         wait_for_locks(connection)
         self._extend(connection)
         enforce_foreign_keys(connection)
         overwrite_deleted_bytes(connection)
         set_durability(connection, self._synchronous)
         return connection
-
-
-class LogKeeper:
-    """Keeps the write-ahead log of a writing connection short: moves it into the file after commits, as SQLite does.
-
-    SQLite begins the log anew only at a moment when nobody reads from it. Where somebody always does, such a moment has
-    to be waited for; where one reader goes on and on, that is tried again when the log has grown as much again.
-    """
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._restart_at = RESTART_PAGES
-        connection.set_wal_hook(self._after_commit)
-
-    def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        """Move the log, which is so many pages long. A failure loses nothing: the log is as good as the file."""
-        if pages >= self._restart_at:
-            restarted = self._restarts(connection, database)
-            self._restart_at = RESTART_PAGES + (0 if restarted else pages)
-        elif pages >= CHECKPOINT_PAGES:
-            with contextlib.suppress(apsw.Error):
-                connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
-        return apsw.SQLITE_OK
-
-    @staticmethod
-    def _restarts(connection: apsw.Connection, database: str) -> bool:
-        connection.set_busy_timeout(RESTART_PATIENCE_MS)
-        try:
-            connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error:
-            return False
-        finally:
-            wait_for_locks(connection)
-        return True
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.database import Database, load_vector_search, use_write_ahead_log
+from vector_memory.storage.erasure import TABLE as ERASURE
+from vector_memory.storage.erasure import count_delete, has_table
 from vector_memory.storage.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.terms import terms
@@ -135,6 +137,8 @@ class FileIndex(Database):
                 writer.execute(TABLES)
                 writer.pragma("application_id", APPLICATION_ID)
                 writer.pragma("user_version", VERSION)
+            if not has_table(writer):
+                writer.execute(ERASURE)
             if self.vectors_usable:
                 prepare_vectors(writer, dimensions)
             writer.execute("commit")
@@ -313,6 +317,8 @@ def _insert_vectors(connection: apsw.Connection, chunk_id: int, vectors: Sequenc
 
 
 def _delete_chunks(connection: apsw.Connection, chunk_ids: Sequence[int], *, vectors: bool) -> None:
+    if chunk_ids:
+        count_delete(connection)
     for chunk_id in chunk_ids:
         passages = fetch_value(connection, "select passages from chunks where id = ?", (chunk_id,))
         if vectors and passages:

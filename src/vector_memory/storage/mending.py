@@ -6,6 +6,7 @@ from collections.abc import Collection
 import apsw
 
 from vector_memory.storage import keywords
+from vector_memory.storage.erasure import count_delete
 from vector_memory.storage.index_faults import text_faults, vector_faults
 from vector_memory.storage.inspection import count_orphans
 from vector_memory.storage.rows import fetch_column
@@ -20,6 +21,7 @@ def remove_orphans(connection: apsw.Connection) -> int:
     """
     number = count_orphans(connection).total()
     gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
+    count_delete(connection)
     for memory_id in fetch_column(connection, gone):
         keywords.remove(connection, memory_id)
     connection.execute("delete from memory_chunks where parent_id not in (select id from session_memories)")

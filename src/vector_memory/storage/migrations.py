@@ -7,7 +7,7 @@ from typing import NamedTuple
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage import original, schema
+from vector_memory.storage import erasure, original, schema
 from vector_memory.storage.rows import fetch_column, fetch_value
 from vector_memory.values import utc_now
 
@@ -54,11 +54,18 @@ def add_tags(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(schema.CANONICAL_TAGS)
 
 
+def count_deletes(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every process know whether deleted bytes are still to be erased."""
+    connection.execute(erasure.TABLE)
+    connection.execute(schema.ERASURE)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
     Migration("index memories by time", index_times),
     Migration("add the vocabulary of tagged memories", add_tags),
+    Migration("count deletes until their bytes are erased", count_deletes),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 

@@ -211,3 +211,9 @@ create table canonical_tags (
     created_at text not null
 );
 """
+
+ERASURE = """
+create trigger memory_deleted after delete on session_memories begin
+    update erasure set deletes = deletes + 1;
+end;
+"""
