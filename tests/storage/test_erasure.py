@@ -68,6 +68,16 @@ def test_what_an_index_of_files_forgot_beside_a_reader_is_erased_by_the_next_one
         eventually(lambda: not is_anywhere(path))
 
 
+def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_the_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "memory.db", tmp_path / "link.db"
+    Database(path, dimensions=4).close()
+    link.symlink_to(path)
+    with closing(Database(link, dimensions=4)) as database:
+        with reading(path), database.write() as connection:
+            erasure.count_delete(connection)
+        eventually(lambda: erasure.unerased(database._writer) is None)
+
+
 def test_an_index_of_an_earlier_release_counts_its_deletes_from_now_on(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     FileIndex(path, dimensions=4).close()

@@ -7,6 +7,7 @@ newest state and do not touch the log. Readers never wait for this; writers wait
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from vector_memory.storage.filesystem import log_of
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_PAGES = 1_000
-"""From this length on, each commit moves the log into the file as far as no reader needs the older state."""
+"""From this length on, each commit moves the log into the file as far as no reader needs the older state.
+
+Only one connection at a time can do so: a longer log is left to the threads."""
 
 LONG_PAGES = 2_000
 """From this length on, the process that commits empties the log even if others read all the time."""
@@ -46,7 +49,7 @@ class LogKeeper:
     """
 
     def __init__(self, path: Path, connect: Callable[[], apsw.Connection], *, read_only: bool) -> None:
-        self._log = log_of(path)
+        self._log = log_of(path.resolve())  # SQLite keeps it beside the file that a link leads to
         self._connect = connect
         self._read_only = read_only
         self._used = threading.Event()
@@ -85,11 +88,11 @@ class LogKeeper:
 
     def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
         """Move what can be moved at once. A failure loses nothing: the log is as good as the file."""
-        if pages >= CHECKPOINT_PAGES:
-            with contextlib.suppress(apsw.Error):
-                connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
         if pages >= LONG_PAGES:
             self._long.set()
+        elif pages >= CHECKPOINT_PAGES:
+            with contextlib.suppress(apsw.Error):
+                connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
         return apsw.SQLITE_OK
 
     def _run(self) -> None:
@@ -117,20 +120,25 @@ class LogKeeper:
         return None if self._stopping.is_set() else is_long
 
     def _look(self, connection: apsw.Connection, *, is_long: bool) -> bool:
-        """Empty the log if it is long, or holds deleted bytes; tell whether it has to be looked at again soon."""
-        size, age = self._size_and_age()
-        if not size:
-            return False
-        delete = erasure.unerased(connection)
-        is_too_large = size > IDLE_BYTES
-        if delete is None and not is_long and not (is_too_large and age > SETTLE_SECONDS):
-            return is_too_large
-        if not self._empty_beside_readers(connection):
+        """Empty the log if that is needed; tell whether it has to be looked at again soon."""
+        if not self._is_needed(connection, is_long=is_long):
+            return self._size_and_age()[0] > IDLE_BYTES
+        if not self._older_readers_finish(connection):
             return True
-        if delete is not None and not self._read_only:
-            self._wait_up_to(LEAST_PATIENCE)
-            erasure.note_erased(connection, delete)
+        self._wait_up_to(min(LEAST_PATIENCE + 2 * self._slowest, MOST_PATIENCE))
+        # Asked again each time: another process may have been faster.
+        while self._is_needed(connection, is_long=is_long) and not self._empties(connection):
+            if not self._is_worth_waiting():
+                return True
+        self._slowest = 0.0
         return False
+
+    def _is_needed(self, connection: apsw.Connection, *, is_long: bool) -> bool:
+        """Tell whether the log is too long, or holds deleted bytes. `is_long`: it was, in a commit of this process."""
+        size, age = self._size_and_age()
+        if size > IDLE_BYTES and (is_long or age > SETTLE_SECONDS):
+            return True
+        return size > 0 and erasure.unerased(connection) is not None
 
     def _size_and_age(self) -> tuple[int, float]:
         """Return the bytes of the log's file, and the seconds since it was written."""
@@ -140,36 +148,40 @@ class LogKeeper:
             return 0, 0.0
         return status.st_size, abs(time.time() - status.st_mtime)
 
-    def _empty_beside_readers(self, connection: apsw.Connection) -> bool:
-        """Empty the log; False: a reader holds it back.
+    def _older_readers_finish(self, connection: apsw.Connection) -> bool:
+        """Wait until all who read an earlier state than the present one have finished; False: they take too long.
 
-        Raises apsw.BusyError if another process is just doing the same.
-
-        First only watch until all readers of earlier states have finished, which holds nobody up. They give the measure
-        of how long writers have to wait for the rest; a reader that takes longer than MOST_PATIENCE stops no writer.
+        Nobody is held up by this, and it shows how long writers will have to wait for the readers of today.
         """
-        began, pause = time.monotonic(), 0.01
-        frames, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        while moved < frames:
+        began, pause, frames = time.monotonic(), 0.01, sys.maxsize
+        while True:
+            with contextlib.suppress(apsw.BusyError):  # another connection checkpoints: nothing is known
+                length, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                frames = min(frames, length)
+                if moved >= frames:
+                    self._slowest = max(self._slowest, time.monotonic() - began)
+                    return True
             if time.monotonic() > began + MOST_PATIENCE or self._stopping.wait(pause):
                 return False
             pause = min(1.5 * pause, 0.25)
-            length, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            frames = min(frames, length)
-        self._slowest = max(self._slowest, time.monotonic() - began)
-        self._wait_up_to(min(LEAST_PATIENCE + 2 * self._slowest, MOST_PATIENCE))
+
+    def _empties(self, connection: apsw.Connection) -> bool:
+        """Empty the log, and note that deleted bytes are gone; False: readers or another checkpoint prevent it."""
+        delete = erasure.unerased(connection)
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.BusyError:
             return False
-        self._slowest = 0.0
+        if delete is not None and not self._read_only:
+            self._wait_up_to(LEAST_PATIENCE)
+            erasure.note_erased(connection, delete)
         return True
 
     def _wait_up_to(self, seconds: float) -> None:
         """Let the next call on the thread's connection wait for locks for so long in all."""
         self._deadline = time.monotonic() + seconds
 
-    def _is_worth_waiting(self, _calls: int) -> bool:
+    def _is_worth_waiting(self, _calls: int = 0) -> bool:
         """Pause before SQLite asks for a lock again; False: it is to give up."""
         return time.monotonic() < self._deadline and not self._stopping.wait(POLL_SECONDS)
 
