@@ -38,6 +38,11 @@ class OtherProcess:
         self._process.wait(30)
         self._process.stdout.close()
 
+    def kill(self) -> None:
+        """Let the process end as if the power had gone."""
+        self._process.kill()
+        self._process.communicate()
+
 
 def serve(database: Path) -> None:
     """Answer the calls on standard input."""

@@ -1,9 +1,11 @@
 """The real server in a process of its own, spoken to line by line, so that it can be killed between two bytes."""
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -59,6 +61,17 @@ class Server:
             if message.get("id") == request_id:
                 return dict(message["result"])
         raise EOFError
+
+    def answers(self, method: str, every: Iterator[dict[str, Any]], under_way: int) -> Iterator[dict[str, Any]]:
+        """Keep so many requests under way, one for each set of parameters, and yield their results as they come."""
+        assert self._process.stdout is not None
+        waiting = {self.send(method, parameters) for parameters in itertools.islice(every, under_way)}
+        while waiting:
+            message = json.loads(self._process.stdout.readline())
+            if message.get("id") in waiting:
+                waiting.remove(message["id"])
+                waiting.update(self.send(method, parameters) for parameters in itertools.islice(every, 1))
+                yield dict(message["result"])
 
     def ask_to_store(self, memory: dict[str, Any]) -> int:
         """Send a memory, without waiting for the receipt, and return the id of the request."""

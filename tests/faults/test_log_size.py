@@ -14,12 +14,16 @@ from faults.soundness import connected
 from faults.workload import memory, open_store, search
 from vector_memory.errors import VectorMemoryError
 from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.storage.log_keeper import LONG_PAGES
 from vector_memory.values import Scope
+from waiting import eventually
 
 pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
 
 STORES = effort(quick=100, long=2000)
-BOUND = 1_200 * (4096 + 24)
+PAGE = 4096 + 24
+SHORT = 4_000_000
+BOUND = 1_200 * PAGE
 """SQLite checkpoints when a commit has brought the log to 1,000 pages, and no memory here takes 200."""
 
 
@@ -83,7 +87,55 @@ def test_a_log_that_a_long_reading_made_grow_is_used_anew_when_the_reading_ends(
         grown = largest_log(store, numbers, path)
     assert grown > BOUND
     store.store_memory(**memory(next(numbers)))
-    assert largest_log(store, numbers, path) <= grown + BOUND - 1_000 * (4096 + 24)
+    assert largest_log(store, numbers, path) <= grown + BOUND - 1_000 * PAGE
+
+
+def test_the_log_is_short_again_soon_after_a_long_reading_without_another_store(
+    store: SessionMemoryStore, path: Path
+) -> None:
+    with store._database.read() as connection:
+        connection.execute("select count(*) from session_memories").fetchall()
+        assert largest_log(store, itertools.count(), path) > SHORT
+    eventually(lambda: log_size(path) < SHORT)
+
+
+@contextlib.contextmanager
+def readings_that_overlap(path: Path, seconds: float) -> Iterator[None]:
+    """Read until the end of the block, each time for so long, and begin each reading in the middle of the last one."""
+    ended = threading.Event()
+
+    def read_on() -> None:
+        with connected(path) as first, connected(path) as second:
+            for connection, other in itertools.cycle([(first, second), (second, first)]):
+                connection.execute("begin")
+                connection.execute("select count(*) from session_memories").fetchall()
+                if ended.wait(seconds / 2):
+                    return
+                if other.in_transaction:
+                    other.execute("rollback")
+
+    thread = threading.Thread(target=read_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_log_is_begun_anew_while_slow_readings_overlap_and_others_store(
+    store: SessionMemoryStore, path: Path
+) -> None:
+    numbers = itertools.count()
+    with readings_that_overlap(path, seconds=1.2):
+        while log_size(path) < LONG_PAGES * PAGE:
+            store.store_memory(**memory(next(numbers)))
+
+        def is_short_after_another_store() -> bool:
+            store.store_memory(**memory(next(numbers)))
+            return log_size(path) < SHORT
+
+        eventually(is_short_after_another_store)
 
 
 def test_a_delete_empties_the_log(store: SessionMemoryStore, path: Path) -> None:

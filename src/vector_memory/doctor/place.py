@@ -12,7 +12,7 @@ from vector_memory.storage import filesystem, full_disk
 from vector_memory.storage.log_state import held_back
 
 MEGABYTE = 1_000_000
-LARGE_LOG = 64 * MEGABYTE
+LARGE_LOG = 20 * MEGABYTE
 LITTLE_ROOM = 500 * MEGABYTE
 NO_ROOM = 20 * MEGABYTE
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -104,7 +104,7 @@ def mode_of(path: Path) -> int:
 
 
 def log_size(path: Path) -> Finding:
-    """Check that the write-ahead log is emptied now and then."""
+    """Check that the write-ahead log is kept short."""
     log = filesystem.log_of(path)
     length = log.stat().st_size if log.exists() else 0
     if length <= LARGE_LOG:
@@ -114,7 +114,8 @@ def log_size(path: Path) -> Finding:
     return warning(
         "log",
         f"The write-ahead log is {size(length)} long, which makes reading slow.",
-        "See the check of readers; the log is emptied when the last server ends.",
+        "If the check of readers names a process, end it. Otherwise use the memory once: the log is shortened a few "
+        "seconds later.",
     )
 
 

@@ -157,7 +157,8 @@ class PassageIndex:
         more = True
         while more and not self._stopping.is_set():
             more = False
-            with self._failures_noted(), self._database.read() as connection, self._lock:
+            # In this order: a state of the file is not held while waiting for searches.
+            with self._failures_noted(), self._lock, self._database.read() as connection:
                 more = self._load_some(connection)
 
     def _load_some(self, connection: Connection) -> bool:

@@ -14,12 +14,14 @@ import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, where
 from vector_memory.storage import migrations
+from vector_memory.storage.erasure import unerased
 from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.filesystem import make_private_folders, require_local
 from vector_memory.storage.full_disk import FULL, READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
 from vector_memory.storage.guards import READING_SECONDS, WRITING_SECONDS, DamagedError, Guard
 from vector_memory.storage.identity import OpenFiles, bring_log_along, require_no_orphaned_log
 from vector_memory.storage.lock_table import require_own_log
+from vector_memory.storage.log_keeper import LogKeeper, erase_at_once
 from vector_memory.storage.write_lock import CLOSED, LOCK_ADVICE, Turn, WriteLock
 
 logger = logging.getLogger(__name__)
@@ -34,14 +36,6 @@ SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
 
 MAX_IDLE_READERS = 8
-
-CHECKPOINT_PAGES = 1_000
-"""From this length of the log on, each commit moves it into the file as far as nobody reads what was there before."""
-
-RESTART_PAGES = 2_000
-"""From this length on a commit waits for those readers, so that the log can begin anew where somebody always reads."""
-
-RESTART_PATIENCE_MS = 1_000
 
 UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
 FAILURES: dict[type[apsw.Error], str] = {
@@ -109,8 +103,8 @@ class Database:
         self._write_lock = WriteLock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
-        self._deleted_bytes_remain = False
         self._full_disk = FullDisk(path, self._extend)
+        self._keeper = LogKeeper(path, self._connect_in_place, read_only=read_only)
         require_local(path)
         require_own_log(path)
         require_no_orphaned_log(path)
@@ -137,6 +131,7 @@ class Database:
                 # A disk that has just failed may fail here again, and must not hide what failed first.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
+                self._keeper.notice()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:
@@ -159,8 +154,7 @@ class Database:
                 self._require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
-                if self._deleted_bytes_remain:
-                    self._empty_log()
+                self._keeper.notice()
             except BaseException:
                 # After a full disk SQLite may have rolled back by itself.
                 if self._writer.in_transaction:
@@ -170,14 +164,14 @@ class Database:
     def forget_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        False: somebody is reading what was there before, or goes on writing. It is tried again after each write.
+        False: somebody reads what was there before, or keeps writing. Nobody waits for that: the first process that can
+        does it later, because the file says that it has to be done.
         """
         try:
             with self._write_lock.turn(LOCK_TIMEOUT_SECONDS):
-                self._empty_log()
+                return self._erase_deleted()
         except DatabaseLockError:
-            self._deleted_bytes_remain = True
-        return not self._deleted_bytes_remain
+            return False
 
     def require_time_to_write(self) -> None:
         """Raise what `write` would raise at once: to be called before a long preparation."""
@@ -188,8 +182,13 @@ class Database:
 
         Writers that wait are sent away.
         """
+        self._keeper.close()
         with self._write_lock.last_turn():
+            if self._closed:
+                return
             self._closed = True
+            if not self.read_only:
+                self._erase_deleted(only_if_needed=True)
             while self._idle_readers:
                 self._idle_readers.pop().close()
             if self._full_disk.noticed:
@@ -207,17 +206,18 @@ class Database:
         finally:
             wait_for_locks(self._writer)
 
-    def _empty_log(self) -> None:
+    def _erase_deleted(self, *, only_if_needed: bool = False) -> bool:
         """Empty the log if nobody reads from it just now. A failure loses nothing: the log is as good as the file."""
         self._writer.set_busy_timeout(0)
         try:
-            self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            self._deleted_bytes_remain = False
+            if not only_if_needed or unerased(self._writer) is not None:
+                erase_at_once(self._writer)
         except apsw.Error as error:
-            self._deleted_bytes_remain = True
             logger.info("Deleted bytes stay in the log for now: %s", type(error).__name__)
+            return False
         finally:
             wait_for_locks(self._writer)
+        return True
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -240,11 +240,15 @@ class Database:
                 self._idle_readers.append(connection)
 
     def _new_reader(self) -> apsw.Connection:
+        connection = self._connect_in_place()
+        forbid_writes(connection)
+        Guard(connection, READING_SECONDS, typed=True)
+        return connection
+
+    def _connect_in_place(self) -> apsw.Connection:
         connection = self._connect()
         with closed_on_error(connection):
             self._files.require_in_place()  # else it may have opened another file
-            forbid_writes(connection)
-            Guard(connection, READING_SECONDS, typed=True)
         return connection
 
     def _open(self) -> None:
@@ -252,7 +256,7 @@ class Database:
         try:
             self._writer = writer = self._connect()
             with closed_on_error(writer), full_disk_noticed(writer):
-                LogKeeper(writer)
+                self._keeper.follow(writer)
                 Guard(writer, WRITING_SECONDS, typed=False)
                 self._prepare(writer, self._dimensions)
                 self._files = OpenFiles(self.path, writer)
@@ -292,7 +296,8 @@ class Database:
             raise DatabaseError(CLOSED)
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path))
+        # Without the flag to create it: a file that was moved away is not made anew, empty.
+        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         with closed_on_error(connection), full_disk_noticed(connection):
             wait_for_locks(connection)
             self._extend(connection)
@@ -300,39 +305,6 @@ class Database:
             overwrite_deleted_bytes(connection)
             set_durability(connection, self._synchronous)
         return connection
-
-
-class LogKeeper:
-    """Keeps the write-ahead log of a writing connection short: moves it into the file after commits, as SQLite does.
-
-    SQLite begins the log anew only at a moment when nobody reads from it. Where somebody always does, such a moment has
-    to be waited for; where one reader goes on and on, that is tried again when the log has grown as much again.
-    """
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._restart_at = RESTART_PAGES
-        connection.set_wal_hook(self._after_commit)
-
-    def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        """Move the log, which is so many pages long. A failure loses nothing: the log is as good as the file."""
-        if pages >= self._restart_at:
-            restarted = self._restarts(connection, database)
-            self._restart_at = RESTART_PAGES + (0 if restarted else pages)
-        elif pages >= CHECKPOINT_PAGES:
-            with contextlib.suppress(apsw.Error):
-                connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
-        return apsw.SQLITE_OK
-
-    @staticmethod
-    def _restarts(connection: apsw.Connection, database: str) -> bool:
-        connection.set_busy_timeout(RESTART_PATIENCE_MS)
-        try:
-            connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.Error:
-            return False
-        finally:
-            wait_for_locks(connection)
-        return True
 
 
 @contextlib.contextmanager

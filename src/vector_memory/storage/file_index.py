@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.database import Database, use_write_ahead_log
+from vector_memory.storage.erasure import TABLE as ERASURE
+from vector_memory.storage.erasure import count_delete, has_table
 from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.guards import DamagedError
@@ -139,6 +141,8 @@ class FileIndex(Database):
                 writer.execute(TABLES)
                 writer.pragma("application_id", APPLICATION_ID)
                 writer.pragma("user_version", VERSION)
+            if not has_table(writer):
+                writer.execute(ERASURE)
             if self.vectors_usable:
                 prepare_vectors(writer, dimensions)
             writer.execute("commit")
@@ -358,6 +362,8 @@ def _insert_vectors(connection: apsw.Connection, chunk_id: int, vectors: Sequenc
 
 
 def _delete_chunks(connection: apsw.Connection, chunk_ids: Sequence[int], *, vectors: bool) -> None:
+    if chunk_ids:
+        count_delete(connection)
     for chunk_id in chunk_ids:
         passages = fetch_value(connection, "select passages from chunks where id = ?", (chunk_id,))
         if vectors and passages:

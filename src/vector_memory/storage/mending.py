@@ -6,6 +6,7 @@ from collections.abc import Collection
 import apsw
 
 from vector_memory.storage import keywords
+from vector_memory.storage.erasure import count_delete
 from vector_memory.storage.index_faults import text_faults, unreadable_tables, vector_faults
 from vector_memory.storage.inspection import count_orphans
 from vector_memory.storage.original import normal_tags
@@ -67,6 +68,8 @@ def mend_values(connection: apsw.Connection, faults: ValueFaults) -> int:
     models = json.dumps(list(faults.get("embedding_models", ())))
     sql = "update session_memories set embedding_model_id = null where embedding_model_id in"
     connection.execute(f"{sql} (select value from json_each(?))", (models,))
+    if "erasure" in faults:
+        connection.execute("insert or replace into erasure values (1, 1, 0)")
     for table in ("embedding_models", "index_keys", "canonical_tags", "sqlite_sequence"):
         _remove(connection, table, faults)
     return sum(map(len, faults.values()))
@@ -96,6 +99,7 @@ def remove_orphans(connection: apsw.Connection) -> int:
     if number:
         make_unreadable_tables_again(connection)
     gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
+    count_delete(connection)
     for memory_id in fetch_column(connection, gone):
         keywords.remove(connection, memory_id)
     connection.execute("delete from memory_chunks where parent_id not in (select id from session_memories)")

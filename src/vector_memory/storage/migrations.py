@@ -8,7 +8,7 @@ from typing import NamedTuple
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage import original, schema
+from vector_memory.storage import erasure, original, schema
 from vector_memory.storage.drafts import Rules, draft_of
 from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.guards import DamagedError
@@ -65,12 +65,19 @@ def refuse_earlier_releases(connection: apsw.Connection, _dimensions: int) -> No
     connection.execute(schema.ONLY_KNOWING_WRITERS)
 
 
+def count_deletes(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every process know whether deleted bytes are still to be erased."""
+    connection.execute(erasure.TABLE)
+    connection.execute(schema.ERASURE)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
     Migration("index memories by time", index_times),
     Migration("add the vocabulary of tagged memories", add_tags),
     Migration("refuse writers of earlier releases", refuse_earlier_releases),
+    Migration("count deletes until their bytes are erased", count_deletes),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 

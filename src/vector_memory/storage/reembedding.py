@@ -14,6 +14,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.storage.erasure import count_delete
 from vector_memory.storage.memories import COLUMNS, Memory, memory_from_row
 from vector_memory.storage.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.schema import VECTOR_TABLES
@@ -176,6 +177,7 @@ def erase_step(connection: apsw.Connection) -> bool:
     """
     if not exists(connection) or unfinished(connection) is not None:
         return False
+    count_delete(connection)
     connection.execute(
         """
         delete from spare_memory_passages

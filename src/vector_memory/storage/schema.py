@@ -229,3 +229,9 @@ end;
         "delete": "delete",
     }.items()
 )
+
+ERASURE = """
+create trigger memory_deleted after delete on session_memories begin
+    update erasure set deletes = deletes + 1;
+end;
+"""

@@ -23,6 +23,7 @@ TABLES = (
     "keyword_memories",
     "keyword_postings",
     "canonical_tags",
+    "erasure",
     "sqlite_sequence",
 )
 

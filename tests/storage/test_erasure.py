@@ -1,0 +1,99 @@
+"""Deleted text leaves the file and the log, whoever is left to see to it."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from faults.workload import memory, open_store, search
+from other_process import OtherProcess
+from vector_memory.storage import erasure, file_index
+from vector_memory.storage.database import Database
+from vector_memory.storage.file_index import FileIndex, FileState, NewChunk
+from vector_memory.storage.rows import fetch_value
+from waiting import eventually
+
+WORD = "xylophone-4711"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Hold the present state of a file, as a search does that is under way."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("begin")
+        connection.execute("select count(*) from sqlite_schema").fetchall()
+        yield
+
+
+def is_anywhere(path: Path) -> bool:
+    """Tell whether the word is in the file or in its log.
+
+    Another process looks: this one would drop SQLite's locks by closing a file that it has open.
+    """
+    command = ["grep", "--quiet", "--text", WORD, path, path.with_name(f"{path.name}-wal")]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("end", [OtherProcess.close, OtherProcess.kill], ids=["ended", "killed"])
+def test_what_a_process_deleted_beside_a_reader_is_erased_by_another_one_after_its_end(
+    tmp_path: Path, end: Callable[[OtherProcess], None]
+) -> None:
+    path = tmp_path / "memory.db"
+    with open_store(path) as store:
+        memory_id = store.store_memory(**{**memory(0), "content": WORD}).memory_id
+        other = OtherProcess(path)
+        with reading(path):
+            assert other.call("delete_memory", memory_id)["success"]
+            end(other)
+            assert is_anywhere(path)
+        search(store, 0)
+        eventually(lambda: not is_anywhere(path))
+
+
+def test_what_an_index_of_files_forgot_beside_a_reader_is_erased_by_the_next_one_that_opens_it(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    chunk = NewChunk(WORD, 1, 1, "hash")
+    with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
+        file_index.replace_file(connection, FileState("a.md", "hash", 1, 1), [chunk], daily=False, vectors=False)
+    with reading(path):
+        with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
+            file_index.delete_file(connection, "a.md", vectors=False)
+        index = FileIndex(path, dimensions=4)
+    with closing(index):
+        with index.read() as connection:
+            assert file_index.counts(connection).chunks == 0
+        eventually(lambda: not is_anywhere(path))
+
+
+def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_the_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "memory.db", tmp_path / "link.db"
+    Database(path, dimensions=4).close()
+    link.symlink_to(path)
+    with closing(Database(link, dimensions=4)) as database:
+        with reading(path), database.write() as connection:
+            erasure.count_delete(connection)
+        eventually(lambda: erasure.unerased(database._writer) is None)
+
+
+def test_an_index_of_an_earlier_release_counts_its_deletes_from_now_on(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    FileIndex(path, dimensions=4).close()
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("drop table erasure")
+    with closing(FileIndex(path, dimensions=4)) as index, index.read() as connection:
+        assert fetch_value(connection, "select count(*) from erasure") == 1
+
+
+def test_a_delete_that_came_after_the_log_was_emptied_is_still_to_be_erased(tmp_path: Path) -> None:
+    with closing(Database(tmp_path / "memory.db", dimensions=4)) as database, database.write() as connection:
+        erasure.count_delete(connection)
+        first = erasure.unerased(connection)
+        assert first is not None
+        erasure.count_delete(connection)
+        erasure.note_erased(connection, first)
+        assert erasure.unerased(connection) == first + 1
+        erasure.note_erased(connection, first + 1)
+        assert erasure.unerased(connection) is None

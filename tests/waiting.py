@@ -1,0 +1,15 @@
+"""Waiting for what happens in the background."""
+
+import time
+from collections.abc import Callable
+
+PATIENCE = 60.0
+"""Seconds, for a machine that has much else to do."""
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    """Return as soon as it holds."""
+    give_up = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < give_up, "it did not come true"
+        time.sleep(0.02)
