@@ -87,10 +87,7 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        (
-            "drop trigger only_knowing_writers_add; drop trigger only_knowing_writers_index; "
-            "drop trigger only_knowing_writers_delete; delete from schema_migrations where version = 5"
-        ),
+        ("drop table erasure; drop trigger memory_deleted; delete from schema_migrations where version = 6"),
         State.WARNING,
     ),
 }

@@ -32,8 +32,3 @@ def unerased(connection: apsw.Connection) -> int | None:
 def note_erased(connection: apsw.Connection, delete: int) -> None:
     """Note that the log was emptied after this delete. Later ones, by other processes, stay noted."""
     connection.execute("update erasure set erased = ? where erased < ?", (delete, delete))
-
-
-def has_table(connection: apsw.Connection) -> bool:
-    """Tell whether deletes are counted in this file."""
-    return fetch_value(connection, "select 1 from sqlite_schema where name = 'erasure'") is not None

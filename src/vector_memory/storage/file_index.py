@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.database import Database, use_write_ahead_log
 from vector_memory.storage.erasure import TABLE as ERASURE
-from vector_memory.storage.erasure import count_delete, has_table
+from vector_memory.storage.erasure import count_delete
 from vector_memory.storage.extension import load_vector_search
 from vector_memory.storage.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.guards import DamagedError
@@ -38,7 +38,8 @@ VERSION = 1
 PASSAGES = 1024
 """More passages than a chunk can have."""
 
-TABLES = """
+TABLES = (
+    """
     create table files (
         path text primary key,
         hash text not null,
@@ -68,6 +69,8 @@ TABLES = """
     insert into chunks_fts (chunks_fts, rank) values ('secure-delete', 1);
     create virtual table chunks_terms using fts5vocab(chunks_fts, row);
 """
+    + ERASURE
+)
 
 VECTOR_TABLE = "chunks_vec"
 UNUSED_SHADOWS = {"metadatachunks01", "metadatachunks02", "metadatachunks03"}
@@ -141,8 +144,6 @@ class FileIndex(Database):
                 writer.execute(TABLES)
                 writer.pragma("application_id", APPLICATION_ID)
                 writer.pragma("user_version", VERSION)
-            if not has_table(writer):
-                writer.execute(ERASURE)
             if self.vectors_usable:
                 prepare_vectors(writer, dimensions)
             writer.execute("commit")
