@@ -188,6 +188,36 @@ def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(pat
         require_exact(store, "a b", scope)
 
 
+def test_what_one_search_read_is_kept_for_the_next_one_although_more_was_stored_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def counted(connection: apsw.Connection, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        read.extend(ids)
+        return all_vectors_of(connection, ids)
+
+    with open_store(tmp_path / "memory.db") as store:
+        fill(store, random.Random(3), 30)
+        load_index(store)
+        monkeypatch.setattr(passage_index, "all_vectors_of", counted)
+        with store._database.read() as first:
+            earlier = store._index.view(first)
+            assert earlier is not None
+            store.store_memory("report", "Something new.", session_id="s1")
+            with store._database.read() as second:
+                later = store._index.view(second)
+                assert later is not None
+                assert later.count > earlier.count
+                store._index.held(first, earlier, REPORTS)
+                assert len(read) >= earlier.count
+                read.clear()
+                held = store._index.held(second, later, REPORTS)
+                assert held is not None
+                assert held.count == later.count
+                assert len(read) == later.count - earlier.count
+
+
 def test_many_new_memories_of_another_process_are_found_before_they_are_read(
     store: SessionMemoryStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,9 +112,11 @@ class PassageIndex:
             return None
         key = None if is_whole else scope.session_id
         held = self._known(view, key)
-        if held is None:
+        if held is None or held.until < view.count:
             with self._reading:
-                held = self._known(view, key) or self._read(connection, view, key, room)
+                held = self._known(view, key)
+                if held is None or held.until < view.count:
+                    held = self._read(connection, view, key, held, room)
         return held if held is None or held.count <= room else None
 
     def _known(self, view: View, session_id: str | None) -> Held | None:
@@ -124,20 +126,25 @@ class PassageIndex:
             self._held.move_to_end(session_id)
             return self._held[session_id]
 
-    def _read(self, connection: Connection, view: View, session_id: str | None, room: int) -> Held | None:
-        """Read the vectors of a session, or of the whole file, and keep them; None: they are too many."""
+    def _read(
+        self, connection: Connection, view: View, session_id: str | None, known: Held | None, room: int
+    ) -> Held | None:
+        """Read the vectors of a session, or of the whole file, beyond the known ones; None: they are too many.
+
+        What others have stored meanwhile, this transaction cannot read. The vectors are kept all the same: otherwise
+        many searches beside many stores would all read everything, one after another.
+        """
         catalogue = view.catalogue
-        rows = view.visible(catalogue.rows_in(session_id))
-        if len(rows) > room:
+        rows = view.visible(catalogue.rows_in(session_id, known.until if known else 0))
+        if len(rows) + (known.count if known else 0) > room:
             return None
-        held = Held.with_room(len(rows), catalogue.dimensions)
+        held = known or Held.with_room(len(rows), catalogue.dimensions)
         for start in range(0, len(rows), STEP):
             ids, vectors = all_vectors_of(connection, catalogue.ids[rows[start : start + STEP]].tolist())
-            held = held.extended(catalogue.rows_of(ids), vectors)
+            held = held.extended(catalogue.rows_of(ids), vectors, held.until)
+        held = replace(held, until=view.count)
         with self._lock:
-            # What has come in the meantime, this transaction cannot read: then the next search reads anew.
-            current = self._of_same_file(view)
-            if current is not None and not len(current.rows_in(session_id, view.count)):
+            if self._of_same_file(view) is not None:
                 self._keep(session_id, held, room)
         return held
 
@@ -149,6 +156,7 @@ class PassageIndex:
 
     def _keep(self, session_id: str | None, held: Held, room: int) -> None:
         """Keep the vectors of a session; those that were not used for longest make room. The lock is held."""
+        self._held.pop(session_id, None)
         while self._held and sum(max(other.count, LEAST_ROOM) for other in self._held.values()) > room - held.count:
             self._held.popitem(last=False)
         self._held[session_id] = held
@@ -197,9 +205,9 @@ class PassageIndex:
         last = passages[-1].id if len(passages) == STEP else last_id
         extended = catalogue.extended([passage for passage in passages if passage.id in readable], vectors, last)
         for session_id, held in self._held.items():
-            rows = extended.rows_in(session_id, catalogue.count)
-            if len(rows):
-                self._held[session_id] = held.extended(rows, vectors[rows - catalogue.count])
+            if held.until == catalogue.count:  # what lacks more is read when it is searched
+                rows = extended.rows_in(session_id, catalogue.count)
+                self._held[session_id] = held.extended(rows, vectors[rows - catalogue.count], extended.count)
         return extended
 
 

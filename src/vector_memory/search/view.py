@@ -33,21 +33,28 @@ PASSAGES_PER_PIECE = 4
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The vectors of the passages of a session, or of the whole file, in the order of their rows; it only grows."""
+    """The vectors of the passages of a session, or of the whole file, in the order of their rows; it only grows.
+
+    `until`: passages in rows below this one are here; those of later rows may have to be read.
+    """
 
     rows: Rows
     vectors: Vectors
     count: int
+    until: int
 
     @classmethod
     def with_room(cls, count: int, dimensions: int) -> "Held":
         """Return no vectors yet, with room for so many."""
-        return cls(np.empty(count, np.int64), np.empty((count, dimensions), np.float32), 0)
+        return cls(np.empty(count, np.int64), np.empty((count, dimensions), np.float32), 0, 0)
 
-    def extended(self, rows: Rows, vectors: Vectors) -> "Held":
-        """Return these with further ones, whose rows are above those of all others."""
+    def extended(self, rows: Rows, vectors: Vectors, until: int) -> "Held":
+        """Return these with further ones, whose rows are above those of all others; then nothing lacks until there."""
         return Held(
-            joined(self.rows, self.count, rows), joined(self.vectors, self.count, vectors), self.count + len(rows)
+            joined(self.rows, self.count, rows),
+            joined(self.vectors, self.count, vectors),
+            self.count + len(rows),
+            until,
         )
 
 
