@@ -104,7 +104,7 @@ class Database:
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
         self._full_disk = FullDisk(path, self._extend)
-        self._keeper = LogKeeper(path, self._connect_in_place, read_only=read_only)
+        self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
         require_local(path)
         require_own_log(path)
         require_no_orphaned_log(path)
@@ -131,7 +131,8 @@ class Database:
                 # A disk that has just failed may fail here again, and must not hide what failed first.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                self._keeper.notice()
+                if not self._full_disk.noticed:
+                    self._keeper.notice()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:
@@ -150,7 +151,7 @@ class Database:
                 self._full_disk.require_space()
             self._begin(turn)
             try:
-                self._files.require_in_place()
+                self._require_in_place()
                 self._require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
@@ -187,7 +188,7 @@ class Database:
             if self._closed:
                 return
             self._closed = True
-            if not self.read_only:
+            if not self.read_only and self._files.are_in_place():
                 self._erase_deleted(only_if_needed=True)
             while self._idle_readers:
                 self._idle_readers.pop().close()
@@ -226,7 +227,7 @@ class Database:
             with self._full_disk.reader() as connection:
                 yield connection
             return
-        self._files.require_in_place()
+        self._require_in_place()
         try:
             connection = self._idle_readers.pop()
         except IndexError:
@@ -248,8 +249,11 @@ class Database:
     def _connect_in_place(self) -> apsw.Connection:
         connection = self._connect()
         with closed_on_error(connection):
-            self._files.require_in_place()  # else it may have opened another file
+            self._require_in_place()  # else it may have opened another file
         return connection
+
+    def _require_in_place(self) -> None:
+        self._files.require_in_place()
 
     def _open(self) -> None:
         """Open the file for writing; on a full disk there is no writing connection, but it can be read."""

@@ -15,16 +15,13 @@ from pathlib import Path
 
 import apsw
 
-from vector_memory.errors import DatabaseError
 from vector_memory.storage import erasure
 from vector_memory.storage.filesystem import log_of
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_PAGES = 1_000
-"""From this length on, each commit moves the log into the file as far as no reader needs the older state.
-
-Only one connection at a time can do so: a longer log is left to the threads."""
+"""From this length on, each commit moves the log into the file as far as no reader needs the older state."""
 
 LONG_PAGES = 2_000
 """From this length on, the process that commits empties the log even if others read all the time."""
@@ -45,12 +42,21 @@ POLL_SECONDS = 0.002
 class LogKeeper:
     """Watches the log of one database from a thread of its own, which sleeps while the database is not used.
 
-    `connect` opens a connection of the thread's own. `read_only`: nothing but the log may be written.
+    `connect` opens a connection of the thread's own; `require_in_place` raises a DatabaseError if another file has
+    taken the place of the database. `read_only`: nothing but the log may be written.
     """
 
-    def __init__(self, path: Path, connect: Callable[[], apsw.Connection], *, read_only: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], apsw.Connection],
+        require_in_place: Callable[[], None],
+        *,
+        read_only: bool,
+    ) -> None:
         self._log = log_of(path.resolve())  # SQLite keeps it beside the file that a link leads to
         self._connect = connect
+        self._require_in_place = require_in_place
         self._read_only = read_only
         self._used = threading.Event()
         self._long = threading.Event()
@@ -88,11 +94,11 @@ class LogKeeper:
 
     def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
         """Move what can be moved at once. A failure loses nothing: the log is as good as the file."""
-        if pages >= LONG_PAGES:
-            self._long.set()
-        elif pages >= CHECKPOINT_PAGES:
+        if pages >= CHECKPOINT_PAGES:
             with contextlib.suppress(apsw.Error):
                 connection.wal_checkpoint(database, apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if pages >= LONG_PAGES:
+            self._long.set()
         return apsw.SQLITE_OK
 
     def _run(self) -> None:
@@ -103,8 +109,9 @@ class LogKeeper:
                     if connection is None:
                         connection = closing.enter_context(contextlib.closing(self._connect()))
                         connection.set_busy_handler(self._is_worth_waiting)
+                    self._require_in_place()
                     remains = self._look(connection, is_long=is_long)
-                except (apsw.Error, DatabaseError) as error:
+                except Exception as error:  # whatever it is, it may not end the thread
                     logger.info("The log could not be shortened: %s", type(error).__name__)
                     # After any other failure the next use of the database leads to another look.
                     remains = isinstance(error, apsw.BusyError)
