@@ -11,8 +11,11 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import apsw
+
+from vector_memory.storage.drafts import Draft
 
 SECTOR = 512
 NEW_NAME = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
@@ -100,6 +103,12 @@ class Disk:
             self.sync_names()
         self.tick()
 
+    def publish(self, draft: str, name: str) -> None:
+        """Give a file its name, durably: what writes drafts syncs the file and its folder."""
+        self._files[name] = self._files.pop(draft)
+        self.sync_names()
+        self.tick()
+
     def sync_names(self) -> None:
         """Let everything that was made and removed land."""
         self._durable_names = dict(self._files)
@@ -178,8 +187,15 @@ def failing_power(disk: Disk) -> Iterator[None]:
     """Let every connection that is opened in the block write to the disk."""
     vfs = WatchedVFS(disk)
     apsw.set_default_vfs("power")
+    publish = Draft.publish
+
+    def published(draft: Draft) -> None:
+        publish(draft)
+        disk.publish(str(draft.path), str(draft.place.path))
+
     try:
-        yield
+        with mock.patch.object(Draft, "publish", published):
+            yield
     finally:
         apsw.set_default_vfs("unix")
         vfs.unregister()

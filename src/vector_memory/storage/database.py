@@ -38,6 +38,11 @@ SAFE_SQLITE = (3, 51, 3)
 MAX_IDLE_READERS = 8
 
 UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
+# A statement also fails like this when the disk fails under sqlite-vec, which does not pass the reason on.
+BROKEN = (
+    "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
+    "`vector-memory doctor --fix`, which repairs tables that are not as they should be, or restore a backup."
+)
 FAILURES: dict[type[apsw.Error], str] = {
     apsw.FullError: FULL,
     apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
@@ -46,7 +51,7 @@ FAILURES: dict[type[apsw.Error], str] = {
     apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
     apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
     apsw.CorruptError: "The database is damaged: restore it from a backup.",
-    apsw.SQLError: migrations.RUN_FIX,
+    apsw.SQLError: BROKEN,
     apsw.MismatchError: migrations.RUN_FIX,
     apsw.InterruptError: (
         "A statement took too long and was ended; nothing was changed. Run `vector-memory doctor`: it says whether the "
