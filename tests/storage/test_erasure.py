@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from faults.workload import memory, open_store, search
+from memory_files import change, doctor, examine
 from other_process import OtherProcess
 from vector_memory.storage import erasure, file_index
 from vector_memory.storage.database import Database
@@ -78,12 +79,12 @@ def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_t
         eventually(lambda: erasure.unerased(database._writer) is None)
 
 
-def test_an_index_of_an_earlier_release_counts_its_deletes_from_now_on(tmp_path: Path) -> None:
-    path = tmp_path / "index.sqlite"
-    FileIndex(path, dimensions=4).close()
+def test_after_the_count_of_deletes_was_lost_and_made_again_everything_is_to_be_erased(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    Database(path, dimensions=16).close()
+    change(path, "drop table erasure")
+    doctor(path).mend(examine(path))
     with closing(apsw.Connection(str(path))) as connection:
-        connection.execute("drop table erasure")
-    with closing(FileIndex(path, dimensions=4)) as index, index.read() as connection:
         assert fetch_value(connection, "select count(*) from erasure") == 1
 
 
