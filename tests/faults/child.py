@@ -115,13 +115,16 @@ def share(path: Path, first: int) -> None:
     asked_to_stop = threading.Event()
     threading.Thread(target=wait_for_a_line, args=(asked_to_stop,), daemon=True).start()
     numbers, source = itertools.count(first), random.Random(first)
-    while not asked_to_stop.is_set():
+    while True:
         with open_store(path) as store, connected(path) as connection:
             for number in itertools.islice(numbers, 20):
                 store_one(store, number, tell)
                 # The other one may be at it.
                 with contextlib.suppress(apsw.BusyError):
                     connection.wal_checkpoint(mode=source.choice(CHECKPOINTS))
+        # Asked last: on a slow machine the process has hardly started by then.
+        if asked_to_stop.is_set():
+            return
 
 
 ROLES: dict[str, Callable[[Path, int], None]] = {
