@@ -399,6 +399,8 @@ def test_an_interrupted_command_says_that_it_can_be_repeated(path: Path, tmp_pat
     with opened(path, OLD) as store:
         store.store_memory("input_prompt", "This is embedded slowly.", session_id="s")
     slow = {"EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
+    # A shell starts what it runs in the background with interrupts ignored, which would be inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [sys.executable, MAIN, "reembed", "--database-path", path],
         env=os.environ | QUICK | slow,
@@ -406,6 +408,7 @@ def test_an_interrupted_command_says_that_it_can_be_repeated(path: Path, tmp_pat
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        signal.signal(signal.SIGINT, before)
         wait_for(tmp_path / "embedding")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
