@@ -10,7 +10,8 @@ VectorMemoryError
 ├── ChunkingError               a document could not be cut into chunks
 ├── DatabaseError               SQLite failed, or the file is not ours
 │   ├── DatabaseLockError       another process kept the file locked
-│   └── CancelledCallError      the client cancelled the call while it waited
+│   ├── CancelledCallError      the client cancelled the call while it waited
+│   └── ClosedMemoryError       the memory was closed before or while it was used
 └── ConfigurationError          a setting is not acceptable; raised at start only
 
 Messages say what to do next. They never contain stored content, SQL, or a path that the caller did not give.
@@ -90,6 +91,13 @@ class CancelledCallError(DatabaseError):
 
     def __init__(self) -> None:
         super().__init__("The call was cancelled while it waited. Nothing was changed.")
+
+
+class ClosedMemoryError(DatabaseError):
+    """The memory was closed before or while it was used, as a server does when it ends; nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__("The memory store is closed: open it again.")
 
 
 class ConfigurationError(VectorMemoryError):

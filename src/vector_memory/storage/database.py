@@ -12,7 +12,7 @@ from typing import Literal
 
 import apsw
 
-from vector_memory.errors import ConfigurationError, DatabaseError, DatabaseLockError, where
+from vector_memory.errors import ClosedMemoryError, ConfigurationError, DatabaseError, DatabaseLockError, where
 from vector_memory.storage import migrations
 from vector_memory.storage.erasure import unerased
 from vector_memory.storage.extension import load_vector_search
@@ -22,7 +22,7 @@ from vector_memory.storage.guards import READING_SECONDS, WRITING_SECONDS, Damag
 from vector_memory.storage.identity import OpenFiles, bring_log_along, require_no_orphaned_log
 from vector_memory.storage.lock_table import require_own_log
 from vector_memory.storage.log_keeper import LogKeeper, erase_at_once
-from vector_memory.storage.write_lock import CLOSED, LOCK_ADVICE, Turn, WriteLock
+from vector_memory.storage.write_lock import LOCK_ADVICE, Turn, WriteLock
 
 logger = logging.getLogger(__name__)
 
@@ -302,7 +302,7 @@ class Database:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise DatabaseError(CLOSED)
+            raise ClosedMemoryError
 
     def _connect(self) -> apsw.Connection:
         # Without the flag to create it: a file that was moved away is not made anew, empty.

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 import apsw
 
 from vector_memory.calls import current_call
-from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError
+from vector_memory.errors import CancelledCallError, ClosedMemoryError, DatabaseLockError
 
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
-CLOSED = "The memory store is closed: open it again."
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
 """Seconds between two attempts; a waiting thread notices within the longest that it need not wait any more."""
@@ -36,7 +35,7 @@ class WriteLock:
         """Wait until no other thread writes. `seconds`: the limit of this wait and that of `Turn.take` together.
 
         They count from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
-        CancelledCallError, and DatabaseError when the store is closed meanwhile.
+        CancelledCallError, and ClosedMemoryError when the store is closed meanwhile.
         """
         turn = Turn(self._stall, seconds, lambda: self._closed)
         turn.require_reason_to_wait()
@@ -111,7 +110,7 @@ class Turn:
 
     def _require_wanted(self) -> None:
         if self._is_closed():
-            raise DatabaseError(CLOSED)
+            raise ClosedMemoryError
         if self._call is not None and self._call.cancelled and not self._call.has_written:
             raise CancelledCallError
 

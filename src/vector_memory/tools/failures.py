@@ -11,6 +11,7 @@ from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams
 
 from vector_memory.errors import (
+    ClosedMemoryError,
     DatabaseError,
     MemoryStorageError,
     SearchError,
@@ -69,7 +70,7 @@ def as_ours(error: Exception, tool: Tool) -> VectorMemoryError:
     """Return the error of this package that stands for any error that a tool can end with."""
     if isinstance(error, fastmcp.exceptions.ValidationError) and isinstance(error.__cause__, pydantic.ValidationError):
         return ValidationError(argument_problems(error.__cause__, tool.name, tool.parameters["properties"]))
-    if not isinstance(error, ValidationError):
+    if not isinstance(error, ValidationError | ClosedMemoryError):
         logger.error("%s failed: %s", tool.name, where(error))
     return error if isinstance(error, VectorMemoryError) else unforeseen(tool.name)
 
