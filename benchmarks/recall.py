@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.search import PassageIndex
-from vector_memory.search.view import WORDS_FOR_COSINE, View
-from vector_memory.search.word_scores import word_scores
+from vector_memory.search.index.bm25 import word_scores
+from vector_memory.search.index.snapshot import WORDS_FOR_COSINE, View
 from vector_memory.settings import Settings
-from vector_memory.storage.chunks import get_chunks
-from vector_memory.storage.database import Connection, Database
-from vector_memory.storage.passages import all_vectors_of
-from vector_memory.storage.terms import query_terms
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.chunks import get_chunks
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.passages import all_vectors_of
+from vector_memory.storage.sqlite.terms import query_terms
 
 STEP = 20_000
 LONGEST_QUESTION = 80

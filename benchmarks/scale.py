@@ -5,7 +5,7 @@
 Real documents (Markdown files under DOCUMENTS) are chunked and embedded once. A stored report is a stretch of up to
 CHUNKS_PER_REPORT chunks of one of them. The vector of each of its passages is a random convex combination of the real
 one and that of another passage of the same document, with noise of length NOISE added, brought to unit length: as near
-to its neighbours as parts of one text are. Rows are written by the functions of `vector_memory.storage`.
+to its neighbours as parts of one text are. Rows are written by the functions of `vector_memory.storage.sqlite`.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.indexing import Embedded, EmbeddedPassage, Indexer, words_of
-from vector_memory.kinds import MemoryKind
+from vector_memory.indexing.indexer import Embedded, EmbeddedPassage, Indexer, words_of
 from vector_memory.settings import Settings
-from vector_memory.storage import memories
-from vector_memory.storage.database import Connection, Database
-from vector_memory.storage.terms import terms
-from vector_memory.values import MAX_CONTENT, Chunk, Fingerprint, NewMemory, utc_now
+from vector_memory.storage.sqlite import memories
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.terms import terms
+from vector_memory.validation import MAX_CONTENT
 
 CHUNKS_PER_REPORT = 12
 REPORTS_PER_TRANSACTION = 200
@@ -103,7 +103,7 @@ def fill(database: Database, corpus: Corpus, sessions: Iterable[tuple[str, int]]
     indexer = Indexer(EmbeddingModel(lambda: load_embedder(settings)), settings)
     total = 0
     # The same real texts come again and again: their words need to be stemmed once.
-    with mock.patch("vector_memory.storage.keywords.terms", lru_cache(maxsize=1 << 16)(terms)):
+    with mock.patch("vector_memory.storage.sqlite.keywords.terms", lru_cache(maxsize=1 << 16)(terms)):
         reports = ((name, report) for name, size in sessions for report in reports_of(corpus, size, source, numbers))
         while batch := list(itertools.islice(reports, REPORTS_PER_TRANSACTION)):
             with database.write() as connection:

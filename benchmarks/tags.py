@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
-from vector_memory.tagging.merging import MERGE, SUBSTRING_BOOST, guarded, is_boosted, merges, spoken, threshold
-from vector_memory.tagging.tags import cleaned
+from vector_memory.tagged.merging import MERGE, SUBSTRING_BOOST, guarded, is_boosted, merges, spoken, threshold
+from vector_memory.tagged.tags import cleaned
 
 TABLES = Path(__file__).parents[1] / "tests" / "tagged"
 PAIRS, SURPRISES = TABLES / "tag_pairs.tsv", TABLES / "tag_surprises.tsv"

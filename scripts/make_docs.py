@@ -13,14 +13,14 @@ from typing import Any
 
 from rich.console import Console
 
-from vector_memory import cli
-from vector_memory.commands import COMMANDS, VARIABLES_HELP, app
-from vector_memory.results import Result
+from vector_memory.cli import main as cli
+from vector_memory.cli.commands import COMMANDS, VARIABLES_HELP, app
+from vector_memory.results.sessions import Result
+from vector_memory.server.tools import TOOLSETS, offered
+from vector_memory.server.tools.memory_tool import MemoryTool
+from vector_memory.server.tools.schemas import compact
 from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Settings, Toolset, accepted
-from vector_memory.storage.database import Database
-from vector_memory.tools import TOOLSETS, offered
-from vector_memory.tools.memory_tool import MemoryTool
-from vector_memory.tools.schemas import compact
+from vector_memory.storage.sqlite.database import Database
 
 DOCS = Path(__file__).parents[1] / "docs"
 

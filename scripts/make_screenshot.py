@@ -18,8 +18,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from vector_memory import saving
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.sessions import writer as saving
+from vector_memory.store import SessionMemoryStore
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "report.png"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.fixture

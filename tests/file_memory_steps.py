@@ -4,10 +4,10 @@ import threading
 from pathlib import Path
 
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.file_memory.folder import MemoryFolder
-from vector_memory.file_memory.index_file import IndexFile
-from vector_memory.file_memory.indexer import FolderIndexer
-from vector_memory.indexing import Indexer
+from vector_memory.files.folder import MemoryFolder
+from vector_memory.files.index_file import IndexFile
+from vector_memory.files.indexer import FolderIndexer
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 
 

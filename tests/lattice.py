@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.values import Fingerprint, Span
 
 DIMENSIONS = 16
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import apsw
 
-from vector_memory.doctor.examining import Doctor
-from vector_memory.doctor.report import Report, State
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.maintenance.doctor.examination import Doctor
+from vector_memory.maintenance.doctor.report import Report, State
 from vector_memory.settings import Settings
-from vector_memory.storage.extension import load_vector_search
-from vector_memory.storage.inspection import inspect
-from vector_memory.storage.migrations import let_write
+from vector_memory.storage.sqlite.extension import load_vector_search
+from vector_memory.storage.sqlite.inspection import inspect
+from vector_memory.storage.sqlite.migrations import let_write
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
 ORIGINAL = Path(__file__).parent / "data" / "original.db"
@@ -22,7 +22,7 @@ ORIGINAL = Path(__file__).parent / "data" / "original.db"
 CHILD = """
 import sys, time
 from pathlib import Path
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 from vector_memory.settings import Settings
 settings = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
 path, *more = map(Path, sys.argv[1:])

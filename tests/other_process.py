@@ -8,8 +8,8 @@ from typing import Any
 
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.errors import VectorMemoryError
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
 

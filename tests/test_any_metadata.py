@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, example, given, settings
 
 from any_json import json_objects
 from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.kinds import TRAITS, MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.values import LARGEST, Scope
+from vector_memory.store import SessionMemoryStore
+from vector_memory.validation import LARGEST
 
 T = TypeVar("T")
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.results import ChangesResult
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.results.sessions import ChangesResult
 from vector_memory.settings import Settings
-from vector_memory.storage.changes import last_id
+from vector_memory.storage.sqlite.changes import last_id
+from vector_memory.store import SessionMemoryStore
 
 KINDS = ("report", "report_observation", "working_memory", "system_memory", "session_context", "input_prompt")
 
@@ -131,7 +131,7 @@ def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(store, "one two three")
-    monkeypatch.setattr("vector_memory.changes.CONFIDENT", 1.1)
+    monkeypatch.setattr("vector_memory.sessions.changes.CONFIDENT", 1.1)
     answer = store.search_changes("s", query="one two three")
     assert answer.confidence == "low"
     assert "Weak" in (answer.message or "")

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 
 import vector_memory.embedding.fetch
-import vector_memory.server
-from vector_memory import __version__, arguments, commands
-from vector_memory.commands import serving
+import vector_memory.server.app
+from vector_memory import __version__
+from vector_memory.cli import arguments, commands
+from vector_memory.cli.commands import serve as serving
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Offer, Place, ServerPlace, Settings, Toolset
+from vector_memory.store import SessionMemoryStore
 
 COMMANDS = tuple(commands.COMMANDS)
 OUR_VARIABLES = [name.upper() for name in Settings.model_fields] + [
@@ -75,7 +76,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
     """Collect what `serve` would have served."""
     calls: list[Served] = []
     monkeypatch.setattr(serving, "set_up_logging", lambda *_: None)
-    monkeypatch.setattr(vector_memory.server, "run_server", lambda *given: calls.append(Served(*given[:4])))
+    monkeypatch.setattr(vector_memory.server.app, "run_server", lambda *given: calls.append(Served(*given[:4])))
     return calls
 
 
@@ -285,13 +286,13 @@ def test_arguments_are_read_before_anything_heavy_is_imported(words: list[str], 
     """Help and refusals do not wait for the server's libraries."""
     code = (
         "import json, sys\n"
-        "from vector_memory.cli import main\n"
+        "from vector_memory.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "sys.stdout.write('\\n' + json.dumps(sorted(sys.modules)))\n"
     )
     imported: list[str] = json.loads(run(*words, code=code).stdout.splitlines()[-1])
-    assert "vector_memory.cli" in imported
+    assert "vector_memory.cli.main" in imported
     assert not_imported.isdisjoint(imported)
 
 

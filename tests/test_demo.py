@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vector_memory.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
-from vector_memory.demo.markdown import headings, one_line, without_marks
-from vector_memory.demo.output import Output, excerpt
+from vector_memory.cli.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
+from vector_memory.cli.demo.markdown import headings, one_line, without_marks
+from vector_memory.cli.demo.output import Output, excerpt
 from vector_memory.errors import ConfigurationError
 
 CATS = "# Animals\n\n## How the cat sleeps\n\nThe cat sleeps on the sofa all day.\n"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.commands import app
+from vector_memory.cli.commands import app
+from vector_memory.server.tools import offered
 from vector_memory.settings import Toolset
-from vector_memory.tools import offered
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]

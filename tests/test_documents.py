@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from lattice import LatticeEmbedder
-from vector_memory import access
+from vector_memory.domain import Scope
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.sessions import access
+from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"word{number} " * 20 for number in range(12))
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 AGENTS = ("main-orchestrator", "researcher", "writer", "reviewer")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vector_memory.errors import MemoryStorageError, ValidationError
-from vector_memory.exporting import ExportFolders
+from vector_memory.sessions.exports import ExportFolders
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_folder_that_is_swapped_for_a_link_after_it_was_made_is_not_followed(
         if name == "reports":
             swap(folder / name, outside)
 
-    monkeypatch.setattr("vector_memory.exporting.os.mkdir", make_and_swap)
+    monkeypatch.setattr("vector_memory.sessions.exports.os.mkdir", make_and_swap)
     with pytest.raises(ValidationError, match="link"):
         exports.write("reports/a.md", b"text", overwrite=False)
     assert list(outside.iterdir()) == []
@@ -117,7 +117,7 @@ def test_a_folder_that_is_swapped_for_a_link_after_it_was_opened_leads_nowhere_e
             swap(folder / "reports", outside)
         return open_it(name, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr("vector_memory.exporting.os.open", swap_and_open)
+    monkeypatch.setattr("vector_memory.sessions.exports.os.open", swap_and_open)
     exports.write("reports/a.md", b"text", overwrite=False)
     assert list(outside.iterdir()) == []
     assert (folder / "reports.aside" / "a.md").read_bytes() == b"text"
@@ -135,7 +135,7 @@ def test_a_file_that_is_swapped_just_before_it_is_replaced_leads_nowhere_else(
     (outside / "precious").write_text("mine")
     exports.write("a.md", b"first", overwrite=False)
     rename = os.rename
-    monkeypatch.setattr("vector_memory.exporting.os.rename", swap_and_rename)
+    monkeypatch.setattr("vector_memory.sessions.exports.os.rename", swap_and_rename)
     with nullcontext() if becomes == "a link" else pytest.raises(ValidationError):
         exports.write("a.md", b"second", overwrite=True)
     assert (outside / "precious").read_text() == "mine"
@@ -210,7 +210,7 @@ def test_a_write_that_fails_leaves_no_part_of_a_file(
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("vector_memory.exporting.os.fsync", fail)
+    monkeypatch.setattr("vector_memory.sessions.exports.os.fsync", fail)
     with pytest.raises(MemoryStorageError, match="No space left"):
         exports.write("a.md", b"text", overwrite=False)
     assert list(folder.iterdir()) == []

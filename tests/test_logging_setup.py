@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from vector_memory.cli.logging_setup import OneLineFormatter, set_up_logging
 from vector_memory.errors import ConfigurationError
-from vector_memory.logging_setup import OneLineFormatter, set_up_logging
 
 
 @pytest.fixture(autouse=True)
@@ -43,23 +43,23 @@ def raised(message: str) -> BaseException:
 
 def test_record_has_time_level_logger_and_message() -> None:
     """Each line says when (UTC), how bad, where and what."""
-    line = formatted("vector_memory.server", "Closed after %d calls.", 3)
+    line = formatted("vector_memory.server.app", "Closed after %d calls.", 3)
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING vector_memory\.server: Closed after 3 calls\.", line
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING vector_memory\.server\.app: Closed after 3 calls\.", line
     )
 
 
 @pytest.mark.parametrize("breaker", ["\n", "\r", "\x1b[2J", "\x00", "\u2028", "\x85", "\t", "\u202e"])
 def test_record_is_one_line_of_text(breaker: str) -> None:
     """Nothing in a message can start a line of its own or steer a terminal."""
-    line = formatted("vector_memory.server", "before%safter", breaker)
+    line = formatted("vector_memory.server.app", "before%safter", breaker)
     assert len(line.splitlines()) == 1
     assert line.isprintable()
 
 
 def test_exception_is_named_and_placed_but_not_quoted() -> None:
     """The words of an exception may hold stored content: its type and place are logged instead."""
-    line = formatted("vector_memory.server", "It failed", error=raised("a stored secret"))
+    line = formatted("vector_memory.server.app", "It failed", error=raised("a stored secret"))
     assert "secret" not in line
     assert re.search(r"It failed \(ValueError < test_logging_setup\.py:\d+\)$", line)
 
@@ -84,16 +84,16 @@ def test_library_is_not_quoted() -> None:
 def test_logs_go_to_standard_error_only(capsys: pytest.CaptureFixture[str]) -> None:
     """Standard output belongs to the protocol."""
     set_up_logging("INFO", None)
-    logging.getLogger("vector_memory.server").info("Hello.")
+    logging.getLogger("vector_memory.server.app").info("Hello.")
     written = capsys.readouterr()
     assert written.out == ""
-    assert written.err.endswith(" INFO vector_memory.server: Hello.\n")
+    assert written.err.endswith(" INFO vector_memory.server.app: Hello.\n")
 
 
 def test_log_file_gets_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--log-file has what standard error has, in a folder that is made when it is missing."""
     set_up_logging("INFO", tmp_path / "logs" / "server.log")
-    logging.getLogger("vector_memory.server").info("Grüße")
+    logging.getLogger("vector_memory.server.app").info("Grüße")
     assert (tmp_path / "logs" / "server.log").read_text(encoding="utf-8") == capsys.readouterr().err
 
 
@@ -119,7 +119,7 @@ def test_log_that_cannot_be_written_does_not_fail_the_caller(monkeypatch: pytest
     """A client that closed standard error does not stop the server from answering."""
     monkeypatch.setattr(sys, "stderr", ClosedPipe())
     set_up_logging("INFO", None)
-    logging.getLogger("vector_memory.server").info("Hello.")
+    logging.getLogger("vector_memory.server.app").info("Hello.")
 
 
 def test_log_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
@@ -141,9 +141,7 @@ def test_log_file_and_its_folders_are_for_their_owner_only(tmp_path: Path) -> No
 
 def test_log_does_not_go_where_answers_go(tmp_path: Path) -> None:
     """A client would take its lines for answers."""
-    code = (
-        "from pathlib import Path; from vector_memory.logging_setup import set_up_logging as s; s('INFO', Path({!r}))"
-    )
+    code = "from pathlib import Path; from vector_memory.cli.logging_setup import *; set_up_logging('INFO', Path({!r}))"
     for name in ("/dev/stdout", str(tmp_path / "out")):
         with (tmp_path / "out").open("wb") as out:
             ended = subprocess.run(

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from lattice import LatticeEmbedder
+from vector_memory.domain import Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.results import BackfillResult
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.results.sessions import BackfillResult
 from vector_memory.settings import Settings
-from vector_memory.storage.database import Connection
-from vector_memory.storage.rows import fetch_value
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))
 TABLES = (

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 PAGE = Path(__file__).parents[1] / "docs" / "migrating.md"
 COLUMNS = "content, category, tags, created_at, access_count"

@@ -12,15 +12,15 @@ import pytest
 
 from lattice import LatticeEmbedder
 from memory_files import SETTINGS, WRITER, bytes_of, contents, process
-from vector_memory.backups import back_up, restore
-from vector_memory.commands.files import text_of
+from vector_memory.cli.commands.ingest_files import text_of
+from vector_memory.cli.logging_setup import _file_handler
 from vector_memory.errors import ConfigurationError, DatabaseLockError, ValidationError
-from vector_memory.exporting import ExportFolders
-from vector_memory.file_memory.folder import MemoryFolder
-from vector_memory.logging_setup import _file_handler
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.file_index import FileIndex
-from vector_memory.transfer import new_file
+from vector_memory.files.folder import MemoryFolder
+from vector_memory.maintenance.backup import back_up, restore
+from vector_memory.maintenance.transfer import new_file
+from vector_memory.sessions.exports import ExportFolders
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.store import SessionMemoryStore
 
 HOLDS_NO_LOCK = """
 import fcntl, os, sys

@@ -10,8 +10,8 @@ import pytest
 
 from lattice import LatticeEmbedder
 from memory_files import ORIGINAL, SETTINGS
-from vector_memory.backups import back_up, restore
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.maintenance.backup import back_up, restore
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.fixture(autouse=True)

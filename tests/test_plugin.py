@@ -13,8 +13,8 @@ import pytest
 
 from servers import LEGACY
 from vector_memory import __version__
+from vector_memory.server.tools import offered
 from vector_memory.settings import Toolset
-from vector_memory.tools import offered
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugin"

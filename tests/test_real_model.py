@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.domain import Scope
+from vector_memory.store import SessionMemoryStore
 
 TOPICS = {
     "Network": "The proxy forwards each request to the region that answered fastest during the last minute.",

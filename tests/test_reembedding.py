@@ -18,15 +18,15 @@ from faults.soundness import connected, faults_of
 from lattice import DIMENSIONS, LatticeEmbedder
 from memory_files import SETTINGS, bytes_of, examine, found, said
 from servers import MAIN, QUICK, SLOW_MODEL, Server, wait_for
-from vector_memory.backups import back_up
-from vector_memory.doctor.report import State
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.maintenance.backup import back_up
+from vector_memory.maintenance.doctor.report import State
 from vector_memory.settings import Settings
-from vector_memory.storage import reembedding
-from vector_memory.storage.database import Database
+from vector_memory.storage.sqlite import reembedding
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 " * 15 for number in range(3))
 MEMORIES = 8

@@ -14,14 +14,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
+from vector_memory.domain import Fingerprint, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.storage import keywords
-from vector_memory.storage.database import Connection, Database
-from vector_memory.storage.rows import fetch_value
-from vector_memory.values import Fingerprint, Scope
+from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\nintro words here\n\n" + "\n\n".join(
     f"## Section {number}\n\n" + f"word{number} " * 60 for number in range(3)
@@ -183,7 +183,7 @@ def test_nothing_is_kept_of_a_memory_whose_write_fails(
         raise ValidationError("no")
 
     before = counts(store)
-    monkeypatch.setattr("vector_memory.storage.vectors.insert_passages", fail)
+    monkeypatch.setattr("vector_memory.storage.sqlite.vectors.insert_passages", fail)
     with pytest.raises(ValidationError):
         store.store_memory("report", DOCUMENT, session_id="s")
     assert counts(store) == before

@@ -14,10 +14,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from lattice import LatticeEmbedder
 from other_process import SETTINGS, OtherProcess
+from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError
-from vector_memory.kinds import TRAITS, MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 # Few of everything, so that memories often differ in one thing only.
 KINDS = st.sampled_from([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT])

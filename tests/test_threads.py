@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from memory_files import SETTINGS
-from vector_memory import access
-from vector_memory.access import AccessRecorder
-from vector_memory.search import passage_index
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Connection, Database
-from vector_memory.values import Scope
+from vector_memory.domain import Scope
+from vector_memory.search.index import loader as passage_index
+from vector_memory.sessions import access
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

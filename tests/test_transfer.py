@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
+from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.kinds import TRAITS, MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.maintenance.transfer import Imported, new_file
 from vector_memory.settings import Settings
-from vector_memory.storage.rows import fetch_value
-from vector_memory.transfer import Imported, new_file
-from vector_memory.values import Fingerprint, Scope
+from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.store import SessionMemoryStore
 
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
 REPORT = "# Outage\n\nThe ledger was locked.\n\n## Cause\n\n" + "The nightly job waited for a lock. " * 20

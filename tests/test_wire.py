@@ -12,10 +12,10 @@ from mcp.shared.memory import MessageStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from vector_memory import lanes, stdio
-from vector_memory.jsonrpc import MAX_LINE
-from vector_memory.lanes import MAX_AT_ONCE, MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE
-from vector_memory.stdio import LONG, Wire
+from vector_memory.server import lanes, stdio
+from vector_memory.server.jsonrpc import MAX_LINE
+from vector_memory.server.lanes import MAX_AT_ONCE, MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE
+from vector_memory.server.stdio import LONG, Wire
 
 A_MOMENT = 0.2
 

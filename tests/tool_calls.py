@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from vector_memory.server.tools import offered
+from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Toolset
-from vector_memory.tools import offered
-from vector_memory.tools.memory_tool import MemoryTool
 
 SESSION_TOOLS = offered([Toolset.SESSION])
 

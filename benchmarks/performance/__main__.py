@@ -8,7 +8,7 @@ one empty tool, the original server's search, vec0 by itself, and a matrix produ
 docs/performance.md and the plots into docs/images.
 """
 
-from vector_memory import surroundings  # noqa: F401 - numpy as the server has it  # isort: skip
+from vector_memory.server import environment as surroundings  # noqa: F401 - numpy as the server has it  # isort: skip
 
 import argparse
 import json

@@ -11,7 +11,7 @@ import sqlite_vec
 from client import ROOT
 from numpy.typing import NDArray
 
-from vector_memory.values import Scope
+from vector_memory.domain import Scope
 
 SCALE = ROOT / "benchmarks" / "scale.py"
 SMALL_SESSION, LARGE_SESSION = 2_500, 50_000

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
-from vector_memory.values import Fingerprint, Span
 
 Value = TypeVar("Value")
 

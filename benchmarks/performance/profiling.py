@@ -10,7 +10,10 @@ from unittest import mock
 
 import numpy as np
 
-from vector_memory.search import catalogue, fine, scan, view
+from vector_memory.search import fine
+from vector_memory.search.index import scan
+from vector_memory.search.index import signatures as catalogue
+from vector_memory.search.index import snapshot as view
 
 RUNS = 20
 

@@ -14,9 +14,9 @@ from profiling import profile
 from texts import question
 from timing import Figures, repeated, timed
 
+from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 RUNS = 30
 LIMIT = 10

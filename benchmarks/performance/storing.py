@@ -12,10 +12,10 @@ from metering import MeteredEmbedder
 from texts import prompt, report
 from timing import Figures, summary, timed
 
+from vector_memory.domain import Scope
 from vector_memory.embedding import load_embedder
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 REPORTS, PROMPTS = 10, 100
 THREADS = (1, 2, 4)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
-from vector_memory.values import Fingerprint, Span
 
 KEY_BYTES = 32
 BATCH = 256

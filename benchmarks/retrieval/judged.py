@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from vector_memory.kinds import MemoryKind
+from vector_memory.domain import MemoryKind
 
 WHOLE = "all"
 SHORT = 2_000

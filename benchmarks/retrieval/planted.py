@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 from cache import CachedEmbedder
 
+from vector_memory.domain import Scope, SearchMode
 from vector_memory.embedding import Embedder, load_embedder
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.values import Scope, SearchMode
+from vector_memory.store import SessionMemoryStore
 
 FACTS = Path(__file__).parents[2] / "tests" / "data" / "planted_facts.json"
 PLACES = {"start": 0.0, "middle": 0.5, "end": 1.0}

@@ -10,11 +10,11 @@ import numpy as np
 from judged import JudgedSet, Question
 
 from vector_memory.chunking import chunk_document, find_token_counter
+from vector_memory.domain import Scope, SearchMode
 from vector_memory.embedding import Embedder
 from vector_memory.errors import DuplicateMemoryError
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.values import Scope, SearchMode
+from vector_memory.store import SessionMemoryStore
 
 DEPTH = 10
 

@@ -9,6 +9,6 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]
 
-from vector_memory.cli import main
+from vector_memory.cli.main import main
 
 main()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memory_files import SETTINGS
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 
 def memory(path: Path, *contents: str) -> Path:

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from memory_files import SETTINGS, bytes_of, contents, examine, flip, found, process
-from vector_memory.backups import back_up
 from vector_memory.errors import DatabaseError, ValidationError
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.maintenance.backup import back_up
+from vector_memory.store import SessionMemoryStore
 
 BACKING_UP = """
-from vector_memory.backups import back_up
-from vector_memory.storage import copying
+from vector_memory.maintenance.backup import back_up
+from vector_memory.storage.sqlite import copying
 copying.PAGES_PER_STEP = 1
 def progress(done, total):
     if done > total / 2:
@@ -73,7 +73,7 @@ def test_a_copy_made_while_another_process_stores_holds_a_prefix_of_what_was_ack
 def test_a_backup_does_not_begin_again_for_each_store(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vector_memory.storage.copying.PAGES_PER_STEP", 1)
+    monkeypatch.setattr("vector_memory.storage.sqlite.copying.PAGES_PER_STEP", 1)
     steps: list[int] = []
     with SessionMemoryStore(path, SETTINGS) as store:
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from vector_memory.values import Span
+from vector_memory.domain import Span
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from vector_memory.chunking import MAX_CHUNKS, chunk_document
 from vector_memory.chunking.tokens import estimate_tokens
-from vector_memory.values import Chunk
+from vector_memory.domain import Chunk
 
 MORE = MAX_CHUNKS + 1_000
 TEXTS = {

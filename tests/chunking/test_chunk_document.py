@@ -9,8 +9,8 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from markdown_it import MarkdownIt
 
 from vector_memory.chunking import chunk_document, structure
+from vector_memory.domain import Chunk
 from vector_memory.errors import ChunkingError
-from vector_memory.values import Chunk
 
 PROSE = " ".join(f"w{number}" for number in range(30))
 

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from vector_memory.chunking import chunk_document
 from vector_memory.chunking.tokens import estimate_tokens
-from vector_memory.values import Chunk, Span
+from vector_memory.domain import Chunk, Span
 
 thorough = settings(max_examples=300, deadline=None)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vector_memory.chunking import chunk_document, header
-from vector_memory.values import Chunk
+from vector_memory.domain import Chunk
 
 
 def chunks(text: str) -> list[Chunk]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vector_memory.chunking import cut_passages, passages
-from vector_memory.values import Span
+from vector_memory.domain import Span
 
 PieceSpans = Callable[[str], list[Span]]
 

@@ -7,7 +7,7 @@ import pytest
 
 from vector_memory.chunking import chunk_document
 from vector_memory.chunking.tokens import estimate_tokens
-from vector_memory.values import Chunk
+from vector_memory.domain import Chunk
 
 FOLDER = Path(__file__).parents[1] / "data" / "markdown"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from vector_memory.chunking import tokens
 from vector_memory.chunking.tokens import CL100K_FILE, estimate_tokens, find_token_counter, has_cl100k
-from vector_memory.values import Span
+from vector_memory.domain import Span
 
 CACHED = has_cl100k()
 needs_cl100k = pytest.mark.skipif(

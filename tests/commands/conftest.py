@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from vector_memory import cli
-from vector_memory.commands import ingesting, moving, searching, upkeep
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.cli import main as cli
+from vector_memory.cli.commands import ingest as ingesting
+from vector_memory.cli.commands import maintain as upkeep
+from vector_memory.cli.commands import search as searching
+from vector_memory.cli.commands import transfer as moving
 from vector_memory.settings import Place, Settings
+from vector_memory.store import SessionMemoryStore
 
 TOY = Settings(embedding_model="toy")
 REPORT = "# Outage\n\nThe ledger was locked.\n\n## Cause\n\nThe nightly job waited for a lock that a migration held.\n"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from commands.conftest import TOY, Run
-from vector_memory.commands import ingesting
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.cli.commands import ingest as ingesting
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.fixture

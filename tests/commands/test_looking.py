@@ -7,7 +7,7 @@ import pytest
 
 from commands.conftest import REPORT, TOY, Run
 from memory_files import bytes_of
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 LOOKING = [
     ["show", "2"],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import TOY
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 
 def test_a_closed_pipe_ends_the_command_quietly(memory: Path) -> None:
@@ -56,7 +56,7 @@ def test_looking_imports_neither_server_nor_model(words: list[str], memory: Path
     """What only searching, storing and serving need is not waited for."""
     code = (
         "import json, sys\n"
-        "from vector_memory.cli import main\n"
+        "from vector_memory.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "sys.stderr.write(json.dumps(sorted(sys.modules)))\n"
@@ -66,5 +66,5 @@ def test_looking_imports_neither_server_nor_model(words: list[str], memory: Path
     )
     assert ended.stdout
     imported = {name.removeprefix("vector_memory.") for name in json.loads(ended.stderr)}
-    unwanted = {"session_memory_store", "search", "embedding", "chunking", "server", "fastmcp", "onnxruntime", "numpy"}
+    unwanted = {"store", "search", "embedding", "chunking", "server", "fastmcp", "onnxruntime", "numpy"}
     assert not unwanted & imported

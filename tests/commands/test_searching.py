@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from commands.conftest import TOY, Run
-from vector_memory.commands.findings import marked
-from vector_memory.commands.searching import merged
-from vector_memory.kinds import MemoryKind
-from vector_memory.results import FoundMemory
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.cli.commands.search import merged
+from vector_memory.cli.commands.search_output import marked
+from vector_memory.domain import MemoryKind
+from vector_memory.results.sessions import FoundMemory
+from vector_memory.store import SessionMemoryStore
 
 
 def found(run: Run, *words: object) -> list[Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memory_files import SETTINGS
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"word{number} " * 20 for number in range(6))
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from memory_files import ORIGINAL, WRITER, bytes_of, change, doctor, examine, found, process, said
-from vector_memory.doctor.report import State
+from vector_memory.maintenance.doctor.report import State
 
 
 def test_a_healthy_file_is_healthy(path: Path) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from memory_files import CHILD, SETTINGS, change, doctor, examine, found
-from vector_memory.doctor.report import State
+from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage import database as databases
-from vector_memory.storage.database import Database
-from vector_memory.storage.passages import vectors_of
-from vector_memory.values import Scope
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.storage.sqlite import database as databases
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.passages import vectors_of
+from vector_memory.store import SessionMemoryStore
 
 ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
 

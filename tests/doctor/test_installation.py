@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 
 import vector_memory.chunking.tokens
-import vector_memory.doctor.installation
-import vector_memory.storage.database
-import vector_memory.storage.extension
+import vector_memory.maintenance.doctor.installation
+import vector_memory.storage.sqlite.database
+import vector_memory.storage.sqlite.extension
 from memory_files import examine, found, said
-from vector_memory.doctor.report import State
+from vector_memory.maintenance.doctor.report import State
 from vector_memory.settings import Settings
 
 
 def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.doctor.installation, "PACKAGES", ("vector-memory", "no-such-package"))
+    monkeypatch.setattr(vector_memory.maintenance.doctor.installation, "PACKAGES", ("vector-memory", "no-such-package"))
     report = examine(path)
     assert found(report) == {"versions": State.PROBLEM}
     assert "no-such-package" in said(report, "versions")
 
 
 def test_an_unsafe_sqlite_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.storage.database, "SAFE_SQLITE", (99, 0, 0))
+    monkeypatch.setattr(vector_memory.storage.sqlite.database, "SAFE_SQLITE", (99, 0, 0))
     assert found(examine(path)) == {"sqlite": State.PROBLEM}
 
 
 def test_an_extension_that_cannot_be_loaded_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.storage.extension, "vector_search_library", lambda: "/nowhere/vec0")
+    monkeypatch.setattr(vector_memory.storage.sqlite.extension, "vector_search_library", lambda: "/nowhere/vec0")
     assert "vector-search" in found(examine(path))
 
 

@@ -7,13 +7,13 @@ from typing import NoReturn
 import pytest
 
 from memory_files import SETTINGS, WRITER, change, doctor, examine, found, process, said
-from vector_memory.doctor.report import State
+from vector_memory.domain import Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.maintenance.doctor.report import State
 from vector_memory.settings import Settings
-from vector_memory.storage.inspection import inspect
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.inspection import inspect
+from vector_memory.store import SessionMemoryStore
 
 FIXABLE = {
     "a memory removed without its chunks": ("delete from session_memories where id = 1", "orphans"),

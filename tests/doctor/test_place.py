@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memory_files import doctor, examine, found, process, said
-from vector_memory.doctor import place
-from vector_memory.doctor.report import State
-from vector_memory.storage import filesystem
+from vector_memory.maintenance.doctor import place
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.storage.sqlite import filesystem
 
 READER = """
 with SessionMemoryStore(path, settings) as store, store._database.read() as connection:

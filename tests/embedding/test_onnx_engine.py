@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vector_memory.domain import Fingerprint
 from vector_memory.embedding.onnx_engine import OnnxEngine, equal_length_groups
-from vector_memory.values import Fingerprint
 
 THREADS = (1, 2, 3, 5)
 SEPARATING = {"Z", "C", "M"}  # categories that the tokenizer may leave out: spaces, control characters, marks

@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 
+from vector_memory.domain import Fingerprint
 from vector_memory.embedding import load_embedder
 from vector_memory.embedding.sentence_transformers_engine import SentenceTransformersEngine
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.settings import Settings
-from vector_memory.values import Fingerprint
 
 needs_extra = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,

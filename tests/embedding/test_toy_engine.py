@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vector_memory.domain import Fingerprint
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.values import Fingerprint
 
 TOY = ToyEngine()
 

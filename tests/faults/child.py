@@ -24,8 +24,8 @@ import apsw
 from faults.soundness import connected
 from faults.workload import open_store, store_one, work
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 CHECKPOINTS = (
     apsw.SQLITE_CHECKPOINT_PASSIVE,

@@ -10,7 +10,7 @@ import sqlite_vec
 
 from lattice import LatticeEmbedder
 from vector_memory.embedding.embedder import Embedder
-from vector_memory.storage.index_faults import are_keywords_right
+from vector_memory.storage.sqlite.index_faults import are_keywords_right
 
 ORPHANS = {
     "a chunk without its memory": """

@@ -16,7 +16,7 @@ from faults.originals import copied_original, original_texts, whole_copies
 from faults.soundness import connected, faults_of
 from faults.workload import content, memory, open_store, search
 from vector_memory.errors import DatabaseError
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
 

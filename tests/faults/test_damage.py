@@ -13,9 +13,9 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import content, memory, open_store
+from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError, VectorMemoryError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.timeout(effort(quick=60, long=900))
 

@@ -16,12 +16,11 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected, faults_of
 from memory_files import SETTINGS
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError
-from vector_memory.kinds import MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Database
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.store import SessionMemoryStore
 
 ROOT = Path(__file__).parent.parent.parent
 TABLES = ("session_memories", "memory_chunks", "memory_passages", "keyword_memories", "canonical_tags")

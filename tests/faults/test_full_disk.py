@@ -14,10 +14,10 @@ from faults.workload import content, memory, open_store, search
 from memory_files import examine, said
 from servers import MAIN, QUICK, Server
 from vector_memory.errors import DatabaseError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Database
-from vector_memory.storage.filesystem import log_of
-from vector_memory.storage.migrations import MIGRATIONS
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.filesystem import log_of
+from vector_memory.storage.sqlite.migrations import MIGRATIONS
+from vector_memory.store import SessionMemoryStore
 
 PLACE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
 READING_ONLY = "open for reading only.*free some space"
@@ -85,7 +85,7 @@ def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_left_as_it_w
 ) -> None:
     path = small_disk / "memory.db"
     with monkeypatch.context() as earlier:
-        earlier.setattr("vector_memory.storage.migrations.MIGRATIONS", MIGRATIONS[:3])
+        earlier.setattr("vector_memory.storage.sqlite.migrations.MIGRATIONS", MIGRATIONS[:3])
         Database(path, dimensions=16).close()
     before = path.read_bytes()
     fill(small_disk)

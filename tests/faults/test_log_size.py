@@ -12,10 +12,10 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import memory, open_store, search
+from vector_memory.domain import Scope
 from vector_memory.errors import VectorMemoryError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.log_keeper import LONG_PAGES
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.log_keeper import LONG_PAGES
+from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
 pytestmark = pytest.mark.timeout(effort(quick=60, long=900))

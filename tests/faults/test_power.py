@@ -15,7 +15,7 @@ from faults.power import Disk, failing_power
 from faults.soundness import faults_of
 from faults.workload import open_store, work
 from vector_memory.errors import DatabaseError
-from vector_memory.storage import database
+from vector_memory.storage.sqlite import database
 
 SEEDS = range(effort(quick=1, long=10))
 CUTS = effort(quick=20, long=60)

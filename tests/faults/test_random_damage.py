@@ -9,7 +9,7 @@ import pytest
 
 from faults.effort import effort
 from memory_files import SETTINGS
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.timeout(effort(quick=300, long=20_000))
 

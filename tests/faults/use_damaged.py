@@ -16,10 +16,9 @@ import apsw
 
 from faults.damages import damage
 from memory_files import SETTINGS, doctor, found
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import VectorMemoryError
-from vector_memory.kinds import MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 
 def answers(call: Callable[[], object]) -> str:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.kinds import MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.settings import Settings
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 Tell = Callable[..., None]
 

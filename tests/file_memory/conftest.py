@@ -7,8 +7,8 @@ import pytest
 
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.file_memory import FileMemory
-from vector_memory.file_memory.index_file import IndexFile
+from vector_memory.files import FileMemory
+from vector_memory.files.index_file import IndexFile
 from vector_memory.settings import Settings
 
 Open = Callable[..., FileMemory]

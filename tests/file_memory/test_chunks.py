@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.file_memory.chunks import cut_file
+from vector_memory.files.chunker import cut_file
 
 SIZE, OVERLAP = 40, 8
 

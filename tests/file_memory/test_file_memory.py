@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.file_memory import FileMemory, following, index_path
-from vector_memory.file_memory import file_memory as module
-from vector_memory.values import Fingerprint
+from vector_memory.files import FileMemory, index_path
+from vector_memory.files import memory as module
+from vector_memory.files import watcher as following
 
 Open = Callable[..., FileMemory]
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.file_memory.ranking import WEIGHTS, Ranked, Weights, rank
-from vector_memory.values import SearchMode
+from vector_memory.domain import SearchMode
+from vector_memory.files.ranking import WEIGHTS, Ranked, Weights, rank
 
 HYBRID = WEIGHTS[SearchMode.HYBRID]
 SHARES = st.floats(0, 1)

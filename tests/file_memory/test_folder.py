@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.calls import Call, current_call
 from vector_memory.errors import CancelledCallError, MemoryStorageError, NotFoundError, ValidationError
-from vector_memory.file_memory import folder as module
-from vector_memory.file_memory.folder import MemoryFolder
-from vector_memory.storage import locking
+from vector_memory.files import folder as module
+from vector_memory.files.folder import MemoryFolder
+from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.sqlite import locking
 
 NOON = datetime(2026, 2, 13, 12, 5)
 
@@ -22,7 +22,7 @@ WRITER = """
 import sys
 from datetime import datetime
 from pathlib import Path
-from vector_memory.file_memory.folder import MemoryFolder
+from vector_memory.files.folder import MemoryFolder
 folder = MemoryFolder(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
     folder.append(f"{sys.argv[2]}-{number}.", None, datetime(2026, 2, 13, 12, 5))

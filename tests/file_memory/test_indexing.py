@@ -15,9 +15,9 @@ from file_memory_steps import Steps
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.file_memory.index_file import IndexFile
-from vector_memory.storage import extension, file_index, file_search
-from vector_memory.storage.file_index import FileIndex
+from vector_memory.files.index_file import IndexFile
+from vector_memory.storage.sqlite import extension, file_index, file_search
+from vector_memory.storage.sqlite.file_index import FileIndex
 
 
 class CountingEngine(ToyEngine):
@@ -99,7 +99,7 @@ def test_a_file_that_is_unchanged_is_not_even_read(folder: Path, steps: Steps, m
     (folder / "a.md").write_text("Words.")
     os.utime(folder / "a.md", (1_000_000_000, 1_000_000_000))
     steps.words()
-    monkeypatch.setattr("vector_memory.file_memory.folder.MemoryFolder.read", None)
+    monkeypatch.setattr("vector_memory.files.folder.MemoryFolder.read", None)
     steps.words()
 
 

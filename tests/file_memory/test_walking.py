@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memory_files import change
-from vector_memory.file_memory import FileMemory, indexer
-from vector_memory.file_memory.folder import MemoryFolder
+from vector_memory.files import FileMemory, indexer
+from vector_memory.files.folder import MemoryFolder
 
 Open = Callable[..., FileMemory]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from any_json import json_objects, values
 from servers import MODERN, Server
 from tool_calls import SESSION_TOOLS, good_arguments
+from vector_memory.server.tools import offered
+from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Toolset
-from vector_memory.tools import offered
-from vector_memory.tools.memory_tool import MemoryTool
 
 STORING = [tool for tool in SESSION_TOOLS if "metadata" in tool.parameters["properties"]]
 PARAMETERS = [(tool, name) for tool in offered(tuple(Toolset)) for name in tool.parameters["properties"]]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from memory_files import CHILD, SETTINGS
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.store import SessionMemoryStore
 
 WRITERS, MEMORIES = 4, 40
 

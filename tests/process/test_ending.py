@@ -15,8 +15,8 @@ from servers import SLOW_MODEL, Server, folders, wait_for
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 SECONDS_TO_END = 0.4
 WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
@@ -184,8 +184,8 @@ def test_a_server_reads_from_a_file_too(tmp_path: Path) -> None:
 
 BREAKS_DOWN = """
 import sys
-from vector_memory import server
-from vector_memory.logging_setup import set_up_logging
+from vector_memory.server import app as server
+from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.settings import Settings
 from pathlib import Path
 

@@ -31,6 +31,6 @@ def test_the_first_list_of_tools_waits_for_no_import_that_it_does_not_need(tmp_p
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers[-1]["result"]["tools"]) == len(SESSION_TOOLS)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "vector_memory.server" in imported
+    assert "vector_memory.server.app" in imported
     late = {"requests", "key_value", "beartype", "onnxruntime", "tokenizers", "tiktoken", "langchain_text_splitters"}
     assert not imported & late

@@ -91,7 +91,7 @@ def test_without_p_only_a_module_of_its_own_name_can_come_from_the_current_folde
 PRINTS = """
 import os, sys
 from pathlib import Path
-from vector_memory import server
+from vector_memory.server import app as server
 from vector_memory.settings import Settings
 
 class Noisy(server.SessionMemoryStore):

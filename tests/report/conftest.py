@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from report_page import HOSTILE, WORD
-from vector_memory.report import SessionReports
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Database
+from vector_memory.maintenance.report import SessionReports
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
-from vector_memory.report import SessionReports, reporting
-from vector_memory.report.page import SCRIPTS, part, script_data
-from vector_memory.storage.database import Database
+from vector_memory.maintenance.report import SessionReports
+from vector_memory.maintenance.report import session_report as reporting
+from vector_memory.maintenance.report.page import SCRIPTS, part, script_data
+from vector_memory.storage.sqlite.database import Database
 
 
 class Reader(HTMLParser):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from report_page import HOSTILE
-from vector_memory.report.rendering import render
+from vector_memory.maintenance.report.rendering import render
 
 TAGS = {"p", "h4", "h5", "h6", "a", "span", "em", "strong", "s", "code", "pre", "blockquote", "hr", "br"} | {
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from lattice import DIMENSIONS
+from vector_memory.domain import Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.results import FoundChunk
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Connection
-from vector_memory.values import Scope
+from vector_memory.results.sessions import FoundChunk
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.mark.parametrize("moment", range(4))

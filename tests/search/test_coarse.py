@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
+from vector_memory.domain import Scope
 from vector_memory.errors import ValidationError
-from vector_memory.search.timing import SearchTimer
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.search.latency import SearchTimer
+from vector_memory.store import SessionMemoryStore
 
 
 def ids(result: object) -> list[int]:

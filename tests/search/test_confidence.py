@@ -8,12 +8,12 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_saving import NoModel
-from vector_memory import session_memory_store
-from vector_memory.results import FineSearchResult
-from vector_memory.search import retrieval
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory import store as session_memory_store
+from vector_memory.domain import Scope
+from vector_memory.results.sessions import FineSearchResult
+from vector_memory.search import retriever as retrieval
 from vector_memory.settings import Settings
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 HERE = Scope.of("report", session_id="s", session_iter=2, agent_id="me")
 FAR = "w1 w2 w3 w4"

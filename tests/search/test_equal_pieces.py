@@ -10,17 +10,17 @@ import pytest
 
 from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import load_index, open_store
+from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.indexing import words_of
-from vector_memory.kinds import MemoryKind
-from vector_memory.search import neighbours, passage_index
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.indexing.indexer import words_of
+from vector_memory.search import neighbours
+from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
-from vector_memory.storage import memories
-from vector_memory.storage.chunks import insert_chunks
-from vector_memory.storage.database import Database
-from vector_memory.storage.vectors import Passage, insert_passages
-from vector_memory.values import Chunk, NewMemory, Scope
+from vector_memory.storage.sqlite import memories
+from vector_memory.storage.sqlite.chunks import insert_chunks
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.vectors import Passage, insert_passages
+from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope.of("report")
 FEW, MANY = 4_500, 9_000

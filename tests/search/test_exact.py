@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
+from vector_memory.domain import TRAITS, MemoryKind, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.kinds import TRAITS, MemoryKind
-from vector_memory.search import passage_index
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 WORDS = list(string.ascii_lowercase[:12])
 KINDS = [MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE, MemoryKind.SYSTEM_MEMORY]

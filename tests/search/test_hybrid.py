@@ -9,13 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
-from vector_memory.kinds import TRAITS
-from vector_memory.search import retrieval
-from vector_memory.search.ranking import VECTOR_WEIGHT
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage import keywords
-from vector_memory.storage.terms import query_terms
-from vector_memory.values import Scope
+from vector_memory.domain import TRAITS, Scope
+from vector_memory.search import retriever as retrieval
+from vector_memory.search.fusion import VECTOR_WEIGHT
+from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.store import SessionMemoryStore
 
 HERE = Scope.of("report", session_id="s1")
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vector_memory.domain import Scope
+from vector_memory.search.fusion import Hit
 from vector_memory.search.medium import MatchedSection, Section, rank_sections, sections_of
-from vector_memory.search.ranking import Hit
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.chunks import ChunkOutline
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.chunks import ChunkOutline
+from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = """A preamble before any heading, long enough for a chunk of its own: {filler}
 

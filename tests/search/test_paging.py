@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lattice import LatticeEmbedder
+from vector_memory.domain import Scope
 from vector_memory.errors import ValidationError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope.of("report", session_id="s")
 Search = Callable[..., Any]

@@ -24,20 +24,19 @@ from search.test_exact import (
     passages_of,
     similarity,
 )
+from vector_memory.domain import TRAITS, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
-from vector_memory.kinds import TRAITS
-from vector_memory.search import passage_index
-from vector_memory.search.catalogue import NEAREST_SHARE, Catalogue, signatures_of
-from vector_memory.search.pieces import Pieces
-from vector_memory.search.view import candidates
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.search.index import loader as passage_index
+from vector_memory.search.index.signatures import NEAREST_SHARE, Catalogue, signatures_of
+from vector_memory.search.index.snapshot import candidates
+from vector_memory.search.index.units import Pieces
 from vector_memory.settings import Settings
-from vector_memory.storage.keywords import LENGTH
-from vector_memory.storage.passages import PlacedPassage, all_vectors_of, vectors_of
-from vector_memory.storage.pieces import FiledMemory, PiecesState
-from vector_memory.storage.rows import fetch_column
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.keywords import LENGTH
+from vector_memory.storage.sqlite.passages import PlacedPassage, all_vectors_of, vectors_of
+from vector_memory.storage.sqlite.rows import fetch_column
+from vector_memory.storage.sqlite.units import FiledMemory, PiecesState
+from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope.of("report")
 STEPS = st.lists(

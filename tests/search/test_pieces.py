@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from other_process import OtherProcess
 from search.test_exact import QUERIES, SCOPES, fill, load_index, open_store
 from search.test_hybrid import fused_by_force
+from vector_memory.domain import TRAITS, Scope
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
-from vector_memory.kinds import TRAITS
-from vector_memory.search import passage_index, postings, word_scores
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage import keywords
-from vector_memory.storage.rows import fetch_column
-from vector_memory.storage.terms import query_terms
-from vector_memory.values import Scope
+from vector_memory.search.index import bm25 as word_scores
+from vector_memory.search.index import loader as passage_index
+from vector_memory.search.index import postings
+from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.rows import fetch_column
+from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope.of("report")
 STEPS = st.lists(

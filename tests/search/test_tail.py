@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.values import Scope
+from vector_memory.domain import Scope
+from vector_memory.store import SessionMemoryStore
 
 DATA = Path(__file__).parents[1] / "data"
 FACTS = json.loads((DATA / "planted_facts.json").read_text(encoding="utf-8"))[::2]

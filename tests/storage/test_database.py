@@ -11,7 +11,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from vector_memory.calls import Call, current_call
 from vector_memory.errors import (
     CancelledCallError,
     ConfigurationError,
@@ -19,11 +18,12 @@ from vector_memory.errors import (
     DatabaseLockError,
     ValidationError,
 )
-from vector_memory.storage import database as module
-from vector_memory.storage import erasure
-from vector_memory.storage.database import Database
-from vector_memory.storage.migrations import MIGRATIONS
-from vector_memory.storage.rows import fetch_value
+from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.sqlite import database as module
+from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.migrations import MIGRATIONS
+from vector_memory.storage.sqlite.rows import fetch_value
 from waiting import eventually
 
 ADD = """
@@ -307,7 +307,7 @@ def test_opening_a_present_file_writes_nothing(path: Path) -> None:
 OPEN = """
 import sys, time
 from pathlib import Path
-from vector_memory.storage.database import Database
+from vector_memory.storage.sqlite.database import Database
 time.sleep(max(0, float(sys.argv[2]) - time.time()))
 Database(Path(sys.argv[1]), dimensions=16).close()
 """

@@ -11,10 +11,10 @@ import pytest
 from faults.workload import memory, open_store, search
 from memory_files import change, doctor, examine
 from other_process import OtherProcess
-from vector_memory.storage import erasure, file_index
-from vector_memory.storage.database import Database
-from vector_memory.storage.file_index import FileIndex, FileState, NewChunk
-from vector_memory.storage.rows import fetch_value
+from vector_memory.storage.sqlite import erasure, file_index
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.file_index import FileIndex, FileState, NewChunk
+from vector_memory.storage.sqlite.rows import fetch_value
 from waiting import eventually
 
 WORD = "xylophone-4711"

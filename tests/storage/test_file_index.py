@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.storage import file_index, file_search
-from vector_memory.storage.file_index import FileIndex, FileState, NewChunk
-from vector_memory.values import Fingerprint
+from vector_memory.domain import Fingerprint
+from vector_memory.storage.sqlite import file_index, file_search
+from vector_memory.storage.sqlite.file_index import FileIndex, FileState, NewChunk
 
 TOY = Fingerprint("lattice", DIMENSIONS, "exact", "test")
 EMBEDDER = LatticeEmbedder()

@@ -10,11 +10,11 @@ import apsw
 import pytest
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.database import Database
-from vector_memory.storage.file_index import FileIndex
-from vector_memory.storage.filesystem import log_index_of, log_of
-from vector_memory.storage.lock_table import TABLE
-from vector_memory.storage.rows import fetch_column
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
+from vector_memory.storage.sqlite.lock_table import TABLE
+from vector_memory.storage.sqlite.rows import fetch_column
 
 ADD = """
 insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
@@ -204,7 +204,7 @@ def test_each_read_and_each_write_looks_at_the_files_once(database: Database, mo
         looks.append(name)
         return stat(name)
 
-    monkeypatch.setattr("vector_memory.storage.identity.os.stat", counted)
+    monkeypatch.setattr("vector_memory.storage.sqlite.identity.os.stat", counted)
     texts(database)
     assert len(looks) == len(set(looks)) == 3
     looks.clear()
@@ -225,7 +225,7 @@ OPEN = """
 import sys
 from pathlib import Path
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.database import Database
+from vector_memory.storage.sqlite.database import Database
 try:
     Database(Path(sys.argv[1]), dimensions=4).close()
 except DatabaseError as error:

@@ -8,11 +8,11 @@ import pytest
 
 from memory_files import SETTINGS, bytes_of, change, process
 from vector_memory.errors import DatabaseError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage import filesystem
-from vector_memory.storage.database import Database
-from vector_memory.storage.inspection import inspect
-from vector_memory.storage.log_state import HeldBack, held_back
+from vector_memory.storage.sqlite import filesystem
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.inspection import inspect
+from vector_memory.storage.sqlite.log_state import HeldBack, held_back
+from vector_memory.store import SessionMemoryStore
 
 MOUNTS = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -24,7 +24,7 @@ MOUNTS = r"""
 """
 COUNT = "select count(*) from session_memories"
 READER = """
-from vector_memory.storage.database import Database
+from vector_memory.storage.sqlite.database import Database
 import apsw
 database = Database(path, dimensions=16)
 with database.write() as connection:

@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vector_memory.kinds import MemoryKind
-from vector_memory.storage import keywords, migrations
-from vector_memory.storage.chunks import insert_chunks
-from vector_memory.storage.database import Database
-from vector_memory.storage.index_faults import are_keywords_right
-from vector_memory.storage.keywords import Match, Piece, indexed, rank
-from vector_memory.storage.memories import delete_memory, insert_memory
-from vector_memory.storage.rows import fetch_column, fetch_value
-from vector_memory.storage.terms import query_terms, terms
-from vector_memory.values import Chunk, NewMemory, Scope
+from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
+from vector_memory.storage.sqlite import keywords, migrations
+from vector_memory.storage.sqlite.chunks import insert_chunks
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.index_faults import are_keywords_right
+from vector_memory.storage.sqlite.keywords import Match, Piece, indexed, rank
+from vector_memory.storage.sqlite.memories import delete_memory, insert_memory
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.terms import query_terms, terms
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.KNOWLEDGE_BASE

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from vector_memory.kinds import MemoryKind
-from vector_memory.storage.database import Database
-from vector_memory.storage.memories import list_memories
-from vector_memory.values import Scope
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.memories import list_memories
 
 SCOPES = {
     "kind": Scope(kind=MemoryKind.REPORT),

@@ -6,13 +6,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from vector_memory.storage.chunks import chunks_of
-from vector_memory.storage.database import Database
-from vector_memory.storage.keywords import rank
-from vector_memory.storage.memories import count_unindexed, get_memory
-from vector_memory.storage.original import locate
-from vector_memory.storage.rows import fetch_column, fetch_value
-from vector_memory.values import Scope, Span
+from vector_memory.domain import Scope, Span
+from vector_memory.storage.sqlite.chunks import chunks_of
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.keywords import rank
+from vector_memory.storage.sqlite.legacy import locate
+from vector_memory.storage.sqlite.memories import count_unindexed, get_memory
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 
 ORIGINAL = Path(__file__).parent.parent / "data" / "original.db"
 
@@ -110,7 +110,7 @@ def test_an_upgrade_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch
     def fail(_: apsw.Connection) -> None:
         raise apsw.FullError
 
-    monkeypatch.setattr("vector_memory.storage.original.keep_ids_unused", fail)
+    monkeypatch.setattr("vector_memory.storage.sqlite.legacy.keep_ids_unused", fail)
     with pytest.raises(Exception, match="full"):
         Database(path, dimensions=384)
     connection = apsw.Connection(str(path))

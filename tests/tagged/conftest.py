@@ -8,9 +8,9 @@ import pytest
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.tagged_memories import TaggedMemories
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tagged.memories import TaggedMemories
 
 Open = Callable[..., SessionMemoryStore]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Database
-from vector_memory.tagging.categories import ABBREVIATIONS, CATEGORIES, PHRASES, SHORT, nearest
-from vector_memory.tagging.vocabulary import Vocabulary
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tagged.categories import ABBREVIATIONS, CATEGORIES, PHRASES, SHORT, nearest
+from vector_memory.tagged.vocabulary import Vocabulary
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from vector_memory.domain import utc_now
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.storage.database import Database
-from vector_memory.tagging.tags import sifted
-from vector_memory.tagging.vocabulary import Vocabulary
-from vector_memory.values import utc_now
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.tagged.tags import sifted
+from vector_memory.tagged.vocabulary import Vocabulary
 
 HERE = Path(__file__).parent
 

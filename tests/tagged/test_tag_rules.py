@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.tagging.merging import (
+from vector_memory.tagged.merging import (
     GUARDS,
     STOP_WORDS,
     best_match,
@@ -17,8 +17,8 @@ from vector_memory.tagging.merging import (
     spoken,
     threshold,
 )
-from vector_memory.tagging.numbers import numbers, versions
-from vector_memory.tagging.tags import MAX_TAG, PREFIXES, VALID, cleaned, problem_with, sifted, weight
+from vector_memory.tagged.numbers import numbers, versions
+from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, cleaned, problem_with, sifted, weight
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-_ .:"
 TAGS = st.text(ALPHABET, min_size=1, max_size=30).map(cleaned).filter(lambda tag: problem_with(tag) is None)

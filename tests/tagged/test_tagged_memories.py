@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
-from vector_memory.kinds import MemoryKind
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.tagged_memories import TaggedMemories
-from vector_memory.values import MAX_NOTE, Scope, SearchMode
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tagged.memories import TaggedMemories
+from vector_memory.validation import MAX_NOTE
 
 QUICK = "UserController@store: N+1 on roles. Fix: ->with('roles'). Pattern: eager load relationships in store methods."
 

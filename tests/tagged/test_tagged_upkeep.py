@@ -7,16 +7,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from vector_memory.backups import back_up
-from vector_memory.doctor.examining import Doctor
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.maintenance.backup import back_up
+from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.settings import Settings
-from vector_memory.storage import migrations
-from vector_memory.storage.database import Database
-from vector_memory.tagged_memories import health_of
+from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tagged.memories import health_of
 
 
 def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) -> None:

@@ -7,8 +7,8 @@ import pytest
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.store import SessionMemoryStore
 
 
 def without_vectors(store: SessionMemoryStore) -> list[str]:

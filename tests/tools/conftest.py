@@ -10,8 +10,8 @@ from fastmcp.client.client import CallToolResult
 
 from eras import ERAS, Call, Rows
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.server import create_server
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.server.app import create_server
+from vector_memory.store import SessionMemoryStore
 
 
 @pytest.fixture

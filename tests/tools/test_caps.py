@@ -12,14 +12,14 @@ from mcp_types import PromptReference, ResourceTemplateReference
 from tool_calls import good_arguments
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.file_memory import FileMemory
-from vector_memory.packing import BYTES_PER_TOKEN
-from vector_memory.server import create_server
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.files import FileMemory
+from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.shortening import value_size
+from vector_memory.server.app import create_server
+from vector_memory.server.tools import offered
+from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Offer, Settings, Toolset
-from vector_memory.shortening import value_size
-from vector_memory.tools import offered
-from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

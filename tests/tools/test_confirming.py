@@ -17,8 +17,8 @@ from mcp_types import (
 from mcp_types import ElicitResult as ElicitResultOnTheWire
 
 from eras import Rows
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tools.confirming import can_ask
+from vector_memory.server.tools.confirmation import can_ask
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

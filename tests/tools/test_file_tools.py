@@ -12,11 +12,11 @@ from fastmcp.client.client import CallToolResult
 from eras import Call
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.file_memory import FileMemory
-from vector_memory.server import create_server
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.files import FileMemory
+from vector_memory.server.app import create_server
+from vector_memory.server.tools import offered
 from vector_memory.settings import Offer, Settings, Toolset
-from vector_memory.tools import offered
+from vector_memory.store import SessionMemoryStore
 
 SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
 

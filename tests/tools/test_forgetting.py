@@ -12,9 +12,9 @@ from fastmcp import Client, FastMCP
 from eras import Call
 from lattice import DIMENSIONS, LatticeEmbedder
 from tool_calls import SESSION_TOOLS, good_arguments
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Settings
-from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from fastmcp.client.client import CallToolResult
 
 from eras import Call
 from tool_calls import SESSION_TOOLS, with_text
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.server.tools.memory_tool import MemoryTool
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

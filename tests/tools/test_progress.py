@@ -9,9 +9,9 @@ from mcp.server.session import ServerSession
 
 from eras import Call
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing import BATCH, Indexer
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.storage.database import Connection
+from vector_memory.indexing.indexer import BATCH, Indexer
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

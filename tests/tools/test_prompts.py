@@ -10,9 +10,9 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS, EmbeddedResource, TextResourceContents
 
 from tool_calls import SESSION_TOOLS
-from vector_memory.server import create_server
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.server.app import create_server
 from vector_memory.settings import Offer
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

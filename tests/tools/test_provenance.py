@@ -9,8 +9,8 @@ from fastmcp import Client, FastMCP
 
 from eras import Call
 from tool_calls import SESSION_TOOLS, good_arguments
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.server.tools.memory_tool import MemoryTool
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

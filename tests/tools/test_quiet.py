@@ -10,15 +10,15 @@ import pytest
 
 from servers import LEGACY, MAIN, MODERN, Server
 from tool_calls import SESSION_TOOLS, good_arguments, with_text
-from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.server.tools.memory_tool import MemoryTool
 
 SECRET = "zanzibar-hunter2"  # noqa: S105 - it stands for stored content
 
 RAISES = f"""
 import json, sys
 from pathlib import Path
-from vector_memory import server
-from vector_memory.logging_setup import set_up_logging
+from vector_memory.server import app as server
+from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.settings import Settings
 
 class Broken(server.SessionMemoryStore):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
-from vector_memory.resources import session_uri
-from vector_memory.server import create_server
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.server.app import create_server
+from vector_memory.server.resources import session_uri
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vector_memory.tools.schemas import compact, inlined, require_only
+from vector_memory.server.tools.schemas import compact, inlined, require_only
 
 SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "optional text": (

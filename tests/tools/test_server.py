@@ -10,10 +10,10 @@ from fastmcp import Client, FastMCP
 import vector_memory
 from eras import Call
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.server import INSTRUCTIONS, create_server, instructions_for
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.server.app import INSTRUCTIONS, create_server, instructions_for
+from vector_memory.server.tools import offered
 from vector_memory.settings import Offer, Settings, Toolset
-from vector_memory.tools import offered
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -101,8 +101,8 @@ async def test_a_model_that_nobody_uses_is_let_go_and_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An idle server gives the model's memory back, and the next search has it again."""
-    monkeypatch.setattr("vector_memory.server.SECONDS_UNASKED", 0)
-    monkeypatch.setattr("vector_memory.server.SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("vector_memory.server.app.SECONDS_UNASKED", 0)
+    monkeypatch.setattr("vector_memory.server.app.SECONDS_BETWEEN_LOOKS", 0.01)
     settings = Settings(embedding_model="toy", embedding_idle_seconds=0.2)
     store = SessionMemoryStore(tmp_path / "memory.db", settings)
     async with Client(create_server(lambda: store)) as client:

@@ -12,13 +12,13 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.elicitation import ElicitResult
 
 from eras import Call
-from vector_memory.guide import LEVELS, text_of
-from vector_memory.server import create_server
-from vector_memory.session_memory_store import SessionMemoryStore
+from vector_memory.server.app import create_server
+from vector_memory.server.guide import LEVELS, text_of
+from vector_memory.server.tools import offered
+from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Offer, Toolset
-from vector_memory.tagging.categories import CATEGORIES
-from vector_memory.tools import offered
-from vector_memory.tools.memory_tool import MemoryTool
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tagged.categories import CATEGORIES
 
 pytestmark = pytest.mark.anyio
 

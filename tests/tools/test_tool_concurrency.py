@@ -9,9 +9,9 @@ import pytest
 from fastmcp.client.client import CallToolResult
 
 from eras import Call, Rows
-from vector_memory.results import StoreMemoryResult
-from vector_memory.session_memory_store import SessionMemoryStore
-from vector_memory.tools.threads import LONG, LONG_WRITERS, WRITERS
+from vector_memory.results.sessions import StoreMemoryResult
+from vector_memory.server.tools.threads import LONG, LONG_WRITERS, WRITERS
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from vector_memory.errors import (
     SearchError,
     VectorMemoryError,
 )
-from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from fastmcp import Client
 
 from tool_calls import ADDED_TOOLS, CONTRACT_TOOLS, SESSION_TOOLS
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
+from vector_memory.server.tools import TOOLSETS
+from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Toolset
-from vector_memory.tools import TOOLSETS
-from vector_memory.tools.memory_tool import MemoryTool
 
 pytestmark = pytest.mark.anyio
 

@@ -1,6 +1,6 @@
 """The header that can be put in front of a chunk before it is embedded: where in which document it stands."""
 
-from vector_memory.values import Chunk
+from vector_memory.domain import Chunk
 
 BEGINNING = 0.33
 MIDDLE = 0.67

@@ -9,8 +9,8 @@ from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from vector_memory.chunking.structure import Structure, read_structure
+from vector_memory.domain import Chunk, Span
 from vector_memory.errors import ChunkingError
-from vector_memory.values import Chunk, Span
 
 if TYPE_CHECKING:
     from langchain_text_splitters import RecursiveCharacterTextSplitter

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from vector_memory.values import Span
+from vector_memory.domain import Span
 
 PieceSpans = Callable[[str], list[Span]]
 

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise, takewhile, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from vector_memory.values import Span
+from vector_memory.domain import Span
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

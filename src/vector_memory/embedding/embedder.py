@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.values import Fingerprint, Span
+from vector_memory.domain import Fingerprint, Span
 
 Vectors = NDArray[np.float32]
 

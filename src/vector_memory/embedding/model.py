@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.values import Fingerprint, Span
 
 if TYPE_CHECKING:
     from vector_memory.settings import Settings

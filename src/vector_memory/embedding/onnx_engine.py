@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.weights import MODEL_FILE, TOKENIZER_FILE, Weights
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.values import Fingerprint, Span
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.values import Fingerprint, Span
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

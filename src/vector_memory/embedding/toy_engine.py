@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.values import Fingerprint, Span
 
 PIECE = re.compile(r"\w{1,8}|[^\w\s]")
 WORD = re.compile(r"\w+")

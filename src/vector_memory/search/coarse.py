@@ -1,20 +1,19 @@
 """Coarse search: whole memories, looked up by scope or found by their best piece."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from vector_memory.access import AccessRecorder
-from vector_memory.entries import READ_WITH, found_memory, matched_memory, said_of_cut
+from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.errors import ValidationError
-from vector_memory.packing import Packed, Packer, omitted_memory
-from vector_memory.results import CoarseSearchResult, FoundMemory, SearchMemoriesResult
+from vector_memory.results.budget import Packed, Packer, omitted_memory
+from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, said_of_cut
+from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement, judge
-from vector_memory.search.retrieval import Retriever
-from vector_memory.search.timing import SearchTimer
-from vector_memory.search.wording import explain, nothing_stored
-from vector_memory.storage.database import Database
-from vector_memory.storage.memories import get_memories, list_memories
-from vector_memory.values import Page, Scope, SearchMode
+from vector_memory.search.latency import SearchTimer
+from vector_memory.search.messages import explain, nothing_stored
+from vector_memory.search.retriever import Retriever
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.memories import get_memories, list_memories
 
 NOT_COMPARED = 'The newest first, not compared with the query: send order="relevance" for the best match.'
 
@@ -24,7 +23,7 @@ A = TypeVar("A", SearchMemoriesResult, CoarseSearchResult)
 class CoarseSearch:
     """Finds whole memories (seed 001, COARSE).
 
-    `access` counts who was found; None: nobody does. `read_with`: the tool that reads on what an answer cuts.
+    `record_access` counts whole memories as read. `read_with`: the tool that reads on what an answer cuts.
     """
 
     def __init__(
@@ -33,14 +32,14 @@ class CoarseSearch:
         retriever: Retriever,
         timer: SearchTimer,
         packer: Packer,
-        access: AccessRecorder | None,
+        record_access: Callable[[Sequence[int]], None] | None,
         read_with: str = READ_WITH,
     ) -> None:
         self._database = database
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
-        self._access = access
+        self._record_access = record_access
         self._read_with = read_with
 
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
@@ -135,8 +134,8 @@ class CoarseSearch:
 
     def _handed_out(self, answer: A) -> A:
         """Count who was found."""
-        if self._access is not None:
-            self._access.record([memory.id for memory in answer.results])
+        if self._record_access is not None:
+            self._record_access([memory.id for memory in answer.results])
         return answer
 
 

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
-from vector_memory.kinds import MemoryKind
-from vector_memory.results import Confidence
-from vector_memory.search.ranking import Found
-from vector_memory.search.retrieval import Question, Retriever
-from vector_memory.search.wording import (
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.results.sessions import Confidence
+from vector_memory.search.fusion import Found
+from vector_memory.search.messages import (
     all_too_different,
     cut_short,
     no_such_words,
@@ -15,9 +14,9 @@ from vector_memory.search.wording import (
     somewhere_else,
     weak,
 )
-from vector_memory.storage.database import Connection
-from vector_memory.storage.memories import count_memories, count_unindexed
-from vector_memory.values import Scope
+from vector_memory.search.retriever import Question, Retriever
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.memories import count_memories, count_unindexed
 
 CONFIDENT = 0.42
 """From this cosine of the best passage on, a scope has something on the topic (error rates: docs/retrieval.md)."""

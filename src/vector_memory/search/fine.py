@@ -1,17 +1,17 @@
 """Fine search: the chunks that match best."""
 
-from vector_memory.entries import provenance
-from vector_memory.packing import Packer
-from vector_memory.results import FineSearchResult, FoundChunk, Omitted
+from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.results.budget import Packer
+from vector_memory.results.mapping import provenance
+from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
-from vector_memory.search.ranking import Hit
-from vector_memory.search.retrieval import Retriever
-from vector_memory.search.timing import SearchTimer
-from vector_memory.search.wording import explain
-from vector_memory.storage.chunks import StoredChunk, get_chunks
-from vector_memory.storage.database import Database
-from vector_memory.storage.memories import Origin, get_origins
-from vector_memory.values import Page, Scope, SearchMode
+from vector_memory.search.fusion import Hit
+from vector_memory.search.latency import SearchTimer
+from vector_memory.search.messages import explain
+from vector_memory.search.retriever import Retriever
+from vector_memory.storage.sqlite.chunks import StoredChunk, get_chunks
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.memories import Origin, get_origins
 
 
 class FineSearch:

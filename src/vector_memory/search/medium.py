@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
-from vector_memory.entries import provenance
-from vector_memory.packing import Packer
-from vector_memory.results import FoundSection, MediumSearchResult, Omitted, Source
+from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.results.budget import Packer
+from vector_memory.results.mapping import provenance
+from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
-from vector_memory.search.ranking import Hit
-from vector_memory.search.retrieval import Retriever
-from vector_memory.search.timing import SearchTimer
-from vector_memory.search.wording import explain
-from vector_memory.storage.chunks import ChunkOutline, outlines
-from vector_memory.storage.database import Database
-from vector_memory.storage.memories import Memory, get_memories
-from vector_memory.values import Page, Scope, SearchMode
+from vector_memory.search.fusion import Hit
+from vector_memory.search.latency import SearchTimer
+from vector_memory.search.messages import explain
+from vector_memory.search.retriever import Retriever
+from vector_memory.storage.sqlite.chunks import ChunkOutline, outlines
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.memories import Memory, get_memories
 
 CHUNKS_PER_SECTION = 5
 """So many chunks are searched for each section asked for (seed 001)."""

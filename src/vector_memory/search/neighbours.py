@@ -5,16 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import ValidationError
-from vector_memory.indexing import is_chunked
-from vector_memory.kinds import MemoryKind
-from vector_memory.search.ranking import ROUNDING, Match, Ranked, cosines
+from vector_memory.indexing.indexer import is_chunked
+from vector_memory.search.fusion import ROUNDING, Match, Ranked, cosines
 from vector_memory.settings import Settings
-from vector_memory.storage.database import Connection
-from vector_memory.storage.passages import passages_in, vectors_of
-from vector_memory.storage.scores import best, rounded
-from vector_memory.storage.vectors import MAX_K, Candidate, named_vectors, nearest, table_for, vectors_of_pieces
-from vector_memory.values import Scope
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.passages import passages_in, vectors_of
+from vector_memory.storage.sqlite.scores import best, rounded
+from vector_memory.storage.sqlite.vectors import MAX_K, Candidate, named_vectors, nearest, table_for, vectors_of_pieces
 
 GROWTH = 4
 """Each batch is so many times the one before. All vectors are compared anew for each, so few large steps are cheaper

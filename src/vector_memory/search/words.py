@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from vector_memory.indexing import is_chunked
-from vector_memory.search.ranking import Match, Ranked
-from vector_memory.storage import keywords
-from vector_memory.storage.database import Connection
-from vector_memory.values import Scope
+from vector_memory.domain import Scope
+from vector_memory.indexing.indexer import is_chunked
+from vector_memory.search.fusion import Match, Ranked
+from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.database import Connection
 
 
 class WordRanking:

@@ -1,0 +1,159 @@
+# ruff: noqa: PLR0913 - a command's parameters are its flags
+"""The command that finds what is stored."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from vector_memory.cli.commands.search_output import Found, print_findings
+from vector_memory.cli.flags import (
+    AsJson,
+    HiddenSettingsFlags,
+    OfAgent,
+    OfIteration,
+    OfKind,
+    OfSession,
+    OfTask,
+    PlaceFlags,
+    existing,
+)
+from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.cli.terminal import counted, print_json
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
+from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, ValidationError
+from vector_memory.indexing.indexer import is_chunked
+from vector_memory.results.sessions import (
+    CoarseSearchResult,
+    FineSearchResult,
+    MediumSearchResult,
+    SearchMemoriesResult,
+)
+from vector_memory.settings import MOST_RESPONSE_TOKENS, Place, Settings
+from vector_memory.store import SessionMemoryStore
+from vector_memory.validation import MAX_LIMIT
+
+Grain = Literal["chunk", "section", "document"]
+Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
+
+
+def search(
+    *query: Annotated[str, Parameter(help="What to find: a question, a phrase, a name.")],
+    grain: Annotated[Grain, Parameter(help="How much of a text is a result.")] = "chunk",
+    kind: OfKind = None,
+    agent: OfAgent = None,
+    session: OfSession = None,
+    iteration: OfIteration = None,
+    task: OfTask = None,
+    category: Annotated[str | None, Parameter(help="Only this category.")] = None,
+    tags: Annotated[list[str] | None, Parameter(help="Only what has one of these tags; may be repeated.")] = None,
+    mode: Annotated[
+        SearchMode | None, Parameter(help="Compare meaning and words, or one of them; default: SEARCH_MODE.")
+    ] = None,
+    limit: Annotated[int, Parameter(help="At most so many, up to 100.")] = 5,
+    offset: Annotated[int, Parameter(help="Leave out the first so many.")] = 0,
+    full: Annotated[bool, Parameter(help="Print whole texts.", negative=())] = False,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+    settings: HiddenSettingsFlags = Settings(),
+) -> None:
+    """Find what is stored, by meaning and by its words.
+
+    Without --kind every kind is searched by itself, and the results are merged by similarity.
+
+    What is not chunked, as a prompt is not, is found as a whole at any grain.
+    """
+    set_up_logging("ERROR", settings.log_file, [place.file()])
+    if not query:
+        raise ConfigurationError("Say what to find: a question, a phrase, a name.")
+    question = " ".join(query)
+    path = existing(place)
+    settings = settings.model_copy(update={"max_response_tokens": MOST_RESPONSE_TOKENS})
+    scopes = [
+        Scope.of(
+            one,
+            agent_id=agent,
+            session_id=session,
+            session_iter=iteration,
+            task_code=task,
+            category=category,
+            tags=tags,
+        )
+        for one in ([kind] if kind else MemoryKind)
+    ]
+    with SessionMemoryStore(path, settings, read_only=True) as store:
+        search = Search(store, question, grain, mode)
+        found, message = (search.one if kind else search.all)(scopes, limit, offset)
+    if as_json:
+        results = [result.model_dump(mode="json") for result in found]
+        print_json({"success": True, "message": message, "query": question, "grain": grain, "results": results})
+    else:
+        print_findings(found, message, question, full=full)
+
+
+class Search:
+    """A question to a memory."""
+
+    def __init__(self, store: SessionMemoryStore, query: str, grain: Grain, mode: SearchMode | None) -> None:
+        self._store = store
+        self._query = query
+        self._grain = grain
+        self._mode = mode
+
+    def one(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
+        """Return what a single scope has, and what is to be said of it."""
+        (scope,) = scopes
+        answer = self._ask(scope, limit, offset)
+        return list(answer.results), answer.message or ""
+
+    def all(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
+        """Return what the scopes have together."""
+        Page(limit=limit, offset=offset)
+        if offset + limit > MAX_LIMIT:
+            raise ValidationError(f"Beyond {MAX_LIMIT} results name one --kind: of several not more are merged.")
+        answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
+        found = list(islice(merged([answer.results for answer in answers]), offset, offset + limit))
+        return found, " ".join(self._notes(answers, found))
+
+    def _ask(self, scope: Scope, limit: int, offset: int) -> Answer:
+        store, query, mode = self._store, self._query, self._mode
+        if scope.kind is None or not is_chunked(scope.kind):
+            return store.search_memories(query, scope, limit, offset=offset, mode=mode)
+        if self._grain == "chunk":
+            return store.search_chunks(query, scope, limit, offset=offset, mode=mode)
+        if self._grain == "section":
+            return store.search_sections(query, scope, limit, offset=offset, mode=mode)
+        return store.search_documents(query, scope, limit, order="relevance", offset=offset, mode=mode)
+
+    def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
+        yield f"{counted(len(found), 'result')}." if found else "Nothing was found."
+        if problem := self._problem(answers):
+            yield f"Found by words only. {problem}"
+        elif found and {answer.confidence for answer in answers} == {"low"}:
+            yield "Weak: nothing here seems to be on this topic."
+        if missing := self._store.get_memory_stats().without_vectors:
+            memories = counted(missing, "memory has", "memories have")
+            yield f"{memories} no vectors yet and can be found by words only: run `vector-memory backfill`."
+
+    def _problem(self, answers: Sequence[Answer]) -> str | None:
+        """Say why nothing was compared by meaning, if it was meant to be."""
+        meant = (self._mode or self._store.settings.search_mode) is not SearchMode.KEYWORD
+        if not meant or any(answer.confidence for answer in answers):
+            return None
+        try:
+            self._store.search_memories(
+                self._query, Scope(kind=MemoryKind.SYSTEM_MEMORY), limit=1, mode=SearchMode.VECTOR
+            )
+        except EmbeddingUnavailableError as error:
+            return str(error)
+        return None
+
+
+def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:
+    """Yield what several rankings have: of those that are next in one of them always the most similar."""
+    waiting = [list(reversed(results)) for results in ranked if results]
+    while waiting:
+        best = max(waiting, key=lambda results: results[-1].similarity or 0.0)
+        yield best.pop()
+        waiting = [results for results in waiting if results]

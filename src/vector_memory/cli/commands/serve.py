@@ -1,0 +1,58 @@
+"""The commands that start a server: for a client, or to show what it does."""
+
+import gc
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from vector_memory.cli.flags import SettingsFlags
+from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.settings import FilePlace, Offer, ServerPlace, Settings
+
+ServerPlaceFlags = Annotated[ServerPlace, Parameter(name="*")]
+FilePlaceFlags = Annotated[FilePlace, Parameter(name="*")]
+OfferFlags = Annotated[Offer, Parameter(name="*")]
+
+OFTEN = 700
+"""New objects until the garbage is looked for, as Python does it: a server lives long, other commands do not."""
+
+
+def serve(
+    *,
+    place: ServerPlaceFlags = ServerPlace(),
+    files: FilePlaceFlags = FilePlace(),
+    offer: OfferFlags = Offer(),
+    settings: SettingsFlags = Settings(),
+) -> None:
+    """Answer an MCP client over standard input and output."""
+    set_up_logging(settings.log_level, settings.log_file, [place.file()])
+    if sys.stdin.isatty():
+        sys.stderr.write("Waiting for an MCP client on standard input; to look around, run `vector-memory demo`.\n")
+    gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the start
+    from vector_memory.server.app import run_server
+
+    gc.freeze()
+    gc.set_threshold(OFTEN)
+    gc.enable()
+    run_server(place.file(), settings, place.export_dir or (), offer, files)
+
+
+def demo(
+    folder: Annotated[Path | None, Parameter(help="Folder with Markdown files; default: this project's docs.")] = None,
+    /,
+    *,
+    question: Annotated[
+        list[str] | None, Parameter(help="Ask this instead; may be repeated. Asked at every grain.")
+    ] = None,
+    limit: Annotated[int, Parameter(help="Store at most so many files.", validator=Number(gte=1))] = 100,
+    database_path: Annotated[
+        Path | None, Parameter(help="Keep the memory in this file; default: a temporary one.")
+    ] = None,
+) -> None:
+    """Store a folder of Markdown files through the real server, and ask questions about it."""
+    from vector_memory.cli.demo import run_demo
+
+    run_demo(folder, questions=question or [], limit=limit, database=database_path)

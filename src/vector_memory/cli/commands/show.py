@@ -1,0 +1,233 @@
+# ruff: noqa: PLR0913 - a command's parameters are its flags
+"""The commands that look into a memory without searching: they need no model and change nothing."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
+
+from vector_memory.cli.flags import AsJson, MemoryId, OfAgent, OfIteration, OfKind, OfTask, PlaceFlags, existing
+from vector_memory.cli.terminal import console, counted, moment, one_line, print_json
+from vector_memory.cli.terminal_text import printable
+from vector_memory.domain import Scope
+from vector_memory.results.budget import Packer
+from vector_memory.results.sessions import MemoryEntry, MemoryStatsResult, SessionStatsResult
+from vector_memory.sessions.maintenance import Maintenance
+from vector_memory.sessions.overview import Overview
+from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place
+from vector_memory.storage.sqlite.database import Database
+
+SessionArgument = Annotated[str, Parameter(help="Id of a session, as `vector-memory sessions` lists it.")]
+
+
+def show(
+    memory_id: MemoryId,
+    /,
+    *,
+    raw: Annotated[bool, Parameter(help="Print the exact text and nothing else.", negative=())] = False,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """Print a memory: its text, and where it comes from."""
+    with opened(place) as database:
+        memory = Overview(database).memory(memory_id)
+    if raw:
+        sys.stdout.buffer.write(memory.content.encode())
+    elif as_json:
+        print_json(memory.model_dump(exclude={"content_end"}))
+    else:
+        _print_memory(memory)
+
+
+def sessions(
+    *,
+    agent: OfAgent = None,
+    limit: Annotated[int, Parameter(help="At most so many, up to 100.")] = 20,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """List the sessions, the latest activity first."""
+    with opened(place) as database:
+        found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
+    if as_json:
+        print_json(found.model_dump())
+        return
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    for heading in ("session", "memories", "latest (UTC)", "agents"):
+        table.add_column(justify="right" if heading == "memories" else "left", overflow="fold")
+    table.add_row(*(Text(heading, style="dim") for heading in ("session", "memories", "latest (UTC)", "agents")))
+    for session in found.sessions:
+        agents = ", ".join(map(one_line, session.agents[:AGENTS_SHOWN]))
+        more = session.agent_count - AGENTS_SHOWN
+        table.add_row(
+            Text(one_line(session.session_id), style="bold"),
+            Text(f"{session.memory_count:,}"),
+            Text(moment(session.latest_activity)),
+            Text(f"{agents} and {more} more" if more > 0 else agents, style="cyan"),
+        )
+    out = console()
+    if found.sessions:
+        out.print(table)
+    if len(found.sessions) < found.total_sessions:
+        out.print(Text(f"{len(found.sessions)} of {found.total_sessions:,} sessions: see --limit", style="dim"))
+    elif not found.sessions:
+        out.print("There are no sessions.")
+
+
+AGENTS_SHOWN = 3
+
+
+def timeline(
+    session: SessionArgument,
+    /,
+    *,
+    agent: OfAgent = None,
+    kind: OfKind = None,
+    iteration: OfIteration = None,
+    task: OfTask = None,
+    limit: Annotated[int, Parameter(help="The latest so many.")] = 100,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """List what was stored in a session, the latest at the end: when, by whom, of which kind."""
+    scope = Scope.of(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
+    with opened(place) as database:
+        found = Overview(database).timeline(scope, limit)
+    if as_json:
+        print_json(found.model_dump())
+        return
+    out = console()
+    earlier = found.total_memories - len(found.entries)
+    if earlier:
+        out.print(Text(f"{counted(earlier, 'earlier memory', 'earlier memories')}: see --limit", style="dim"))
+    day = ""
+    for entry in found.entries:
+        if entry.created_at[:10] != day:
+            day = entry.created_at[:10]
+            out.print(Text(f"{day} (UTC)", style="bold"))
+        line = Table.grid(padding=(0, 1), pad_edge=False, expand=True)
+        line.add_column(width=7)
+        line.add_column(justify="right", min_width=4)
+        line.add_column(ratio=1, overflow="ellipsis", no_wrap=True)
+        line.add_row(
+            Text(f"  {entry.created_at[11:16]}", style="dim"),
+            Text(f"{entry.memory_id}", style="cyan"),
+            Text.assemble(
+                (entry.memory_type, "green"),
+                f" v{entry.session_iter} ",
+                (one_line(entry.agent_id), "magenta"),
+                f"{' ' + one_line(entry.task_code) if entry.task_code else ''}  ",
+                one_line(entry.title or entry.beginning),
+            ),
+        )
+        out.print(line)
+    if not found.entries:
+        out.print("Nothing of that is stored in this session: see vector-memory sessions.")
+
+
+def stats(
+    session: Annotated[str | None, Parameter(help="Only this session.")] = None,
+    /,
+    *,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """Count what the memory, or one session, holds."""
+    with opened(place) as database:
+        found: MemoryStatsResult | SessionStatsResult
+        if session is None:
+            found = Overview(database).memory_stats()
+        else:
+            found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
+    if as_json:
+        print_json(found.model_dump())
+    elif isinstance(found, SessionStatsResult):
+        _print_session_stats(found)
+    else:
+        _print_memory_stats(found, place.file())
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[Database]:
+    """Open a memory to look into it: nothing is written, and what searching and storing need is not even imported."""
+    database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=True)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _print_memory(memory: MemoryEntry) -> None:
+    out = console()
+    facts = {
+        "title": memory.title,
+        "kind": memory.memory_type,
+        "agent": memory.agent_id,
+        "session": memory.session_id and f"{memory.session_id}, iteration {memory.session_iter}",
+        "task": memory.task_code,
+        "description": memory.description,
+        "tags": ", ".join(memory.tags),
+        "metadata": ", ".join(f"{name}: {value}" for name, value in memory.metadata.items()),
+        "stored": f"{moment(memory.created_at)} (UTC)",
+        "read": f"{counted(memory.access_count, 'time')}",
+        "size": counted(memory.content_length, "character"),
+    }
+    out.print(Text(f"memory {memory.id}", style="bold"))
+    out.print(_table({name: str(value) for name, value in facts.items() if value}))
+    out.print()
+    out.print(Text(printable(memory.content)), soft_wrap=not out.is_terminal)
+
+
+def _print_session_stats(found: SessionStatsResult) -> None:
+    out = console()
+    out.print(Text(f"session {one_line(found.session_id or '')}", style="bold"))
+    if found.message:
+        out.print(Text(found.message, style="yellow"))
+    if found.earliest_created and found.latest_created:
+        out.print(
+            _table(
+                {
+                    "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
+                    "stored": f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)",
+                    "kinds": _numbers(found.memory_counts),
+                    "agents": _numbers(found.agent_counts),
+                }
+            )
+        )
+
+
+def _print_memory_stats(found: MemoryStatsResult, path: Path) -> None:
+    out = console()
+    out.print(Text(str(path), style="bold"), soft_wrap=True)
+    stored = "nothing yet"
+    if found.earliest_created and found.latest_created:
+        stored = f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)"
+    facts = {
+        "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
+        "sessions": f"{found.total_sessions:,} of {counted(found.total_agents, 'agent')}",
+        "kinds": _numbers(found.memory_counts),
+        "stored": stored,
+        "size": f"{found.database_bytes / 1e6:,.1f} MB",
+        "vectors": found.embedding_model or "none",
+    }
+    if found.without_vectors:
+        facts["to do"] = f"{counted(found.without_vectors, 'memory', 'memories')} without vectors: run backfill"
+    out.print(_table({name: value for name, value in facts.items() if value}))
+
+
+def _numbers(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def _table(facts: Mapping[str, str]) -> Table:
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(Text(f"  {name}"), Text(one_line(value)))
+    return table

@@ -1,0 +1,120 @@
+"""The commands that move memories between files, as JSON Lines."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated
+
+from cyclopts import Parameter
+
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, PlaceFlags, existing
+from vector_memory.cli.logging_setup import set_up_logging
+from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
+from vector_memory.errors import EmbeddingUnavailableError, ValidationError
+from vector_memory.maintenance.transfer import checked, new_file
+from vector_memory.settings import Place, Settings, full_path
+from vector_memory.store import SessionMemoryStore
+
+STANDARD = Path("-")
+"""Standard input or output instead of a file."""
+
+
+def export(
+    session: Annotated[str | None, Parameter(help="Only this session; default: the whole memory.")] = None,
+    /,
+    *,
+    output: Annotated[
+        Path, Parameter(alias="-o", help="File to make; - is standard output.", allow_leading_hyphen=True)
+    ] = STANDARD,
+    vectors: Annotated[bool, Parameter(help="Write the vectors too.", negative=())] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace the file if it is there.", negative=())] = False,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+) -> None:
+    """Write one session, or the whole memory, as JSON Lines. Servers may go on writing."""
+    path = existing(place)
+    with SessionMemoryStore(path, read_only=True) as store, progress("Memories") as update:
+        if output == STANDARD:
+            store.export_memories(sys.stdout.buffer, session, with_vectors=vectors, on_progress=update)
+            return
+        target = full_path(output)
+        with new_file(target, overwrite=overwrite, memory=path) as stream:
+            written = store.export_memories(stream, session, with_vectors=vectors, on_progress=update)
+    if as_json:
+        size = target.stat().st_size
+        print_json({"success": True, **written._asdict(), "file": str(target), "bytes": size})
+    else:
+        with_them = "with" if written.with_vectors else "without"
+        say(f"Wrote {counted(written.memories, 'memory', 'memories')} {with_them} vectors to {target}")
+
+
+def import_(
+    source: Annotated[
+        Path, Parameter(help="File that export has written; - is standard input.", allow_leading_hyphen=True)
+    ],
+    /,
+    *,
+    as_session: Annotated[
+        str | None, Parameter(name="--as", help="Add its one session under this id: a fork of it.")
+    ] = None,
+    as_json: AsJson = False,
+    place: PlaceFlags = Place(),
+    settings: HiddenSettingsFlags = Settings(),
+) -> None:
+    """Add the memories of an export; those that are there already are skipped. Can be stopped and repeated.
+
+    Nothing is changed if a line of it is not acceptable. Vectors of another model are made anew.
+    """
+    set_up_logging("ERROR", settings.log_file, [place.file()])
+    path = place.file()
+    with opened(source) as stream, resumable():
+        if not path.exists():
+            checked(stream, one_session=as_session is not None)  # a file that is refused leaves no empty memory behind
+        with SessionMemoryStore(path, settings) as store:
+            with progress("Memories") as update:
+                result = store.import_memories(stream, as_session=as_session, on_progress=update)
+            said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} were there already."]
+            missing = 0
+            if result.without_vectors:
+                with progress("Vectors") as update:
+                    missing, problem = _backfilled(store, update)
+                said += [problem] if problem else []
+        if result.orphaned:
+            said.append(f"{counted(result.orphaned, 'observation')} came without the report that they are about.")
+    if as_json:
+        print_json({"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)})
+    else:
+        say("\n".join(said))
+
+
+def _backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:
+    """Make the vectors that are missing; return of how many memories they still are, and what is to be done then."""
+    try:
+        missing, problem = store.backfill_embeddings(on_progress).memories_remaining, ""
+    except EmbeddingUnavailableError as error:
+        missing, problem = store.get_memory_stats().without_vectors, f"{error} "
+    if not missing:
+        return 0, None
+    return missing, f"{problem}{counted(missing, 'memory', 'memories')} without vectors: run `vector-memory backfill`."
+
+
+@contextmanager
+def opened(source: Path) -> Iterator[IO[bytes]]:
+    """Give a seekable stream of a file, or of standard input. Raises ValidationError if it cannot be read."""
+    if source == STANDARD:
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.seek(0)
+            yield copy
+        return
+    try:
+        stream = full_path(source).open("rb")
+    except OSError as error:
+        raise ValidationError(
+            f"{source} cannot be read ({error.strerror}): name a file that export has written."
+        ) from None
+    with stream:
+        yield stream

@@ -1,0 +1,73 @@
+"""The Markdown files that the demo stores, and questions that suit them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vector_memory.cli.demo.markdown import headings
+from vector_memory.errors import ConfigurationError
+
+SUFFIXES = {".md", ".markdown"}
+FOREIGN_FOLDERS = {"node_modules", "site-packages"}
+
+PROJECT_DOCS = Path(__file__).parents[3] / "docs"
+PROJECT_QUESTIONS = (
+    "What happens when an agent stores the same text twice?",
+    "How does a search run?",
+    "Which SQLite is used, and why not Python's own?",
+)
+HEADINGS_ASKED = 3
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the demo is about: a folder, its Markdown files (`left_out` more are over the limit), and questions."""
+
+    folder: Path
+    files: list[Path]
+    left_out: int
+    questions: Sequence[str]
+
+    def title(self, file: Path) -> str:
+        """Return the name under which a file is stored: its path in the folder."""
+        return file.relative_to(self.folder).as_posix()
+
+
+def find_subject(folder: Path | None, limit: int) -> Subject:
+    """Find the files of `folder`; without one those of this project's docs, or if they are not there of this folder.
+
+    Raises ConfigurationError if there are none.
+    """
+    own_docs = folder is None and (PROJECT_DOCS / "index.md").is_file()
+    folder = (folder or (PROJECT_DOCS if own_docs else Path.cwd())).expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder: name one that holds Markdown files.")
+    found = list(_markdown_files(folder))
+    if not found:
+        raise ConfigurationError(f"There are no Markdown files in {folder}: name a folder that has some.")
+    files = found[:limit]
+    return Subject(folder, files, len(found) - len(files), PROJECT_QUESTIONS if own_docs else _asked_by_headings(files))
+
+
+def _markdown_files(folder: Path) -> Iterator[Path]:
+    """Yield the Markdown files below `folder`, sorted, without hidden folders and those of installed packages."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN_FOLDERS)
+        yield from (Path(place, name) for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES)
+
+
+def _asked_by_headings(files: Sequence[Path]) -> list[str]:
+    """Return headings as questions: the wordiest of files that lie evenly spread among those that have any."""
+    candidates = [max(found, key=len) for file in files if (found := _headings_of(file))]
+    step = max(len(candidates) / HEADINGS_ASKED, 1)
+    return [candidates[int(step * number)] for number in range(min(HEADINGS_ASKED, len(candidates)))] or [
+        files[0].stem.replace("-", " ").replace("_", " ")
+    ]
+
+
+def _headings_of(file: Path) -> list[str]:
+    try:
+        return [heading for heading in headings(file.read_text(encoding="utf-8", errors="ignore")) if heading]
+    except OSError:
+        return []

@@ -1,0 +1,220 @@
+"""What the demo prints: calm at 80 columns, and plain text when there is no terminal."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from vector_memory.cli.demo.files import Subject
+from vector_memory.cli.demo.markdown import one_line, without_marks
+from vector_memory.results.sessions import (
+    CoarseSearchResult,
+    FineSearchResult,
+    FoundChunk,
+    FoundMemory,
+    FoundSection,
+    MediumSearchResult,
+    StoreMemoryResult,
+)
+
+Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult
+Found = FoundChunk | FoundSection | FoundMemory
+
+SKIPPED_SHOWN = 5
+WIDEST = 100
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+WORTH_COMPARING = 5
+"""Letters; shorter words say little."""
+
+
+@dataclass(frozen=True)
+class Grain:
+    """One of the three sizes of answer, and the tool that gives it."""
+
+    name: str
+    tool: str
+    answer: type[Answer]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+GRAINS = (
+    Grain("Chunks", "search_reports_specific_chunks", FineSearchResult),
+    Grain("Sections", "search_reports_section_context", MediumSearchResult),
+    Grain("Documents", "search_reports_full_documents", CoarseSearchResult, {"order": "relevance"}),
+)
+
+
+@dataclass
+class Stored:
+    """What became of the files."""
+
+    documents: int = 0
+    characters: int = 0
+    chunks: int = 0
+    seconds: float = 0.0
+    titles: dict[int, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, title: str, text: str, receipt: StoreMemoryResult) -> None:
+        """Count a file that the server answered for."""
+        if receipt.success and receipt.memory_id is not None:
+            self.documents += 1
+            self.characters += len(text)
+            self.chunks += receipt.chunks_created or 0
+            self.titles[receipt.memory_id] = title
+        elif receipt.memory_id is not None:
+            twin = self.titles.get(receipt.memory_id)
+            self.skip(title, f"has the same text as {twin}" if twin else "was stored by an earlier run")
+        else:
+            self.skip(title, receipt.message or "was refused")
+
+    def skip(self, title: str, reason: str) -> None:
+        """Note a file that was not stored."""
+        self.skipped.append(f"{title}: {reason}")
+
+
+class Output:
+    """Prints the demo's findings."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._width = min(console.width, WIDEST)
+
+    def intro(self, subject: Subject) -> None:
+        """Say what is going to happen."""
+        self._console.print()
+        self._console.print(Text("vector-memory demo", style="bold"))
+        more = f" (the first of {len(subject.files) + subject.left_out}; see --limit)" if subject.left_out else ""
+        self._console.print(
+            Text(
+                f"Stores {_count(len(subject.files), 'Markdown file')}{more} of {subject.folder} as reports of a "
+                "session, through the server that your agent would use, and asks for them by meaning."
+            ),
+            width=self._width,
+        )
+        self._console.print()
+
+    @contextmanager
+    def waiting(self, reason: str) -> Iterator[None]:
+        """Show that something takes a moment."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with self._console.status(reason):
+            yield
+
+    @contextmanager
+    def progress(self, total: int) -> Iterator[Callable[[str], None]]:
+        """Show a bar while files are stored; yields what to call with the name of each."""
+        columns = (
+            TextColumn("Storing"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}", style="dim", markup=False),
+        )
+        quiet = not self._console.is_terminal
+        with Progress(*columns, console=self._console, transient=True, disable=quiet) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda title: bar.update(task, advance=1, description=title)
+
+    def stored(self, stored: Stored, database: Path) -> None:
+        """Say what was stored, how big it is, how long it took, and what was not stored."""
+        size = sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
+        self._console.print(
+            Text.assemble(
+                (f"Stored {_count(stored.documents, 'document')}", "bold"),
+                f" ({stored.characters:,} characters) as {_count(stored.chunks, 'chunk')} in {stored.seconds:.1f} s; "
+                f"the memory's file is {size / 1e6:.1f} MB.",
+            ),
+            width=self._width,
+        )
+        for line in stored.skipped[:SKIPPED_SHOWN]:
+            self._console.print(Text(f"  not stored: {line}", style="yellow"), width=self._width)
+        if len(stored.skipped) > SKIPPED_SHOWN:
+            self._console.print(Text(f"  and {len(stored.skipped) - SKIPPED_SHOWN} more", style="yellow"))
+
+    def answer(self, grain: Grain, question: str, answer: Answer, seconds: float) -> None:
+        """Print a question and what was found."""
+        heading = Table.grid(expand=True)
+        heading.add_column(ratio=1)
+        heading.add_column(justify="right", style="dim")
+        heading.add_row(
+            Text.assemble((f"{grain.name}  ", "bold cyan"), (one_line(question), "bold")), f"  {seconds * 1000:.0f} ms"
+        )
+        self._console.print()
+        self._console.print(heading, width=self._width)
+        results = Table.grid(padding=(0, 2))
+        results.add_column(justify="right", style="cyan")
+        results.add_column(ratio=1)
+        for found in answer.results:
+            results.add_row(f"{found.similarity:.2f}", self._finding(found, question))
+        self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
+        if not answer.results:
+            self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)
+
+    def next_steps(self, server: Sequence[str], database: Path | None) -> None:
+        """Say how to go on: the lines for a client's settings, and what to try next."""
+        command, *arguments = server
+        place = ["--database-path", str(database)] if database else []
+        snippet = {"mcpServers": {"vector-memory": {"command": command, "args": [*arguments, *place]}}}
+        kept = f"The memory is kept in {database}." if database else "This memory was a temporary one."
+        self._console.print()
+        self._console.print(Text("To go on", style="bold"))
+        self._console.print(Text(f"{kept} To give your agent one, put this into .mcp.json:"), width=self._width)
+        self._console.print()
+        self._console.print(Text(json.dumps(snippet, indent=2)), soft_wrap=True)
+        self._console.print()
+        self._console.print(Text("Other files, other questions: vector-memory demo FOLDER --question '...'"))
+
+    def _finding(self, found: Found, question: str) -> Text:
+        path, text = _place_and_text(found)
+        lines = [Text(one_line(found.title or ""), style="bold")]
+        if path:
+            lines.append(Text(path, style="green"))
+        lines.append(Text(excerpt(text, question, 2 * (self._width - 14)), style="dim"))
+        return Text("\n").join(lines)
+
+
+def _place_and_text(found: Found) -> tuple[str, str]:
+    match found:
+        case FoundChunk():
+            return _heading_path(found.header_path), found.chunk_content
+        case FoundSection():
+            return _heading_path(found.header_path), found.section_content
+        case FoundMemory():
+            return "", found.content
+
+
+def _heading_path(path: str) -> str:
+    return one_line(" > ".join(part.lstrip("# ") for part in path.split(" > ")))
+
+
+def excerpt(text: str, question: str, length: int) -> str:
+    """Return a text's part of about `length` characters that begins with the sentence nearest to the question's words.
+
+    Headings are left out: the path above the excerpt names them.
+    """
+    sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part))]
+    asked = _words(question)
+    start = max(range(len(sentences)), key=lambda at: len(asked & _words(sentences[at])), default=0)
+    shown = " ".join(sentences[start:]) or one_line(text)
+    shown = shown if len(shown) <= length else f"{shown[:length].rsplit(' ', 1)[0]} …"
+    return f"… {shown}" if start else shown
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= WORTH_COMPARING}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,78 @@
+"""Starts the server as a client does, stores, asks, and hands what comes back to the output."""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from mcp import MCPError
+
+from vector_memory.cli.demo.files import Subject
+from vector_memory.cli.demo.output import Grain, Output, Stored
+from vector_memory.errors import VectorMemoryError
+from vector_memory.results.sessions import StoreMemoryResult
+
+AGENT, SESSION = "demo-agent", "demo"
+RESULTS_ASKED = 3
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demo on one database; `log` is a file for what the server says on standard error."""
+
+    server: Sequence[str]
+    database: Path
+    log: Path
+    output: Output
+
+    async def run(self, subject: Subject, asked: Sequence[tuple[Grain, str]]) -> None:
+        """Store the files and ask the questions. Raises VectorMemoryError if the server does not work."""
+        command, *arguments = self.server
+        arguments += ["--database-path", str(self.database)]
+        transport = StdioTransport(command, arguments, env=dict(os.environ), keep_alive=False, log_file=self.log)
+        try:
+            async with AsyncExitStack() as stack:
+                with self.output.waiting("Starting the server"):
+                    client = await stack.enter_async_context(Client(transport))
+                self.output.stored(await self._store(client, subject), self.database)
+                for grain, question in asked:
+                    await self._ask(client, grain, question)
+        except (RuntimeError, MCPError) as error:
+            said = self.log.read_text(encoding="utf-8").splitlines()
+            raise VectorMemoryError(
+                f"The server stopped. {said[-1].removeprefix('vector-memory: ') if said else error}"
+            ) from error
+
+    async def _store(self, client: Client[StdioTransport], subject: Subject) -> Stored:
+        stored = Stored()
+        started = time.perf_counter()
+        with self.output.progress(len(subject.files)) as advance:
+            for file in subject.files:
+                title = subject.title(file)
+                advance(title)
+                try:
+                    text = file.read_text(encoding="utf-8")
+                except UnicodeDecodeError:
+                    stored.skip(title, "is not UTF-8")
+                except OSError as error:
+                    stored.skip(title, error.strerror or "cannot be read")
+                else:
+                    stored.add(title, text, await self._store_report(client, title, text))
+        stored.seconds = time.perf_counter() - started
+        return stored
+
+    async def _store_report(self, client: Client[StdioTransport], title: str, text: str) -> StoreMemoryResult:
+        arguments = {"agent_id": AGENT, "session_id": SESSION, "title": title, "content": text}
+        reply = await client.call_tool("store_report", arguments, raise_on_error=False)
+        return StoreMemoryResult.model_validate(reply.structured_content)
+
+    async def _ask(self, client: Client[StdioTransport], grain: Grain, question: str) -> None:
+        arguments = {"query": question, "session_id": SESSION, "limit": RESULTS_ASKED, **grain.arguments}
+        started = time.perf_counter()
+        reply = await client.call_tool(grain.tool, arguments, raise_on_error=False)
+        seconds = time.perf_counter() - started
+        self.output.answer(grain, question, grain.answer.model_validate(reply.structured_content), seconds)

@@ -1,0 +1,111 @@
+"""Runs the doctor and prints what it finds: calm at 80 columns, and plain text when there is no terminal."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from vector_memory.cli.terminal_text import as_json
+from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.maintenance.doctor import Doctor
+from vector_memory.maintenance.doctor.report import Finding, Report, State, counted
+from vector_memory.settings import Settings
+
+WIDEST = 100
+STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+TITLES = {"installation": "Installation", "place": "Place", "contents": "Memory"}
+
+
+def run_doctor(path: Path, settings: Settings, *, as_json: bool = False, fix: bool = False) -> bool:
+    """Examine the memory at `path`, mend it if `fix`, print the findings, and return whether all is well."""
+    output = Output(Console(stderr=as_json))
+    doctor = Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
+    mended: list[str] = []
+    with output.waiting("Examining"):
+        report = doctor.examine()
+    if fix and report.fixable():
+        with output.progress() as progress:
+            report, mended = doctor.mend_all(report, progress)
+    (output.json if as_json else output.report)(report, mended)
+    return report.healthy
+
+
+class Output:
+    """Prints reports."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._width = min(console.width, WIDEST)
+
+    def report(self, report: Report, mended: Sequence[str]) -> None:
+        """Print what was mended, every finding, and the sum of it."""
+        self._line("")
+        self._line(Text("vector-memory doctor", style="bold"))
+        self._console.print(Text(report.database), soft_wrap=True)
+        self._mended(mended)
+        for part, findings in report.parts.items():
+            self._line("")
+            self._line(Text(TITLES[part], style="bold"))
+            self._console.print(_table(findings), width=self._width)
+        self._line("")
+        self._line(_sum(report))
+
+    def json(self, report: Report, mended: Sequence[str]) -> None:
+        """Print the report as one JSON object."""
+        sys.stdout.write(as_json(report.as_json(mended), sys.stdout.encoding) + "\n")
+
+    @contextmanager
+    def waiting(self, reason: str) -> Iterator[None]:
+        """Show that something takes a moment."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with self._console.status(reason):
+            yield
+
+    @contextmanager
+    def progress(self) -> Iterator[Callable[[int, int], None]]:
+        """Show a bar while vectors are made; yields what to call with how many are done, and of how many."""
+        with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
+            task = bar.add_task("Making vectors", total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    def _mended(self, mended: Sequence[str]) -> None:
+        if mended:
+            self._line("")
+            self._line(Text("Mended", style="bold"))
+            for line in mended:
+                self._line(Text(f"  {line}"))
+
+    def _line(self, text: Text | str) -> None:
+        self._console.print(text, width=self._width)
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=9)
+    table.add_column(min_width=13)
+    table.add_column(ratio=1)
+    for finding in findings:
+        message = Text(finding.message)
+        if finding.advice:
+            message = Text("\n").join([message, Text(finding.advice, style="cyan")])
+        table.add_row(Text(f"  {finding.state}", style=STYLES[finding.state]), Text(finding.name), message)
+    return table
+
+
+def _sum(report: Report) -> Text:
+    problems, warnings = report.count(State.PROBLEM), report.count(State.WARNING)
+    verdict = Text("Healthy", style="bold green") if report.healthy else Text("Not healthy", style="bold red")
+    return Text.assemble(
+        verdict, f": {len(report.findings)} checks, {_some(problems, 'problem')}, {_some(warnings, 'warning')}."
+    )
+
+
+def _some(number: int, noun: str) -> str:
+    return counted(number, noun) if number else f"no {noun}s"

@@ -1,0 +1,118 @@
+"""Where log records go and what they look like: one line each, no stored content, never on standard output."""
+
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+
+from vector_memory.cli.terminal_text import printable
+from vector_memory.errors import ConfigurationError
+from vector_memory.storage.sqlite.filesystem import make_private_folders
+from vector_memory.storage.sqlite.protection import why_path_protected
+
+logger = logging.getLogger(__name__)
+
+FRAMES_SHOWN = 6
+
+ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class OneLineFormatter(logging.Formatter):
+    """Formats a record as `time level logger: message`.
+
+    The words of an exception and of a library may quote what they were given, that is stored content: of those only
+    the type and the place in the source are logged.
+    """
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line."""
+        ours = record.name.split(".")[0] == "vector_memory"
+        message = record.getMessage() if ours else f"{record.filename}:{record.lineno}"
+        if record.exc_info:
+            message += f" ({self.formatException(record.exc_info)})"
+        line = f"{self.formatTime(record)} {record.levelname} {record.name}: {message}"
+        return printable(line).replace("\t", r"\t").replace("\n", r"\n")
+
+    def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 - the name is logging's
+        """Return the type of an exception and where it came from, the innermost place first."""
+        kind, _, trace = ei
+        places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(traceback.extract_tb(trace))]
+        return " < ".join([kind.__name__ if kind else "no exception", *places[:FRAMES_SHOWN]])
+
+
+def set_up_logging(level: str, log_file: Path | None, databases: Sequence[Path] = ()) -> None:
+    """Log to standard error, and to `log_file` too when there is one. `level` is for our own records.
+
+    `databases`: the paths of databases, which are never logged to. Libraries are heard from WARNING on: their DEBUG
+    records hold whole requests.
+    """
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if log_file is not None:
+        handlers.append(_file_handler(log_file, databases))
+    for handler in handlers:
+        handler.setFormatter(OneLineFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
+    logging.getLogger("vector_memory").setLevel(level)
+    logging.captureWarnings(capture=True)
+    threading.excepthook = log_broken_thread
+    # A client that closed standard error, or a full disk, must not fail the call that wanted to log.
+    logging.raiseExceptions = False
+
+
+def log_broken_thread(broken: threading.ExceptHookArgs) -> None:
+    """Log that a thread ended with an exception; Python itself would print what the exception says."""
+    error = broken.exc_value or broken.exc_type()
+    logger.error("The thread %s broke down", broken.thread.name if broken.thread else "", exc_info=error)
+
+
+class PrivateFileHandler(logging.FileHandler):
+    """Appends to a file that only its owner can read, if it has to be made."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=open_private)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody reads is an error, instead of waiting for a reader."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _file_handler(path: Path, databases: Sequence[Path]) -> logging.Handler:
+    try:
+        make_private_folders(path.parent)
+        require_log(path, databases)
+        return PrivateFileHandler(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The log file cannot be opened ({error.strerror}): choose another --log-file."
+        ) from None
+
+
+def require_log(path: Path, databases: Sequence[Path]) -> None:
+    """Raise a ConfigurationError if a log cannot go to a path: to a database, or where the protocol goes."""
+    reason = why_path_protected(path, databases)
+    if reason is None and is_protocol(path):
+        reason = "is standard output, which is for answers"
+    if reason is not None:
+        raise ConfigurationError(f"{path} {reason}: choose another --log-file.")
+
+
+def is_protocol(path: Path) -> bool:
+    """Whether a path leads to standard output."""
+    with suppress(OSError, ValueError):
+        status = path.stat()
+        return not os.path.samestat(status, Path(os.devnull).stat()) and os.path.samestat(status, os.fstat(1))
+    return False

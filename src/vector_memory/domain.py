@@ -1,0 +1,309 @@
+"""The kinds of memory, and the immutable values that travel between the layers.
+
+A value that exists is valid: its constructor refuses what may not be stored or asked, with a ValidationError that
+says what to send instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from vector_memory.errors import ValidationError
+from vector_memory.validation import (
+    LARGEST,
+    LEAST_TOKENS,
+    MAX_CONTENT,
+    MAX_DESCRIPTION,
+    MAX_IDENTIFIER,
+    MAX_LIMIT,
+    MAX_OFFSET,
+    MAX_TITLE,
+    check_metadata,
+    check_optional_text,
+    check_range,
+    check_tags,
+    check_text,
+    parse_id,
+    parse_iteration,
+    with_facts,
+)
+
+MAIN_AGENT = "main-orchestrator"
+"""The agent that session contexts and input prompts belong to."""
+
+SHARED = "shared"
+"""What stands in an agent's place on tagged memories, which are everybody's."""
+
+
+class MemoryKind(StrEnum):
+    """The kinds of memory; the values are the `memory_type` on the wire and in the database."""
+
+    SESSION_CONTEXT = "session_context"
+    INPUT_PROMPT = "input_prompt"
+    SYSTEM_MEMORY = "system_memory"
+    REPORT = "report"
+    REPORT_OBSERVATION = "report_observation"
+    WORKING_MEMORY = "working_memory"
+    KNOWLEDGE_BASE = "knowledge_base"
+    TAGGED = "tagged_memory"
+
+
+@dataclass(frozen=True, slots=True)
+class KindTraits:
+    """How memories of one kind are treated.
+
+    `chunked`: cut into chunks that are found one by one. `session_scoped`: belongs to a session and an iteration.
+    `enriched`: its passages get title and heading in front when enrichment is switched on.
+    """
+
+    chunked: bool
+    session_scoped: bool = True
+    enriched: bool = False
+
+
+TRAITS: dict[MemoryKind, KindTraits] = {
+    MemoryKind.SESSION_CONTEXT: KindTraits(chunked=False),
+    MemoryKind.INPUT_PROMPT: KindTraits(chunked=False),
+    MemoryKind.SYSTEM_MEMORY: KindTraits(chunked=False),
+    MemoryKind.REPORT: KindTraits(chunked=True, enriched=True),
+    MemoryKind.REPORT_OBSERVATION: KindTraits(chunked=False),
+    MemoryKind.WORKING_MEMORY: KindTraits(chunked=True),
+    MemoryKind.KNOWLEDGE_BASE: KindTraits(chunked=True, session_scoped=False, enriched=True),
+    MemoryKind.TAGGED: KindTraits(chunked=False, session_scoped=False),
+}
+DEFAULT_CATEGORY = "general"
+
+
+class Span(NamedTuple):
+    """A half-open range of character offsets."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What has to be equal for two vectors to be comparable.
+
+    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
+    `engine`: the family of run-time that computes it, for example `onnxruntime`.
+    """
+
+    model: str
+    dimensions: int
+    precision: str
+    engine: str
+
+
+def utc_now() -> str:
+    """Return the present moment as ISO 8601 in UTC with microseconds: one format, so that it sorts as text."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def parse_kind(value: MemoryKind | str) -> MemoryKind:
+    """Read a memory kind by its wire name."""
+    try:
+        return MemoryKind(value)
+    except ValueError:
+        raise ValidationError(f"memory_type must be one of {', '.join(MemoryKind)}.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    """A memory that is about to be stored; `of` makes one of raw values."""
+
+    kind: MemoryKind
+    agent_id: str
+    content: str
+    session_id: str | None = None
+    session_iter: int = 1
+    task_code: str | None = None
+    title: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    parent_report_id: int | None = None
+
+    @classmethod
+    def of(  # noqa: PLR0913 - one parameter for each field of a memory
+        cls,
+        kind: MemoryKind | str,
+        *,
+        agent_id: str,
+        content: str,
+        session_id: str | None,
+        session_iter: str | int | None,
+        task_code: str | None,
+        title: str | None,
+        description: str | None,
+        tags: Sequence[str] | None,
+        metadata: Mapping[str, Any] | None,
+        category: str | None,
+        parent_report_id: str | int | None,
+    ) -> "NewMemory":
+        """Make a memory of what a caller sent; what some kinds have besides goes into the metadata."""
+        kind = parse_kind(kind)
+        if kind is MemoryKind.TAGGED:
+            raise ValidationError("A tagged memory is stored by the tagged tools' store_memory, which knows its tags.")
+        report_id = None if parent_report_id is None else parse_id("parent_report_id", parent_report_id)
+        extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
+        if kind is MemoryKind.KNOWLEDGE_BASE:
+            extra["title"] = check_text("title", title, MAX_TITLE)
+            extra["category"] = check_optional_text("category", category, MAX_IDENTIFIER) or DEFAULT_CATEGORY
+        return cls(
+            kind=kind,
+            agent_id=agent_id,
+            content=content,
+            session_id=session_id,
+            session_iter=1 if session_iter is None else parse_iteration(session_iter),
+            task_code=task_code,
+            title=title,
+            description=description,
+            tags=check_tags(tags),
+            metadata=with_facts(check_metadata(metadata), extra),
+            parent_report_id=report_id,
+        )
+
+    def __post_init__(self) -> None:
+        check_text("content", self.content, MAX_CONTENT)
+        check_text("agent_id", self.agent_id, MAX_IDENTIFIER)
+        if TRAITS[self.kind].session_scoped:
+            check_text("session_id", self.session_id, MAX_IDENTIFIER)
+        elif self.session_id is not None:
+            raise ValidationError(f"A {self.kind} belongs to no session: leave session_id out.")
+        check_optional_text("task_code", self.task_code, MAX_IDENTIFIER)
+        check_optional_text("title", self.title, MAX_TITLE)
+        check_optional_text("description", self.description, MAX_DESCRIPTION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which memories a request is about; None is any, several tags are any of them. `of` takes raw values.
+
+    `own_agent_id`: only what others than this agent stored. `after_id`: only what was stored after this memory.
+    """
+
+    kind: MemoryKind | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    session_iter: int | None = None
+    task_code: str | None = None
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    own_agent_id: str | None = None
+    after_id: int | None = None
+
+    @classmethod
+    def of(  # noqa: PLR0913 - one parameter for each filter
+        cls,
+        kind: MemoryKind | str | None = None,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        session_iter: str | int | None = None,
+        task_code: str | None = None,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+        own_agent_id: str | None = None,
+    ) -> "Scope":
+        """Make a scope of what a caller sent."""
+        return cls(
+            kind=None if kind is None else parse_kind(kind),
+            agent_id=agent_id,
+            session_id=session_id,
+            session_iter=None if session_iter is None else parse_iteration(session_iter),
+            task_code=task_code,
+            category=category,
+            tags=check_tags(tags),
+            own_agent_id=own_agent_id,
+        )
+
+    def __post_init__(self) -> None:
+        for name in ("agent_id", "session_id", "task_code", "category", "own_agent_id"):
+            check_optional_text(name, getattr(self, name), MAX_IDENTIFIER)
+
+    def as_filters(self) -> dict[str, Any]:
+        """Return the fields that narrow the scope, by their wire names."""
+        named = {
+            "memory_type": self.kind and str(self.kind),
+            "agent_id": self.agent_id,
+            "session_id": self.session_id,
+            "session_iter": self.session_iter,
+            "task_code": self.task_code,
+            "category": self.category,
+            "tags": list(self.tags),
+            "own_agent_id": self.own_agent_id,
+        }
+        return {name: value for name, value in named.items() if value not in (None, [])}
+
+
+class SearchMode(StrEnum):
+    """What a search compares: meaning and words, meaning only, or words only."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    KEYWORD = "keyword"
+
+    @classmethod
+    def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
+        """Read a mode by its wire name; None stays None."""
+        try:
+            return None if value is None else cls(value)
+        except ValueError:
+            raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which results are wanted: `limit` of them after the first `offset`; and how many tokens the answer may have.
+
+    `max_tokens` None: as many as the settings allow.
+    """
+
+    limit: int
+    offset: int = 0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range("limit", self.limit, 1, MAX_LIMIT)
+        check_range("offset", self.offset, 0, MAX_OFFSET)
+        if self.max_tokens is not None:
+            check_range("max_tokens", self.max_tokens, LEAST_TOKENS, LARGEST)
+
+    @property
+    def end(self) -> int:
+        """The number of results up to the last one wanted."""
+        return self.offset + self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a document. `text` is `document[start:end]`, always.
+
+    `headings`: the enclosing headings with their marks, outermost first, as in `("# Title", "## Section")`.
+    `level`: depth 1-6 of the innermost heading, 0 without one. `kind`: `section`, `text` or `code_block`.
+    `oversized`: longer than the chunk size: a code fence, which is kept whole, or in a document of too many chunks.
+    """
+
+    index: int
+    text: str
+    start: int
+    end: int
+    kind: str
+    token_count: int
+    headings: tuple[str, ...]
+    level: int
+    contains_code: bool
+    contains_table: bool
+    oversized: bool
+
+    def position(self, sibling_count: int) -> float:
+        """Return the place among the document's chunks as a ratio: 0 for the first, 1 for the last."""
+        return self.index / (sibling_count - 1) if sibling_count > 1 else 0.0
+
+    @property
+    def header_path(self) -> str:
+        """The headings joined with ` > `, as in `# Title > ## Section`."""
+        return " > ".join(self.headings)

@@ -1,0 +1,268 @@
+"""The folder of Markdown files: what is in it, reading it, and adding to its daily logs. Nothing leads out of it.
+
+Links inside the folder are not followed, neither to files nor to folders; a file with several hard links counts as one,
+because its other names may be anywhere. Paths are walked folder by folder, and what
+is opened is what was checked (as in `exporting`), so a folder that is swapped for a link meanwhile leads nowhere else.
+"""
+
+import errno
+import logging
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
+from vector_memory.files.walking import Skip, Skipped, shown, walk
+from vector_memory.sessions.exports import opened_parent, refusal
+from vector_memory.storage.sqlite.locking import lock
+from vector_memory.storage.sqlite.protection import is_database
+
+logger = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 5_000_000
+"""Longer files are not indexed: nobody writes so much by hand."""
+
+DAILY = re.compile(r"\d{4}-\d{2}-\d{2}\.md")
+
+WRITE_ATTEMPTS = 5
+"""An editor may put another file in the place of the one that is being written to; so often in a row it does not."""
+
+
+class FileStatus(NamedTuple):
+    """What tells whether a file may have changed: the time in nanoseconds, and bytes."""
+
+    mtime: int
+    size: int
+
+
+class MemoryFolder:
+    """A folder of Markdown files (`*.md`, also in its folders), which need not exist.
+
+    Files are named by their path inside it, with `/`. What begins with a dot is left out. `name`: of the folder itself,
+    in front of the paths that callers see.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = Path(os.path.realpath(folder))
+        self.name = folder.name
+        self.skipped: list[Skipped] = []
+
+    def exists(self) -> bool:
+        """Whether there is such a folder."""
+        return os.path.isdir(self.path)  # noqa: PTH112 - the other one raises where a parent cannot be read
+
+    def shown(self, path: str) -> str:
+        """Return a path as callers see it, for example memory/MEMORY.md."""
+        return f"{self.name}/{path}"
+
+    def scan(self) -> dict[str, FileStatus]:
+        """Return the files by their paths; nothing if there is no folder. `skipped` says what was left out."""
+        skipped: list[Skipped] = []
+
+        def skip(path: PurePosixPath, reason: str) -> None:
+            skipped.append(Skipped(shown(path), reason))
+
+        try:
+            return dict(self._scanned(skip))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        finally:
+            if skipped != self.skipped:
+                log_skipped(skipped)
+            self.skipped = skipped
+
+    def _scanned(self, skip: Skip) -> Iterator[tuple[str, FileStatus]]:
+        for place in walk(self.path, skip):
+            if not place.name.lower().endswith(".md"):
+                continue
+            if not is_markdown(place.name):
+                skip(place.path, "the name is not UTF-8, or cannot be printed")
+            elif status := status_of(place.name, place.parent):
+                yield str(place.path), status
+            else:
+                skip(place.path, f"a link, no ordinary file, or longer than {MAX_FILE_BYTES:,} bytes")
+
+    def read(self, path: str) -> tuple[bytes, FileStatus]:
+        """Return a file's content, and its state before it was read. Raises NotFoundError, ValidationError."""
+        parts = PurePosixPath(path).parts
+        try:
+            with opened_parent(self.path, parts[:-1], make=False) as parent, opened_file(parent, parts[-1]) as file:
+                before = os.fstat(file)
+                with os.fdopen(file, "rb", closefd=False) as content:
+                    data = content.read(MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            raise NotFoundError("There is no such file: send a path as memory_search returns it.") from None
+        except OSError as error:
+            raise ValidationError(
+                f"path cannot be read ({error.strerror}): send that of a Markdown file, as memory_search returns it. "
+                "Links are not followed."
+            ) from None
+        if len(data) > MAX_FILE_BYTES:
+            raise ValidationError(f"The file is longer than {MAX_FILE_BYTES:,} bytes: read it with another tool.")
+        return data, FileStatus(before.st_mtime_ns, before.st_size)
+
+    def find(self, path: str) -> str:
+        """Return the path inside the folder that a caller means, who may have put the folder's name in front.
+
+        Raises ValidationError if it leads out of the folder or is no Markdown file, NotFoundError.
+        """
+        wanted = PurePosixPath(path)
+        if "\0" in path or wanted.is_absolute() or any(part.startswith(".") for part in wanted.parts):
+            raise ValidationError(
+                "path must lead to a file inside the memory folder, without '..', and nothing in it may begin with a "
+                f"dot: for example {self.name}/MEMORY.md."
+            )
+        if not is_markdown(wanted.name):
+            raise ValidationError(f"path must name a Markdown file, for example {self.name}/MEMORY.md.")
+        inner = PurePosixPath(*wanted.parts[1:]) if wanted.parts[0] == self.name and len(wanted.parts) > 1 else wanted
+        return str(inner if os.path.isfile(self.path / inner) else wanted)  # noqa: PTH113 - the other one may raise
+
+    def append(self, entry: str, topic: str | None, now: datetime) -> str:
+        """Add an entry to the log of the day, and return its path. Several processes may do so at once.
+
+        The same entry at the end of the log, of the same minute, is not repeated: a lost answer can be asked for again.
+        Raises MemoryStorageError if the disk refuses, ValidationError if a link has the name of the log.
+        """
+        name = f"{now:%Y-%m-%d}.md"
+        heading = f"## {now:%H:%M} — {topic}" if topic else f"## {now:%H:%M}"
+        block = f"{heading}\n\n{entry.strip()}\n".encode()
+        try:
+            with opened_parent(self.path, ()) as parent:
+                append_block(parent, name, block)
+        except NotADirectoryError:
+            raise MemoryStorageError("The memory folder is no folder: set CWE_MEMORY_DIR to one.") from None
+        except OSError as error:
+            raise as_ours(error) from None
+        return name
+
+
+def as_ours(error: OSError) -> Exception:
+    """Return the error for a daily log that could not be written."""
+    if isinstance(refusal(error), ValidationError):
+        return MemoryStorageError("The log of the day is a link or no file and was left alone: remove it.")
+    return MemoryStorageError(f"The entry was not written ({error.strerror}): check the disk and the permissions.")
+
+
+def append_block(parent: int, name: str, block: bytes) -> None:
+    """Add a block to a file, with an empty line before it: all of it or nothing, in one piece."""
+    for _ in range(WRITE_ATTEMPTS):
+        with locked_log(parent, name) as log:
+            if not is_in_place(log, parent, name):
+                continue  # an editor has put another file in its place
+            size = os.fstat(log).st_size
+            tail = os.pread(log, len(block) + 2, max(0, size - len(block) - 2))
+            if tail.rstrip().endswith(block.rstrip()):
+                return
+            write_all(log, separator(tail) + block, size)
+            return
+    raise OSError(errno.EAGAIN, "another program keeps replacing the file")
+
+
+def separator(tail: bytes) -> bytes:
+    """Return the line ends that are missing between what is there and a new block."""
+    if not tail or tail.endswith(b"\n\n"):
+        return b""
+    return b"\n" if tail.endswith(b"\n") else b"\n\n"
+
+
+def write_all(log: int, data: bytes, size: int) -> None:
+    """Append to a file of that size that is locked; when it fails, nothing was appended."""
+    try:
+        written = os.write(log, data)
+        while written < len(data):
+            written += os.write(log, data[written:])
+        os.fsync(log)
+    except OSError:
+        os.ftruncate(log, size)
+        raise
+
+
+@contextmanager
+def locked_log(parent: int, name: str) -> Iterator[int]:
+    """Give a descriptor of a file that nobody else who asks this way has; the file is made if it is missing."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    require_no_database(parent, name)
+    descriptor = os.open(name, flags, 0o600, dir_fd=parent)
+    try:
+        require_ordinary(os.fstat(descriptor))
+        lock(descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_in_place(descriptor: int, parent: int, name: str) -> bool:
+    """Whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=parent, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def opened_file(parent: int, name: str) -> Iterator[int]:
+    """Give a descriptor of an ordinary file, for reading; never of what a link leads to."""
+    require_no_database(parent, name)
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+    try:
+        require_ordinary(os.fstat(descriptor))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def require_ordinary(status: os.stat_result) -> None:
+    """Raise an OSError for anything but a file with one name."""
+    if not stat.S_ISREG(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is no file")
+    if not is_ordinary(status):
+        raise OSError(errno.ELOOP, "the file has other names, which may be outside of the folder")
+
+
+def is_ordinary(status: os.stat_result) -> bool:
+    """Whether this is a file, with one name."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
+
+
+def require_no_database(parent: int, name: str) -> None:
+    """Raise an OSError for a database, which must not even be opened: closing it would drop SQLite's locks."""
+    if is_database(parent, name):
+        raise OSError(errno.EINVAL, "the file is a database")
+
+
+def status_of(name: str, parent: int) -> FileStatus | None:
+    """Return the state of a file that can be indexed; None for links, other things, and files that are too long."""
+    try:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return None
+    if not is_ordinary(status) or status.st_size > MAX_FILE_BYTES:
+        return None
+    return FileStatus(status.st_mtime_ns, status.st_size)
+
+
+def is_markdown(name: str) -> bool:
+    """Whether a file of this name belongs to the memory. A name that is no UTF-8 could not be told to a client."""
+    return name.lower().endswith(".md") and not name.startswith(".") and name.isprintable()
+
+
+def text_of(data: bytes) -> str:
+    """Return a file's content as text, whatever bytes it has, without a byte order mark."""
+    return data.decode(errors="replace").removeprefix("\ufeff")
+
+
+def is_daily(path: str) -> bool:
+    """Whether a file is the log of a day: YYYY-MM-DD.md."""
+    return DAILY.fullmatch(PurePosixPath(path).name) is not None
+
+
+def log_skipped(skipped: Sequence[Skipped]) -> None:
+    """Note how many files and folders are left out, and why; their names are for whoever asks for the status."""
+    for reason, number in Counter(each.reason for each in skipped).items():
+        logger.warning("Left out of the memory folder: %d files or folders (%s)", number, reason)

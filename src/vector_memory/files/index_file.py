@@ -1,0 +1,98 @@
+"""The index's file as something that can be lost: opened when it is used; when it is damaged it is made anew."""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from vector_memory.errors import DatabaseError, DatabaseLockError
+from vector_memory.storage.sqlite.file_index import FileIndex, is_worthless, remove_index, require_own_file
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class IndexFile:
+    """An index, exchanged when it turns out to be damaged, also by another process; safe for several threads.
+
+    It is opened when it is used first, so that a server whose index cannot be opened has its other tools. Raises
+    DatabaseError then, and when the file is not ours to delete.
+    """
+
+    def __init__(self, path: Path, dimensions: int) -> None:
+        self.path = path
+        self._dimensions = dimensions
+        self._lock = threading.Lock()
+        self._index: FileIndex | None = None
+
+    def use(self, work: Callable[[FileIndex], T]) -> T:
+        """Return `work(index)`. If the index is damaged or was exchanged meanwhile, do it again with a new one."""
+        index = self.current()
+        try:
+            return work(index)
+        except DatabaseError as error:
+            if is_worthless(error):
+                self._make_anew(index)
+            elif self.current() is index:
+                raise
+            return work(self.current())
+
+    def current(self) -> FileIndex:
+        """Return the index that is in place."""
+        with self._lock:
+            if self._index is None:
+                self._index = self._open()
+            elif not self._index.is_in_place():
+                self._index.close()
+                self._index = self._open()
+            return self._index
+
+    def close(self) -> None:
+        """Close the file; repeated calls do nothing."""
+        if self._index is not None:
+            self._index.close()
+
+    def _make_anew(self, damaged: FileIndex) -> None:
+        with self._lock:
+            if self._index is damaged:
+                self._index.close()
+                if damaged.is_in_place():
+                    self._remove()
+                self._index = self._open()
+
+    def _open(self) -> FileIndex:
+        """Open the file. What is wrong with its folder has to be told by the setting: no caller has named the path."""
+        try:
+            return self._opened()
+        except DatabaseLockError:
+            raise
+        except (OSError, DatabaseError) as error:
+            reason = f"{error.strerror}." if isinstance(error, OSError) else error
+            message = f"The index of the memory files cannot be used: {reason} CWE_DB_DIR sets its folder."
+            raise DatabaseError(message) from error
+
+    def _opened(self) -> FileIndex:
+        require_own_file(self.path)
+        before = self._identity()
+        try:
+            return FileIndex(self.path, dimensions=self._dimensions)
+        except DatabaseError as error:
+            if not is_worthless(error):
+                raise
+            if self._identity() == before:  # else another process has been faster
+                self._remove()
+        return FileIndex(self.path, dimensions=self._dimensions)
+
+    def _remove(self) -> None:
+        """Delete the file: it has the name that only we give, and nothing in it is not in the folder too."""
+        logger.warning("The index of the memory folder is damaged or outdated: it is deleted and made anew")
+        remove_index(self.path)
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_ctime_ns

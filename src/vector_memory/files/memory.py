@@ -1,0 +1,243 @@
+"""The facade: everything the tools can do with a folder of Markdown files."""
+
+import hashlib
+import logging
+import re
+import threading
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import ValidationError
+from vector_memory.files.folder import MemoryFolder, text_of
+from vector_memory.files.index_file import IndexFile
+from vector_memory.files.indexer import FolderIndexer, Progress
+from vector_memory.files.reading import excerpt
+from vector_memory.files.search import Hit, find, notes, prepare
+from vector_memory.files.watcher import Follower
+from vector_memory.indexing.indexer import Indexer
+from vector_memory.results.budget import Packer
+from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
+from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import file_index
+from vector_memory.storage.sqlite.file_index import Counts, FileIndex
+from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 0.05
+SECONDS_TO_FOLLOW = 0.5
+"""A search waits so long for the words of files that are just being indexed."""
+
+SKIPPED_SHOWN = 5
+
+MAX_PATH = 4_096
+MAX_TOPIC = 200
+MAX_LINE = 10**9
+
+NOT_A_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class FileSource(StrEnum):
+    """Where to search: in all files, in the daily logs, or in the other files."""
+
+    ALL = "all"
+    MEMORY = "memory"
+    DAILY = "daily"
+
+
+DAILY = {FileSource.ALL: None, FileSource.MEMORY: False, FileSource.DAILY: True}
+
+
+def index_path(index_folder: Path, folder: Path, model: str) -> Path:
+    """Return the index's file for a memory folder: named after its project, and by a hash of where it is.
+
+    So projects of the same name, and servers with different models, have different files.
+    """
+    folder = folder.resolve()
+    project = folder.parent.name if folder.name == "memory" else folder.name
+    slug = NOT_A_SLUG.sub("-", project).strip("-.")[:60] or "project"
+    where = hashlib.sha256(f"{folder}\0{model}".encode(errors="surrogateescape")).hexdigest()
+    return index_folder / f"{slug}-{where[:12]}.sqlite"
+
+
+class FileMemory:
+    """A folder of Markdown files and its index. Safe to use from several threads; several processes may share both.
+
+    `folder`: need not exist. `index_file`: the database, created if need be when it is used first; where that fails,
+    files can still be read and written. Nothing is indexed before `start_background_work`. Every method raises a
+    subclass of VectorMemoryError on failure.
+    """
+
+    def __init__(self, folder: Path, index_file: Path, settings: Settings, model: EmbeddingModel) -> None:
+        self.settings = settings
+        self._model = model
+        self._folder = MemoryFolder(folder)
+        self._index = IndexFile(index_file, settings.embedding_dim)
+        self._packer = Packer(settings.max_response_tokens)
+        self._stopping = threading.Event()
+        self._indexer = FolderIndexer(self._folder, Indexer(model, settings), self._stopping)
+        self._follower = Follower(self._folder, self._index, self._indexer, self._stopping)
+        if not self._folder.exists():
+            logger.warning("There is no memory folder yet: it is indexed when there is one")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start_background_work(self) -> None:
+        """Index the folder and follow its changes, beside the caller."""
+        if self.settings.warm_start_embedding_model:
+            self._model.start_loading()
+        self._follower.start()
+
+    def let_idle_model_go(self) -> None:
+        """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
+        if self.settings.embedding_idle_seconds:
+            self._model.let_go(self.settings.embedding_idle_seconds)
+
+    def close(self) -> None:
+        """Stop following the folder and close the index. What is not indexed yet will be the next time."""
+        self._stopping.set()
+        self._follower.stop(STOP_SECONDS)
+        self._index.close()
+
+    def look_for_changes(self) -> None:
+        """Let changes be indexed that nobody has noticed where the folder cannot be watched, or that failed to be."""
+        if self._follower.has_failed or not self._follower.is_watching:
+            self._follower.ask()
+
+    def wait_for_words(self, seconds: float) -> bool:
+        """Wait until the words of all changes that are known of are indexed; False: that takes longer."""
+        return self._follower.wait(seconds)
+
+    def progress(self) -> Progress:
+        """Return how far the present round is."""
+        return self._indexer.progress
+
+    def search(self, query: str, limit: int = 5, source: str = FileSource.ALL) -> FileSearchResult:
+        """Find the pieces of files that match the query best, best first."""
+        check_text("query", query, MAX_QUERY)
+        check_range("limit", limit, 1, MAX_LIMIT)
+        daily = DAILY[parse_source(source)]
+        if not self._folder.exists():
+            return FileSearchResult(message=f"Warning: there is no folder {self._folder.name} to search.")
+        self.look_for_changes()
+        followed = self.wait_for_words(SECONDS_TO_FOLLOW)
+        mode = self.settings.search_mode
+        question = prepare(query, self._model, mode, daily=daily)
+        found = self._index.use(lambda index: find(index, question, mode, limit))
+        usable = self._index.current().vectors_usable
+        failed = self._follower.has_failed
+        said = [*notes(question, found, vectors_usable=usable, followed=followed, failed=failed)]
+
+        def build(packer: Packer) -> FileSearchResult:
+            results = packer.fitting([self._shown(hit) for hit in found.hits])
+            left_out = len(found.hits) - len(results)
+            rest = [f"{left_out} more did not fit into the answer: read files with memory_get."] if left_out else []
+            return FileSearchResult(
+                results=results,
+                index_complete=followed and not found.counts.unembedded,
+                message=" ".join(said + rest) or None,
+            )
+
+        return self._packer.fit(build)
+
+    def get(self, path: str, start_line: int | None = None, lines: int | None = None) -> FileTextResult:
+        """Return a file, or so many of its lines, as far as they fit."""
+        check_text("path", path, MAX_PATH)
+        first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE)
+        count = check_range("lines", MAX_LINE if lines is None else lines, 1, MAX_LINE)
+        inner = self._folder.find(path)
+        text = text_of(self._folder.read(inner)[0])
+
+        def build(packer: Packer) -> FileTextResult:
+            found = excerpt(text, first, count, packer)
+            return FileTextResult(
+                path=self._folder.shown(inner),
+                content=found.content,
+                total_lines=found.total_lines,
+                start_line=found.start_line,
+                end_line=found.end_line,
+                next_line=found.next_line,
+                message="The line is too long for an answer: the rest of it was left out." if found.cut else None,
+            )
+
+        return self._packer.fit(build)
+
+    def write(self, entry: str, topic: str | None = None, now: datetime | None = None) -> FileWriteResult:
+        """Add an entry to the log of the day, under a heading with the time. `now`: default is the present moment."""
+        check_text("entry", entry, MAX_CONTENT)
+        if topic is not None:
+            topic = " ".join(check_text("topic", topic, MAX_TOPIC).split())
+        path = self._folder.append(entry, topic, now or datetime.now().astimezone())
+        self._follower.ask()
+        return FileWriteResult(path=self._folder.shown(path))
+
+    def status(self) -> FileStatusResult:
+        """Say how far the index is. Where the folder cannot be watched, changes are looked for."""
+        self.look_for_changes()
+        self.wait_for_words(SECONDS_TO_FOLLOW)
+        counts = self._index.use(counted)
+        return FileStatusResult(
+            files=counts.files,
+            chunks=counts.chunks,
+            last_indexed=None if counts.indexed_at is None else iso_time(counts.indexed_at),
+            model=self.settings.embedding_model,
+            dimensions=self.settings.embedding_dim,
+            db_size_bytes=counts.size,
+            vector_enabled=self._index.current().vectors_usable and self._model.failure is None,
+            fts_enabled=True,  # without FTS5 the index could not have been opened
+            indexing=self._follower.is_busy,
+            files_done=self.progress().files_done,
+            files_total=self.progress().files_total,
+            chunks_without_vectors=counts.unembedded,
+            watching=self._follower.is_watching,
+            message=self._warnings(),
+        )
+
+    def _warnings(self) -> str | None:
+        """Say what keeps files from being found: that there is no folder, or what was left out of it and why."""
+        if not self._folder.exists():
+            return f"Warning: there is no folder {self._folder.name}."
+        skipped = self._folder.skipped
+        if not skipped:
+            return None
+        named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_SHOWN])
+        more = f"; and {len(skipped) - SKIPPED_SHOWN:,} more" if len(skipped) > SKIPPED_SHOWN else ""
+        return f"Warning: left out: {named}{more}."
+
+    def _shown(self, hit: Hit) -> FoundText:
+        return FoundText(
+            path=self._folder.shown(hit.chunk.path),
+            text=hit.chunk.text,
+            score=round(hit.score, 4),
+            start_line=hit.chunk.start_line,
+            end_line=hit.chunk.end_line,
+        )
+
+
+def parse_source(source: str) -> FileSource:
+    """Read a source by its wire name."""
+    try:
+        return FileSource(source)
+    except ValueError:
+        raise ValidationError(f"source must be one of {', '.join(FileSource)}.") from None
+
+
+def counted(index: FileIndex) -> Counts:
+    """Count what the index holds."""
+    with index.read() as connection:
+        return file_index.counts(connection)
+
+
+def iso_time(seconds: int) -> str:
+    """Return a moment as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

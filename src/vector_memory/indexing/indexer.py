@@ -1,0 +1,167 @@
+"""From a text to what makes it findable: chunks, passages and vectors."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vector_memory.chunking import TokenCounter, chunk_document, cut_passages, find_token_counter, header
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
+from vector_memory.embedding import EmbeddingModel, Vectors
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import chunks as chunk_rows
+from vector_memory.storage.sqlite import vectors as vector_rows
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.keywords import Words, indexed
+from vector_memory.storage.sqlite.memories import Memory
+
+BATCH = 64
+"""Passages that are embedded between two reports of progress, in about a second. Larger batches save nothing."""
+
+EmbeddingProgress = Callable[[int, int], None]
+"""Called with the number of passages embedded, and of those there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A text that is indexed by passages of its own: a chunk, or a memory that is not chunked.
+
+    `start`: its place in the memory's content. `header`: what the embedding reads in front of each passage, or nothing.
+    """
+
+    text: str
+    start: int
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPassage:
+    """A passage of the piece at position `piece`, as offsets in the memory's content."""
+
+    piece: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """The passages of a memory's pieces, in order, and one vector for each."""
+
+    passages: list[EmbeddedPassage]
+    vectors: Vectors
+    fingerprint: Fingerprint
+
+
+class Indexer:
+    """Makes what the index holds of a text. Nothing here runs inside a transaction but the two `write_` methods."""
+
+    def __init__(self, model: EmbeddingModel, settings: Settings) -> None:
+        self._model = model
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._counter: TokenCounter | None = None
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What the vectors made here can be compared with. Raises EmbeddingUnavailableError without a model."""
+        return self._model.fingerprint
+
+    def chunk(self, kind: str, content: str) -> list[Chunk]:
+        """Cut a document into chunks; a memory of a kind that is not chunked has none."""
+        if not is_chunked(kind):
+            return []
+        settings = self._settings
+        return chunk_document(
+            content, self.token_counter(), settings.default_chunk_size, settings.default_chunk_overlap
+        )
+
+    def pieces(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> list[Piece]:
+        """Return the texts that passages are cut from: the chunks, or the whole content of a kind without chunks."""
+        if not is_chunked(kind):
+            return [Piece(content, 0)]
+        if not self.enriches(kind):
+            return [Piece(chunk.text, chunk.start) for chunk in chunks]
+        return [Piece(chunk.text, chunk.start, header(title, kind, chunk, len(chunks))) for chunk in chunks]
+
+    def enriches(self, kind: str) -> bool:
+        """Tell whether passages of this kind are embedded with a header in front."""
+        return self._settings.enable_enrichment and kind in TRAITS and TRAITS[MemoryKind(kind)].enriched
+
+    def embed(self, pieces: Sequence[Piece], on_progress: EmbeddingProgress | None = None) -> Embedded:
+        """Cut the pieces into passages and embed them. Raises EmbeddingUnavailableError."""
+        passages: list[EmbeddedPassage] = []
+        texts: list[str] = []
+        for position, piece in enumerate(pieces):
+            head = self._bounded(piece.header)
+            for span in self._cut(piece.text):
+                passages.append(EmbeddedPassage(position, piece.start + span.start, piece.start + span.end))
+                texts.append(head + piece.text[span.start : span.end])
+        return Embedded(passages, self._vectors(texts, on_progress), self._model.fingerprint)
+
+    def require_usable_model(self, connection: Connection) -> None:
+        """Raise EmbeddingUnavailableError unless the model is there and its vectors may join those of the file."""
+        vector_rows.require_same_fingerprint(connection, self._model.fingerprint)
+
+    def write_chunks(
+        self, connection: Connection, memory: Memory, chunks: Sequence[Chunk], words: Words, now: str
+    ) -> list[int]:
+        """Add a memory's chunks, of which `words` are, and return their ids in order."""
+        enriched = self.enriches(memory.memory_type)
+        return chunk_rows.insert_chunks(
+            connection, memory.id, memory.title, chunks, words=words, enriched=enriched, now=now
+        )
+
+    def write_vectors(
+        self, connection: Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
+    ) -> None:
+        """Add the passages and vectors of a memory that has none."""
+        passages = stored_passages(memory, chunk_ids, embedded)
+        vector_rows.insert_passages(connection, memory, passages, embedded.vectors, embedded.fingerprint)
+
+    def _vectors(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> Vectors:
+        """Return a vector for each text. They are the same in whatever batches they are made."""
+        batches = []
+        for start in range(0, max(len(texts), 1), BATCH):
+            batches.append(self._model.embed(texts[start : start + BATCH]))
+            if on_progress is not None:
+                on_progress(min(start + BATCH, len(texts)), len(texts))
+        return np.concatenate(batches)
+
+    def _bounded(self, head: str) -> str:
+        """Return a header of no more pieces than a passage may have: models read about twice as many."""
+        spans = self._model.piece_spans(head)[: self._model.max_pieces]
+        return f"{head[: spans[-1].end]}\n\n" if spans else ""
+
+    def _cut(self, text: str) -> list[Span]:
+        return cut_passages(text, self._model.piece_spans, self._model.max_pieces)
+
+    def token_counter(self) -> TokenCounter:
+        """Return the counter: found once, unless all there is yet is the estimate."""
+        with self._lock:
+            if self._counter is None:
+                try:
+                    self._model.piece_spans("")
+                except EmbeddingUnavailableError:
+                    return find_token_counter(None)
+                self._counter = find_token_counter(lambda text: len(self._model.piece_spans(text)))
+            return self._counter
+
+
+def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vector_rows.Passage]:
+    """Return the passages as they are stored: with the ids of the chunks that they are of."""
+    return [
+        vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
+        for passage in embedded.passages
+    ]
+
+
+def words_of(kind: str, content: str, chunks: Sequence[Chunk]) -> Words:
+    """Return what the keyword index says of a memory: of its chunks, or of the content of a kind without chunks."""
+    return indexed([chunk.text for chunk in chunks] if is_chunked(kind) else [content])
+
+
+def is_chunked(kind: str) -> bool:
+    """Tell whether memories of this kind are cut into chunks. Kinds that only an old file knows are not."""
+    return kind in TRAITS and TRAITS[MemoryKind(kind)].chunked

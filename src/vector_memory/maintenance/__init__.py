@@ -1,0 +1,1 @@
+"""What keeps a memory in order: missing vectors, another model, copies, transfer, health, the session page."""

@@ -1,0 +1,5 @@
+"""Examines an installation and a memory, and repairs what can be derived from the text."""
+
+from vector_memory.maintenance.doctor.examination import Doctor
+
+__all__ = ["Doctor"]

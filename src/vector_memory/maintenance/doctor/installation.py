@@ -1,0 +1,81 @@
+"""Checks of the installation: versions, SQLite, the model, the token counter."""
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from vector_memory.chunking import find_token_counter
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.weights import find_weights
+from vector_memory.errors import VectorMemoryError
+from vector_memory.maintenance.doctor.report import Finding, fine, problem, warning
+from vector_memory.settings import DEFAULT_MODEL, Settings
+from vector_memory.storage.sqlite import inspection
+
+PACKAGES = ("vector-memory", "fastmcp", "apsw", "sqlite-vec", "onnxruntime")
+SAMPLE = "A vector for the doctor."
+REINSTALL = "Install vector-memory again, into an environment of its own."
+
+
+def installation_findings(model: EmbeddingModel, settings: Settings) -> Iterator[Finding]:
+    """Yield what is to be said about the installation."""
+    yield versions()
+    yield linked_sqlite()
+    yield extension()
+    yield embedding_model(model, settings)
+    yield token_counter(model)
+
+
+def versions() -> Finding:
+    """Name the versions that a report of an error should name."""
+    try:
+        found = [f"{name} {version(name)}" for name in PACKAGES]
+    except PackageNotFoundError as error:
+        return problem("versions", f"The package {error.name} is not installed.", REINSTALL)
+    return fine("versions", ", ".join([found[0], f"Python {platform.python_version()}", *found[1:]]) + ".")
+
+
+def linked_sqlite() -> Finding:
+    """Check that SQLite cannot damage a file that several processes share."""
+    try:
+        return fine("sqlite", f"SQLite {inspection.sqlite_version()} is safe for several processes.")
+    except VectorMemoryError as error:
+        return problem("sqlite", str(error), "Install apsw 3.54 or newer.")
+
+
+def extension() -> Finding:
+    """Check that the vector search can be loaded."""
+    try:
+        return fine("vector-search", f"sqlite-vec {inspection.extension_version()} can be loaded.")
+    except VectorMemoryError:
+        return problem("vector-search", "sqlite-vec cannot be loaded, so the memory cannot be opened.", REINSTALL)
+
+
+def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
+    """Check that the model is there, is the official one, and makes vectors."""
+    try:
+        (vector,) = model.embed([SAMPLE])
+        source = f", from {find_weights(settings.embedding_model_path).source}," if is_default(settings) else ""
+    except VectorMemoryError as error:
+        return problem("model", f"Nothing can be found by meaning. {error}", "Storing works all the same.")
+    checked = " Its files are the official ones." if is_default(settings) else ""
+    return fine("model", f"{settings.embedding_model}{source} makes vectors of {len(vector)} numbers.{checked}")
+
+
+def is_default(settings: Settings) -> bool:
+    """Tell whether the default model is configured."""
+    return settings.embedding_model.removeprefix("sentence-transformers/") == DEFAULT_MODEL
+
+
+def token_counter(model: EmbeddingModel) -> Finding:
+    """Say whose tokens chunks and answers are measured in."""
+    usable = model.is_ready
+    name = find_token_counter((lambda text: len(model.piece_spans(text))) if usable else None).name
+    if name == "estimate":
+        return warning(
+            "tokens",
+            "Tokens are estimated from the length of a text: chunks are not quite as long as they should be.",
+            "Run `vector-memory fetch-model`, which brings the token table too.",
+        )
+    what = "with cl100k_base" if name == "cl100k_base" else "as the model's word pieces: cl100k_base is not on disk"
+    return fine("tokens", f"Tokens are counted {what}.")

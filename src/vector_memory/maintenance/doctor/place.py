@@ -1,0 +1,140 @@
+"""Checks of the place where the file is: the file system, permissions, room, and the log beside the file."""
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
+from vector_memory.storage.sqlite import filesystem, full_disk
+from vector_memory.storage.sqlite.log_state import held_back
+
+MEGABYTE = 1_000_000
+LARGE_LOG = 20 * MEGABYTE
+LITTLE_ROOM = 500 * MEGABYTE
+NO_ROOM = 20 * MEGABYTE
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+PATIENCE = 1.0
+"""Seconds after which a reader that is still there is called stuck. Reading takes milliseconds."""
+
+
+def place_findings(path: Path) -> Iterator[Finding]:
+    """Yield what is to be said about the place. Not to be called while this process has the file open."""
+    yield file_system(path)
+    yield free_space(path)
+    if path.is_file():
+        yield permissions(path)
+        yield log_size(path)
+        yield readers(path)
+
+
+def file_system(path: Path) -> Finding:
+    """Check that the file is not on a network file system."""
+    kind = filesystem.file_system(path)
+    if filesystem.is_network(kind):
+        return problem(
+            "file-system",
+            f"The memory is on a network file system ({kind}), where several processes can damage it.",
+            "Keep it on a local disk: end all servers, copy it with `vector-memory backup`, and use the copy.",
+        )
+    if filesystem.is_passed_through(kind):
+        return warning(
+            "file-system",
+            f"The memory is in a folder of the host machine ({kind}): only processes on this side may use it.",
+            "Let no process of the host open it, or keep it on a disk of this machine.",
+        )
+    return fine("file-system", f"The file system ({kind}) is local." if kind else "The system does not name its kind.")
+
+
+def free_space(path: Path) -> Finding:
+    """Check that there is room to go on."""
+    folder = next(folder for folder in path.absolute().parents if folder.is_dir())
+    free = shutil.disk_usage(folder).free
+    message = f"{size(free)} are free on the disk."
+    if full_disk.is_full(folder):
+        return problem("disk", message, "Free some space: nothing can be stored, and servers that start now only read.")
+    if free < NO_ROOM:
+        return problem("disk", message, "Free some space: nothing more can be stored soon.")
+    if free < LITTLE_ROOM:
+        return warning("disk", message, "Free some space before it runs out.")
+    return fine("disk", message)
+
+
+def permissions(path: Path) -> Finding:
+    """Check that other users of the machine can neither read nor replace the memory."""
+    names = [f"{name.name} ({mode_of(name):03o})" for name in exposed(path)]
+    if not names:
+        return fine("permissions", "Only you can read the memory and its folder.")
+    message = f"Other users of this machine have access to {', '.join(names)}."
+    if exposed(path) == [path.parent]:
+        return fixable("permissions", message, State.WARNING)
+    return fixable("permissions", message)
+
+
+def exposed(path: Path) -> list[Path]:
+    """Return the files of a memory, and its folder, that others than their owner may use.
+
+    A folder that holds other things too is not ours to close.
+    """
+    if os.name != "posix":
+        return []
+    files = [file for file in (path, filesystem.log_of(path), filesystem.log_index_of(path)) if file.exists()]
+    folder = [path.parent] if is_own_folder(path) else []
+    return [place for place in (*files, *folder) if mode_of(place) & OTHERS]
+
+
+def is_own_folder(path: Path) -> bool:
+    """Tell whether the folder holds nothing but this memory, its copies and its exports."""
+    return all(place.name.startswith(path.name) or place.name == "exports" for place in path.parent.iterdir())
+
+
+def close_to_others(path: Path) -> int:
+    """Take other users' permissions away, and return from how many files and folders."""
+    places = exposed(path)
+    for place in places:
+        place.chmod(mode_of(place) & ~OTHERS)
+    return len(places)
+
+
+def mode_of(path: Path) -> int:
+    """Return the permissions of a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def log_size(path: Path) -> Finding:
+    """Check that the write-ahead log is kept short."""
+    log = filesystem.log_of(path)
+    length = log.stat().st_size if log.exists() else 0
+    if length <= LARGE_LOG:
+        return fine(
+            "log", f"The write-ahead log is {size(length)} long." if length else "The write-ahead log is empty."
+        )
+    return warning(
+        "log",
+        f"The write-ahead log is {size(length)} long, which makes reading slow.",
+        "If the check of readers names a process, end it. Otherwise use the memory once: the log is shortened a few "
+        "seconds later.",
+    )
+
+
+def readers(path: Path) -> Finding:
+    """Check that no process keeps reading an old state of the file, so that the log cannot be emptied."""
+    first = held = held_back(path)
+    if first is not None:
+        time.sleep(PATIENCE)
+        held = held_back(path)
+    if first is None or held is None or (first.mark, first.process) != (held.mark, held.process):
+        return fine("readers", "No process holds the write-ahead log back.")
+    return warning(
+        "readers",
+        f"Process {held.process} has been reading an old state for a while: {held.frames:,} pages of the log cannot be "
+        "moved into the file, and the log grows.",
+        f"If process {held.process} is no backup or doctor at work, end it.",
+    )
+
+
+def size(number: int) -> str:
+    """Return a number of bytes for reading."""
+    return f"{number / 1000 / MEGABYTE:,.1f} GB" if number >= 1000 * MEGABYTE else f"{number / MEGABYTE:,.1f} MB"

@@ -1,0 +1,158 @@
+"""Reads a session, and makes a page of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import utc_now
+from vector_memory.errors import NotFoundError
+from vector_memory.maintenance.report.page import build_page
+from vector_memory.maintenance.report.projection import nearest, project
+from vector_memory.maintenance.report.rendering import render
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.memories import Memory, get_memories
+from vector_memory.storage.sqlite.report import Listed, list_newest, mean_vectors
+from vector_memory.storage.sqlite.sessions import session_counts
+from vector_memory.validation import MAX_IDENTIFIER, check_text
+
+MOST_MEMORIES = 10_000
+"""So many are shown, the newest: with more dots a browser would no longer follow the hand."""
+
+MOST_TEXT = 40_000_000
+"""Bytes of text in a page, those of the newest memories; of the others there is all but the text."""
+
+NEIGHBOURS = 3
+BATCH = 100
+"""Memories that are read at a time, so that only the texts which the page holds are held."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of memories done and the number there are to do."""
+
+
+class SessionPage(NamedTuple):
+    """A page, and what it holds: `shown` of the session's `memories`, `texts` of them with their text."""
+
+    html: str
+    memories: int
+    shown: int
+    texts: int
+
+
+class Reading(NamedTuple):
+    """A session as it was read: its newest memories, oldest first, and the mean vectors of those that have any.
+
+    `total` counts all its memories. `lengths` are those of the texts, in characters, by id. `texts` are the ids of the
+    memories whose text was kept; that of the others is empty. `means` has the shape (located, dimensions).
+    """
+
+    total: int
+    memories: list[Memory]
+    lengths: dict[int, int]
+    texts: set[int]
+    located: list[int]
+    means: NDArray[np.float32]
+
+
+class SessionReports:
+    """Makes pages of sessions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def page(self, session_id: str, on_progress: Progress | None = None) -> SessionPage:
+        """Return a session as one HTML page. Raises NotFoundError if nothing is stored in it."""
+        check_text("session_id", session_id, MAX_IDENTIFIER)
+        with self._database.read() as connection:
+            reading = read_session(connection, session_id)
+        if not reading.memories:
+            raise NotFoundError("Nothing is stored in this session: see `vector-memory sessions`.")
+        data = page_data(session_id, reading, on_progress or (lambda _done, _total: None))
+        return SessionPage(build_page(data), reading.total, len(reading.memories), len(reading.texts))
+
+
+def read_session(connection: Connection, session_id: str) -> Reading:
+    """Read the newest memories of a session, as many as a page holds."""
+    listed = list_newest(connection, session_id, MOST_MEMORIES)
+    texts = within_budget(listed)
+    memories: list[Memory] = []
+    lengths: dict[int, int] = {}
+    ids: list[int] = []
+    means: list[NDArray[np.float32]] = []
+    for batch in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
+        found = get_memories(connection, [memory.id for memory in batch])
+        for memory in (found[entry.id] for entry in batch):
+            lengths[memory.id] = len(memory.content)
+            memories.append(memory if memory.id in texts else replace(memory, content=""))
+        located, vectors = mean_vectors(connection, list(found))
+        ids += located.tolist()
+        means.append(vectors)
+    total = session_counts(connection, session_id).total_memories
+    return Reading(total, memories[::-1], lengths, texts, ids, np.concatenate(means or [np.zeros((0, 2), np.float32)]))
+
+
+def within_budget(listed: Sequence[Listed]) -> set[int]:
+    """Return the ids of the first memories whose texts together are no longer than a page holds."""
+    ends = accumulate(memory.size for memory in listed)
+    return {memory.id for memory, end in zip(listed, ends, strict=True) if end <= MOST_TEXT}
+
+
+def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[str, Any]:
+    """Return what the page's script needs to know; `web/model.js` reads it."""
+    projection = project(reading.means)
+    points = dict(zip(reading.located, projection.points.round(4).tolist(), strict=True))
+    neighbours = dict(zip(reading.located, nearest(reading.means, NEIGHBOURS), strict=True))
+    memories = []
+    for done, memory in enumerate(reading.memories, start=1):
+        near = [[reading.located[other], round(cosine, 3)] for other, cosine in neighbours.get(memory.id, [])]
+        memories.append(
+            {
+                **provenance(memory),
+                **text_of(memory, reading.texts),
+                "size": reading.lengths[memory.id],
+                "point": points.get(memory.id),
+                "near": near,
+            }
+        )
+        on_progress(done, len(reading.memories))
+    return {
+        "session": session_id,
+        "written": milliseconds(utc_now()),
+        "total": reading.total,
+        "share": round(projection.share, 4),
+        "memories": memories,
+    }
+
+
+def provenance(memory: Memory) -> dict[str, Any]:
+    """Return what is known of a memory besides its text."""
+    return {
+        "id": memory.id,
+        "kind": memory.memory_type,
+        "agent": memory.agent_id,
+        "iteration": memory.session_iter,
+        "task": memory.task_code,
+        "title": memory.title,
+        "description": memory.description,
+        "tags": memory.tags,
+        "metadata": memory.metadata,
+        "created": milliseconds(memory.created_at),
+        "reads": memory.access_count,
+        "chunks": memory.chunk_count,
+    }
+
+
+def text_of(memory: Memory, texts: set[int]) -> dict[str, Any]:
+    """Return a memory's text as it was stored and as HTML, None where the page does not hold it."""
+    if memory.id not in texts:
+        return {"text": None, "html": None}
+    return {"text": memory.content, "html": render(memory.content)}
+
+
+def milliseconds(moment: str) -> int:
+    """Return a time as a browser counts it, from 1970 on."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)

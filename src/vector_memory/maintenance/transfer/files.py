@@ -1,0 +1,48 @@
+"""The files that exports and reports go to."""
+
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.sqlite.drafts import Rules, draft_of
+
+
+@contextmanager
+def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[bytes]]:
+    """Give a stream to a file that is there, whole, after the block, and not if the block fails.
+
+    A pipe or a terminal is written to as it is. Raises ValidationError if there is a file already, or if it is the
+    `memory` or any other database, which is never replaced; DatabaseError if it cannot be written.
+    """
+    if is_stream(target):
+        with written_to(target) as stream:
+            yield stream
+        return
+    with draft_of(target, Rules(overwrite=overwrite, databases=[memory])) as draft:
+        with draft.open() as stream:
+            yield stream
+        draft.publish()
+
+
+@contextmanager
+def written_to(target: Path) -> Iterator[IO[bytes]]:
+    """Give a pipe or a device, open. A reader that has gone is a BrokenPipeError, as for standard output."""
+    try:
+        with target.open("wb") as stream:
+            yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DatabaseError(f"{target} could not be written ({error.strerror}): choose another place.") from error
+
+
+def is_stream(target: Path) -> bool:
+    """Whether a path leads to a pipe, a terminal or the like."""
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)

@@ -1,0 +1,276 @@
+"""The lines of an export: what each may hold, and reading and checking them one by one. docs/moving.md describes it."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import IO, Annotated, Any, Final, Literal, TypeVar
+
+import numpy as np
+import pydantic
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, parse_kind
+from vector_memory.errors import ValidationError
+from vector_memory.tagged.categories import CATEGORIES
+from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
+
+FORMAT: Final = "vector-memory export"
+VERSION: Final = 1
+
+MAX_LINE = 256_000_000
+"""Bytes. The longest memory with vectors of 384 numbers takes 10 MB."""
+
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+UNIT_TOLERANCE = 1e-3
+
+MAX_HEADINGS = 20
+"""Headings that enclose a chunk, each of at most as many characters as a title."""
+
+NAME_SHOWN = 40
+"""Characters of a name that is not known."""
+
+Number = Annotated[int, Field(ge=0, le=1 << 53)]
+Name = Annotated[str, Field(max_length=MAX_IDENTIFIER)]
+Heading = Annotated[str, Field(max_length=MAX_TITLE)]
+
+
+def utc(time: str) -> str:
+    """Return a time with its zone as the database keeps it, which sorts as text."""
+    try:
+        moment = datetime.fromisoformat(time)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError):  # the latter at both ends of the calendar
+        pass
+    raise ValueError("must be a time with its zone, as in 2026-01-31T12:00:00+00:00")
+
+
+Time = Annotated[str, AfterValidator(utc)]
+
+
+class Line(BaseModel):
+    """Base of what a line holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def encoded(self) -> bytes:
+        """Return the line."""
+        return json.dumps(self.model_dump(), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class ModelLine(Line):
+    """What made the vectors."""
+
+    model: Name
+    dimensions: int
+    precision: Name
+    engine: Name
+
+    def fingerprint(self) -> Fingerprint:
+        """Return it as a value."""
+        return Fingerprint(**self.model_dump())
+
+
+class Header(Line):
+    """The first line. `session_id`: the session that was exported; None: all. `vectors`: what made them, if any."""
+
+    format: Literal["vector-memory export"] = FORMAT
+    version: Literal[1] = VERSION
+    session_id: Name | None = None
+    memories: Number
+    vectors: ModelLine | None = None
+
+
+class StretchLine(Line):
+    """A part of a content, as a half-open range of characters."""
+
+    start: Number
+    end: Number
+
+
+class ChunkLine(StretchLine):
+    """A chunk; its text is that part of the content."""
+
+    kind: Name
+    token_count: Number
+    headings: Annotated[list[Heading], Field(max_length=MAX_HEADINGS)]
+    level: Number
+    contains_code: bool
+    contains_table: bool
+    oversized: bool
+
+
+class PassageLine(StretchLine):
+    """A passage with its vector, little-endian float32 in base64; `chunk`: the position of its chunk, or None."""
+
+    chunk: Number | None
+    vector: str
+
+    def numbers(self) -> NDArray[np.float32]:
+        """Return the vector, shape (dimensions,). Raises ValueError."""
+        return np.frombuffer(base64.b64decode(self.vector, validate=True), "<f4").astype(np.float32)
+
+
+class PlaceLine(Line):
+    """Where a report is and what it says: that names it in every file."""
+
+    content_hash: Name
+    agent_id: Name
+    session_id: Name | None
+    session_iter: Number
+    task_code: Name | None
+
+
+class MemoryLine(Line):
+    """A memory. Only the first three are needed; what is missing is made anew. `parent`: an observation's report."""
+
+    memory_type: str
+    agent_id: str
+    content: str
+    session_id: str | None = None
+    session_iter: Annotated[int, Field(ge=0, le=999_999_999)] = 1
+    task_code: str | None = None
+    title: str | None = None
+    description: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    content_hash: str | None = None
+    created_at: Time | None = None
+    updated_at: Time | None = None
+    accessed_at: Time | None = None
+    access_count: Number = 0
+    parent: PlaceLine | None = None
+    chunks: list[ChunkLine] = []
+    passages: list[PassageLine] = []
+
+    def new_memory(self) -> NewMemory:
+        """Return what is stored of it. Raises ValidationError."""
+        return NewMemory(
+            kind=parse_kind(self.memory_type),
+            agent_id=self.agent_id,
+            content=self.content,
+            session_id=self.session_id,
+            session_iter=self.session_iter,
+            task_code=self.task_code,
+            title=self.title,
+            description=self.description,
+            tags=check_tags(self.tags),
+            metadata=check_metadata(self.metadata),
+        )
+
+    def stored_chunks(self) -> list[Chunk]:
+        """Return the chunks as they are stored."""
+        return [
+            Chunk(
+                index=index,
+                text=self.content[line.start : line.end],
+                headings=tuple(line.headings),
+                **line.model_dump(exclude={"headings"}),
+            )
+            for index, line in enumerate(self.chunks)
+        ]
+
+    def hash(self) -> str:
+        """Return the SHA-256 of the content in hex."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
+
+
+L = TypeVar("L", bound=Line)
+
+
+def read_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not empty with their numbers. Raises ValidationError for one that is far too long."""
+    for number, line in enumerate(iter(lambda: source.readline(MAX_LINE), b""), start=1):
+        if len(line) == MAX_LINE:
+            raise ValidationError(f"Line {number} is longer than {MAX_LINE:,} bytes: no memory is.")
+        if line.strip():
+            yield number, line
+
+
+def parse_header(line: bytes) -> Header:
+    """Return the first line of an export. Raises ValidationError if it is none, or of a newer release."""
+    said = _json(1, line) if line.startswith(b"{") else None
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        raise ValidationError("Line 1 is no header: name a file that `vector-memory export` has written.")
+    if said.get("version") != VERSION:
+        raise ValidationError(
+            f"This export is of another format than {VERSION}, which this release reads: upgrade vector-memory."
+        )
+    return _parsed(Header, 1, said)
+
+
+def parse_memory(number: int, line: bytes) -> MemoryLine:
+    """Return what a line holds; whether it can be stored is not looked at. Raises ValidationError."""
+    return _parsed(MemoryLine, number, _json(number, line))
+
+
+def check_memory(number: int, line: MemoryLine, header: Header) -> None:
+    """Raise a ValidationError unless the memory of a line can be stored as it is."""
+    try:
+        line.new_memory()
+        problem = next(_problems(line, header.vectors), None)
+    except ValidationError as error:
+        problem = str(error)
+    if problem:
+        raise ValidationError(f"Line {number}: {problem}")
+
+
+def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
+    """Yield what is wrong with a memory that is acceptable by itself."""
+    chunked = TRAITS[parse_kind(line.memory_type)].chunked
+    stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
+    if line.memory_type == MemoryKind.TAGGED:
+        yield from _problems_of_note(line)
+    if line.content_hash not in (None, line.hash()):
+        yield "the content is not the one that was exported: its SHA-256 is another."
+    if line.chunks and not chunked:
+        yield f"a {line.memory_type} has no chunks."
+    if not all(part.start < part.end <= len(line.content) for part in stretches):
+        yield "a chunk or passage reaches beyond the content."
+    if line.passages and model is None:
+        yield "there are vectors, but the header does not say what made them."
+    chunks = range(len(line.chunks)) if chunked else (None,)
+    if not all(passage.chunk in chunks for passage in line.passages):
+        yield "a passage belongs to a chunk that is not there."
+    if model and not all(_is_unit_vector(passage, model.dimensions) for passage in line.passages):
+        yield f"a vector is not {model.dimensions} float32 numbers of the length 1 in base64."
+
+
+def _problems_of_note(line: MemoryLine) -> Iterator[str]:
+    """Yield what the tagged tools would not have stored."""
+    if len(line.content) > MAX_NOTE:
+        yield f"content is {len(line.content):,} characters long: a tagged memory has at most {MAX_NOTE:,}."
+    if line.metadata.get("category", CATEGORIES[-1]) not in CATEGORIES:
+        yield f"metadata.category must be one of {', '.join(CATEGORIES)}, or left out."
+
+
+def _is_unit_vector(passage: PassageLine, dimensions: int) -> bool:
+    try:
+        vector = passage.numbers()
+    except ValueError:
+        return False
+    return len(vector) == dimensions and abs(float(np.linalg.norm(vector)) - 1) < UNIT_TOLERANCE
+
+
+def _json(number: int, line: bytes) -> object:
+    try:
+        said = json.loads(line)
+        if SURROGATE.search(line):
+            json.dumps(said, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        raise ValidationError(f"Line {number} is not JSON that UTF-8 can write: export again.") from None
+    return said
+
+
+def _parsed(kind: type[L], number: int, said: object) -> L:
+    try:
+        return kind.model_validate(said)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part)[:NAME_SHOWN] for part in first["loc"]) or "the line"
+        problem = first["msg"].removeprefix("Value error, ")
+        raise ValidationError(f"Line {number}: {name}: {problem[:1].lower()}{problem[1:]}.") from None

@@ -1,0 +1,304 @@
+"""Memories as JSON Lines: written for another file, and added from there without storing anything twice.
+
+An export is read twice, line by line: first every line is checked, then every memory is added in a transaction of its
+own. So a file that is not acceptable changes nothing, and an import that was interrupted is simply repeated.
+"""
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from vector_memory.chunking import MAX_CHUNKS
+from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, utc_now
+from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.indexing.indexer import Embedded, EmbeddedPassage, Indexer, is_chunked, words_of
+from vector_memory.maintenance.transfer.lines import (
+    MAX_HEADINGS,
+    ChunkLine,
+    Header,
+    MemoryLine,
+    ModelLine,
+    PassageLine,
+    PlaceLine,
+    check_memory,
+    parse_header,
+    parse_memory,
+    read_lines,
+)
+from vector_memory.storage.sqlite import memories, transfer, vectors
+from vector_memory.storage.sqlite.chunks import chunks_of
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.memories import Memory
+from vector_memory.storage.sqlite.tags import count_use
+from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, written
+
+Progress = Callable[[int, int], None]
+"""Called with the number of memories done and the number there are."""
+
+PARENT = "parent_report_id"
+
+MAX_PASSAGES = 2 * MAX_CHUNKS
+"""More than the longest memory has."""
+
+
+class Exported(NamedTuple):
+    """What was written; `with_vectors`: their vectors too."""
+
+    memories: int
+    with_vectors: bool
+
+
+class Imported(NamedTuple):
+    """What became of the memories of an export.
+
+    `skipped` were there already. `without_vectors` of those added have to be embedded. `orphaned` observations were
+    added without the report that they are about, which is neither in the export nor in the memory.
+    """
+
+    added: int = 0
+    skipped: int = 0
+    without_vectors: int = 0
+    orphaned: int = 0
+
+    def plus(self, other: "Imported") -> "Imported":
+        """Return the sums."""
+        return Imported(*(mine + yours for mine, yours in zip(self, other, strict=True)))
+
+
+class Transfer:
+    """Writes memories to streams, and adds those of streams."""
+
+    def __init__(self, database: Database, indexer: Indexer) -> None:
+        self._database = database
+        self._indexer = indexer
+
+    def write(
+        self, target: IO[bytes], session_id: str | None, *, with_vectors: bool, on_progress: Progress | None = None
+    ) -> Exported:
+        """Write the memories of a session, or all, as they are at one moment; one at a time is held.
+
+        Raises NotFoundError if nothing is stored in the session.
+        """
+        with self._database.read() as connection:
+            ids = transfer.memory_ids(connection, session_id)
+            if session_id is not None and not ids:
+                raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists them.")
+            model = vectors.fingerprint_of(connection) if with_vectors else None
+            header = Header(
+                session_id=session_id, memories=len(ids), vectors=None if model is None else ModelLine(**asdict(model))
+            )
+            target.write(header.encoded())
+            for done, memory_id in enumerate(ids, start=1):
+                memory = memories.require_memory(connection, memory_id)
+                target.write(memory_line(connection, memory, with_vectors=model is not None).encoded())
+                if on_progress is not None:
+                    on_progress(done, len(ids))
+        return Exported(len(ids), model is not None)
+
+    def read(self, source: IO[bytes], as_session: str | None, on_progress: Progress | None = None) -> Imported:
+        """Add the memories of a seekable stream; `as_session`: under this id instead of that of their one session.
+
+        Raises ValidationError, having changed nothing, if a line is not acceptable; its number is in the message.
+        """
+        if as_session is not None:
+            check_text("The new session id", as_session, MAX_IDENTIFIER)
+        header, session_id = checked(source, one_session=as_session is not None)
+        usable = self._usable(header)
+        result = Imported()
+        for done, (_, line) in enumerate(memory_lines(source), start=1):
+            moved = line if as_session is None else renamed(line, session_id, as_session)
+            result = result.plus(self._add(bounded(moved), usable))
+            if on_progress is not None:
+                on_progress(done, header.memories)
+        return result
+
+    def _usable(self, header: Header) -> Fingerprint | None:
+        """Return what made the vectors of an export if they may join those of the file.
+
+        One that has none takes those of our own model only: others could not be searched.
+        """
+        if header.vectors is None:
+            return None
+        model = header.vectors.fingerprint()
+        with self._database.read() as connection:
+            present = vectors.fingerprint_of(connection)
+        try:
+            return model if model == (present or self._indexer.fingerprint) else None
+        except EmbeddingUnavailableError:
+            return None
+
+    def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
+        with self._database.read() as connection:
+            if is_there(connection, with_report(connection, line).memory, line):
+                return Imported(skipped=1)
+        chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
+        words = words_of(line.memory_type, line.content, chunks)
+        with self._database.write() as connection:
+            new, orphaned = with_report(connection, line)
+            if is_there(connection, new, line):
+                return Imported(skipped=1)
+            history = history_of(line)
+            own_words = None if is_chunked(new.kind) else words
+            memory_id = memories.insert_memory(
+                connection, new, content_hash=line.hash(), words=own_words, now=history.created_at
+            )
+            transfer.put_back_history(connection, memory_id, history)
+            if new.kind is MemoryKind.TAGGED:
+                for tag in new.tags:
+                    count_use(connection, tag, None, history.created_at)
+            memory = memories.require_memory(connection, memory_id)
+            chunk_ids = self._indexer.write_chunks(connection, memory, chunks, words, history.created_at)
+            if model is None or not line.passages:
+                return Imported(added=1, without_vectors=1, orphaned=orphaned)
+            self._indexer.write_vectors(connection, memory, chunk_ids, embedded(line, model))
+        return Imported(added=1, orphaned=orphaned)
+
+
+def memory_line(connection: Connection, memory: Memory, *, with_vectors: bool) -> MemoryLine:
+    """Return the line of a memory."""
+    passages = transfer.passages_of(connection, memory) if with_vectors else []
+    return MemoryLine(
+        memory_type=memory.memory_type,
+        agent_id=memory.agent_id,
+        content=memory.content,
+        session_id=memory.session_id,
+        session_iter=memory.session_iter,
+        task_code=memory.task_code,
+        title=memory.title,
+        description=memory.description,
+        tags=memory.tags,
+        metadata=memory.metadata,
+        content_hash=memory.content_hash,
+        created_at=memory.created_at,
+        updated_at=memory.updated_at,
+        accessed_at=memory.accessed_at,
+        access_count=memory.access_count,
+        parent=report_of(connection, memory),
+        chunks=[
+            ChunkLine(
+                # The original server's headings may be longer than any that this one makes.
+                headings=[heading[:MAX_TITLE] for heading in chunk.headings[:MAX_HEADINGS]],
+                **{name: getattr(chunk, name) for name in ChunkLine.model_fields if name != "headings"},
+            )
+            for chunk in (stored.chunk for stored in chunks_of(connection, memory.id))
+        ],
+        passages=[
+            PassageLine(
+                chunk=passage.chunk,
+                start=passage.start,
+                end=passage.end,
+                vector=base64.b64encode(passage.vector.astype("<f4").tobytes()).decode(),
+            )
+            for passage in passages
+        ],
+    )
+
+
+def report_of(connection: Connection, memory: Memory) -> PlaceLine | None:
+    """Return the place of the report that an observation is about: its id says nothing in another file."""
+    report_id = report_id_in(memory.memory_type, memory.metadata)
+    report = None if report_id is None else memories.get_memory(connection, report_id)
+    if report is None:
+        return None
+    return PlaceLine(**{name: getattr(report, name) for name in PlaceLine.model_fields})
+
+
+def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
+    """Return the id of the report that a memory is about, if it is an observation and names one."""
+    match metadata.get(PARENT):
+        # A caller may keep anything under this name.
+        case int(report_id) if memory_type == MemoryKind.REPORT_OBSERVATION and written(report_id).isdigit():
+            return report_id
+        case _:
+            return None
+
+
+def bounded(line: MemoryLine) -> MemoryLine:
+    """Return the line, without its chunks and passages if they are more than we make: they are then made anew."""
+    if len(line.chunks) <= MAX_CHUNKS and len(line.passages) <= MAX_PASSAGES:
+        return line
+    return line.model_copy(update={"chunks": [], "passages": []})
+
+
+def is_there(connection: Connection, new: NewMemory, line: MemoryLine) -> bool:
+    """Tell whether the memory of a line is stored already."""
+    return memories.find_duplicate(connection, new, line.hash()) is not None
+
+
+class Placed(NamedTuple):
+    """What is stored of a line. `orphaned`: the report that it is about is not in this file."""
+
+    memory: NewMemory
+    orphaned: bool
+
+
+def with_report(connection: Connection, line: MemoryLine) -> Placed:
+    """Return what is stored of a line, with the id that its report has in this file."""
+    new = line.new_memory()
+    if report_id_in(new.kind, new.metadata) is None:
+        return Placed(new, orphaned=False)
+    others = {name: value for name, value in new.metadata.items() if name != PARENT}
+    report_id = None if line.parent is None else transfer.find_report(connection, **line.parent.model_dump())
+    if report_id is None:
+        return Placed(replace(new, metadata=others), orphaned=True)
+    found = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
+    return Placed(found, orphaned=False)
+
+
+def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine:
+    """Return a line of the session under its new id; a report in another session stays where it is."""
+    changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
+    if line.parent is not None and line.parent.session_id == session_id:
+        changes["parent"] = line.parent.model_copy(update={"session_id": new_id})
+    return line.model_copy(update=changes)
+
+
+def history_of(line: MemoryLine) -> transfer.History:
+    """Return when a memory was stored, changed and read; what the line does not say is now."""
+    created_at = line.created_at or utc_now()
+    return transfer.History(
+        created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count
+    )
+
+
+def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:
+    """Return the passages of a line with their vectors."""
+    passages = [EmbeddedPassage(passage.chunk or 0, passage.start, passage.end) for passage in line.passages]
+    return Embedded(passages, np.stack([passage.numbers() for passage in line.passages]), model)
+
+
+def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:
+    """Yield the memories of an export with the numbers of their lines."""
+    lines = read_lines(source)
+    next(lines, None)
+    for number, line in lines:
+        yield number, parse_memory(number, line)
+
+
+def checked(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None]:
+    """Return the header of an export that can be added as it is, and the session of its first memory that has one.
+
+    The stream then stands where it stood before. Raises ValidationError for any other export, and with `one_session`
+    for one of several sessions.
+    """
+    start = source.tell()
+    header = parse_header(next(read_lines(source), (1, b""))[1])
+    source.seek(start)
+    memories_found, session_id = 0, None
+    for number, line in memory_lines(source):
+        check_memory(number, line, header)
+        memories_found += 1
+        session_id = session_id or line.session_id
+        if one_session and line.session_id not in (None, session_id):
+            raise ValidationError(
+                f"Line {number}: another session than those before. --as is for one session: export it by its id."
+            )
+    if memories_found != header.memories:
+        raise ValidationError(
+            f"The header promises {header.memories:,} memories, and there are {memories_found:,}: export again."
+        )
+    source.seek(start)
+    return header, session_id

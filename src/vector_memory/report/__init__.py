@@ -1,5 +1,0 @@
-"""Shows a session to people: one HTML page that needs no server and asks nothing of a network."""
-
-from vector_memory.report.reporting import SessionPage, SessionReports
-
-__all__ = ["SessionPage", "SessionReports"]

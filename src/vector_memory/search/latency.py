@@ -1,0 +1,63 @@
+"""How long searches take: latencies of the latest ones, and a log line for each slow one."""
+
+import contextlib
+import logging
+import statistics
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+
+from vector_memory.results.sessions import SearchStatistics
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 1000
+
+
+class SearchTimer:
+    """Times searches. Safe to use from several threads. `slow_threshold` is in seconds."""
+
+    def __init__(self, slow_threshold: float) -> None:
+        self._slow_threshold = slow_threshold
+        self._lock = threading.Lock()
+        self._latest: deque[float] = deque(maxlen=REMEMBERED)
+        self._by_type: Counter[str] = Counter()
+        self._slow = 0
+
+    @contextlib.contextmanager
+    def time(self, search_type: str) -> Iterator[None]:
+        """Time the block as one search of that type, for example `search_fine_report`. Failed searches do not count."""
+        start = time.perf_counter()
+        yield
+        elapsed = time.perf_counter() - start
+        slow = elapsed > self._slow_threshold
+        with self._lock:
+            self._latest.append(elapsed)
+            self._by_type[search_type] += 1
+            self._slow += slow
+        if slow:
+            logger.warning("Slow search: %s took %.3f s", search_type, elapsed)
+
+    def statistics(self) -> SearchStatistics:
+        """Return percentiles over the latest 1,000 searches, and counts over all of them."""
+        with self._lock:
+            times, by_type, slow = sorted(self._latest), dict(self._by_type), self._slow
+        total = sum(by_type.values())
+        return SearchStatistics(
+            total_queries=total,
+            p50_time=percentile(times, 50),
+            p95_time=percentile(times, 95),
+            p99_time=percentile(times, 99),
+            slow_queries=slow,
+            slow_query_rate=slow / total if total else 0.0,
+            slow_query_threshold=self._slow_threshold,
+            by_type=by_type,
+        )
+
+
+def percentile(times: list[float], percent: int) -> float:
+    """Return a percentile, interpolated between the values around it; 0.0 of no times."""
+    if len(times) < 2:  # noqa: PLR2004 - quantiles need two values
+        return sum(times)
+    return statistics.quantiles(times, n=100, method="inclusive")[percent - 1]

@@ -1,0 +1,79 @@
+"""What a search answer says in words. Filters are named without their values: those are the caller's own words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.results.budget import Packed
+
+PLACES = {
+    "other_iterations": "in the session's other iterations",
+    "other_agents": "from other agents",
+    "knowledge_base": "in the knowledge base",
+    "other_categories": "under other categories and tags",
+}
+
+
+def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
+    """Say how much was found, what is to be known about it, and how to get what did not fit or was not asked for."""
+    count, left_out = len(answer.results), answer.left_out
+    nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    sentences = [f"{count} {nouns}."] if count else []
+    sentences += notes
+    if left_out:
+        named = "see omitted" if left_out == len(answer.omitted) else f"the first {len(answer.omitted)} are in omitted"
+        sentences.append(
+            f"{left_out}{' more' if count else ''} did not fit into one answer: {named}; read them with {read_with}, "
+            f"or repeat with offset={answer.next_offset}{'' if count else ' or a larger max_tokens'}."
+        )
+    elif answer.next_offset is not None:
+        sentences.append(f"There are more: ask on with offset={answer.next_offset}.")
+    return " ".join(sentences) or "No more results: send a smaller offset."
+
+
+def scope_in_words(scope: Scope) -> str:
+    """Name the filters of a scope; that of the tagged memories is none that a caller has sent."""
+    names = [name for name in scope.as_filters() if name != "memory_type" or scope.kind is not MemoryKind.TAGGED]
+    return f"this scope ({', '.join(names)})" if names else "this memory"
+
+
+def nothing_stored(scope: Scope) -> str:
+    """Say that a scope is empty."""
+    said = f"Nothing is stored in {scope_in_words(scope)}"
+    return f"{said} yet." if said.endswith("this memory") else f"{said}: widen it by leaving filters out."
+
+
+def not_indexed(count: int) -> str:
+    """Say that some memories of a scope cannot be found by meaning yet."""
+    memories, have = ("memory", "has") if count == 1 else ("memories", "have")
+    return f"{count} {memories} of this scope {have} no vectors yet and can be found by words only: run backfill."
+
+
+def cut_short(scope: Scope) -> str:
+    """Say that a search has not looked at all that may be as good."""
+    return f"Not everything in {scope_in_words(scope)} was compared, and some results may be missing: add filters."
+
+
+def all_too_different(threshold: float) -> str:
+    """Say that a threshold has left nothing."""
+    return f"Everything in this scope is less similar than SIMILARITY_THRESHOLD ({threshold:g})."
+
+
+def no_such_words(scope: Scope) -> str:
+    """Say that a search by words has found nothing."""
+    return f"Nothing in {scope_in_words(scope)} has any of these words: try others that may stand there."
+
+
+def weak(scope: Scope, memories: int, similarity: float) -> str:
+    """Say that a scope seems to have nothing on the topic."""
+    held = f"{memories:,} {'memory' if memories == 1 else 'memories'}"
+    return (
+        f"Weak: {scope_in_words(scope)} holds {held}, but seems to have nothing on this; the best similarity is "
+        f"{similarity:.2f}."
+    )
+
+
+def somewhere_else(counts: Mapping[str, int]) -> str:
+    """Say where else there is something near the question."""
+    places = ", ".join(f"{count} {PLACES[place]}" for place, count in counts.items())
+    return f"Closer ones elsewhere: {places}."

@@ -1,0 +1,49 @@
+# ruff: noqa: PLR0913 - a tool's parameters are what a client sees
+"""The tool that says what is new in a session."""
+
+from typing import Annotated
+
+from fastmcp.tools import tool
+from pydantic import Field, StrictInt
+
+from vector_memory.domain import TRAITS
+from vector_memory.results.sessions import ChangesResult
+from vector_memory.server.tools.params import READS, InSession, Limit, MaxTokens, OfIteration, OfTask, Store
+
+SESSION_KINDS = [str(kind) for kind, traits in TRAITS.items() if traits.session_scoped]
+
+
+@tool(title="Search changes", annotations=READS)
+def search_changes(
+    *,
+    store: Store,
+    session_id: InSession,
+    since: Annotated[
+        str | StrictInt | None,
+        Field(description='cursor of your last answer. Left out: from the start. "now": only get a cursor'),
+    ] = None,
+    own_agent_id: Annotated[str | None, Field(description="You: leaves out what you stored yourself")] = None,
+    query: Annotated[str | None, Field(description="Best match of this first, instead of oldest first")] = None,
+    memory_type: Annotated[
+        str | None, Field(description="Only this kind", json_schema_extra={"enum": SESSION_KINDS})
+    ] = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 20,
+    max_tokens: MaxTokens = None,
+) -> ChangesResult:
+    """Catch up: read what other agents stored in a session since you last looked, without reading all of it again.
+
+    Keep the answer's cursor for the next call. While has_more is true, go on with it at once.
+    """
+    return store.search_changes(
+        session_id,
+        since=since,
+        own_agent_id=own_agent_id,
+        query=query,
+        memory_type=memory_type,
+        session_iter=session_iter,
+        task_code=task_code,
+        limit=limit,
+        max_tokens=max_tokens,
+    )

@@ -1,0 +1,78 @@
+"""The tools that read stored memories: whole, in part, around a chunk, as a task's context, or into a file."""
+
+from typing import Annotated
+
+from fastmcp.tools import tool
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from vector_memory.results.sessions import (
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    MemoryResult,
+    TaskContextResult,
+)
+from vector_memory.server.tools.params import READS, ChunkId, InSession, Iteration, MemoryId, Offset, Store, WholeNumber
+
+
+@tool(title="Load session context for task", annotations=READS)
+def load_session_context_for_task(
+    *,
+    store: Store,
+    session_id: InSession,
+    session_iter: Iteration,
+) -> TaskContextResult:
+    """Read what is needed to continue a session: its context and prompts, the latest reports, notes and findings."""
+    return store.load_session_context_for_task(session_id, session_iter)
+
+
+@tool(title="Expand chunk context", annotations=READS)
+def expand_chunk_context(
+    *,
+    store: Store,
+    chunk_id: ChunkId,
+    surrounding_chunks: Annotated[WholeNumber, Field(description="Chunks on either side, up to 50")] = 2,
+) -> ExpandedChunkResult:
+    """Read the text around a chunk that a search found."""
+    return store.expand_chunk_context(chunk_id, surrounding_chunks)
+
+
+@tool(title="Reconstruct document", annotations=READS)
+def reconstruct_document(
+    *,
+    store: Store,
+    memory_id: MemoryId,
+    offset: Offset = 0,
+) -> DocumentResult:
+    """Read the exact text of a document; long ones in parts, by offset."""
+    return store.reconstruct_document(memory_id, offset)
+
+
+@tool(title="Get memory by id", annotations=READS)
+def get_memory_by_id(
+    *,
+    store: Store,
+    memory_id: MemoryId,
+    offset: Offset = 0,
+) -> MemoryResult:
+    """Read a memory of any kind with all its fields; long ones in parts, by offset."""
+    return store.get_memory_by_id(memory_id, offset)
+
+
+@tool(
+    title="Write document to file",
+    # Destructive because of `overwrite`; the same call again leaves the same file.
+    annotations=ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    ),
+)
+def write_document_to_file(
+    *,
+    store: Store,
+    memory_id: MemoryId,
+    output_path: Annotated[str, Field(description="Path inside the export folder")],
+    overwrite: Annotated[bool, Field(description="Replace an existing file")] = False,
+) -> ExportResult:
+    """Export a memory to a Markdown file with YAML front matter."""
+    return store.write_document_to_file(memory_id, output_path, overwrite=overwrite)

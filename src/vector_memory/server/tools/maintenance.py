@@ -1,0 +1,88 @@
+"""The tools that count, list and delete."""
+
+import asyncio
+from typing import Annotated
+
+from fastmcp import Context
+from fastmcp.tools import tool
+from mcp_types import InputRequiredResult, ToolAnnotations
+from pydantic import Field
+
+from vector_memory.results.sessions import CleanupResult, DeleteResult, SessionsResult, SessionStatsResult
+from vector_memory.server.tools.confirmation import can_ask, confirm
+from vector_memory.server.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber
+from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.store import SessionMemoryStore
+
+
+@tool(title="Get session statistics", annotations=READS)
+def get_session_stats(
+    *,
+    store: Store,
+    session_id: InSession,
+) -> SessionStatsResult:
+    """Count a session's memories by kind and agent."""
+    return store.get_session_stats(session_id)
+
+
+@tool(title="List sessions", annotations=READS)
+def list_sessions(
+    *,
+    store: Store,
+    limit: Limit = 20,
+    agent_id: OfAgent = None,
+) -> SessionsResult:
+    """List sessions, latest activity first."""
+    return store.list_sessions(limit, agent_id)
+
+
+@tool(
+    title="Delete memory",
+    annotations=ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    ),
+)
+async def delete_memory(
+    *,
+    store: Store,
+    context: Context,
+    memory_id: MemoryId,
+) -> DeleteResult | InputRequiredResult:
+    """Delete a memory and its chunks for good. Cannot be undone."""
+    if can_ask(context):
+        memory = await asyncio.to_thread(store.describe_memory, memory_id)
+        if asked := await confirm(context, f"Delete {memory} for good?"):
+            return asked
+    return await in_writers_thread(store.delete_memory, memory_id)
+
+
+@tool(
+    title="Clean up old memories",
+    # Not idempotent: what is young enough to be kept today is deleted by the same call tomorrow.
+    annotations=ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
+    ),
+)
+async def cleanup_old_memories(
+    *,
+    store: Store,
+    context: Context,
+    days_old: Annotated[WholeNumber, Field(description="Age in days")] = 90,
+    dry_run: Annotated[bool, Field(description="Only count")] = True,
+) -> CleanupResult | InputRequiredResult:
+    """Count the memories of all sessions older than days_old; with dry_run=false delete them for good."""
+    if dry_run:
+        return await asyncio.to_thread(store.cleanup_old_memories, days_old)
+    if can_ask(context):
+        question = await asyncio.to_thread(_question_about_age, store, days_old)
+        if asked := await confirm(context, question):
+            return asked
+    return await in_writers_thread(store.cleanup_old_memories, days_old, dry_run=False)
+
+
+def _question_about_age(store: SessionMemoryStore, days_old: int) -> str:
+    found = store.cleanup_old_memories(days_old, dry_run=True)
+    return (
+        f"Delete all memories older than {days_old} days for good, of every session and agent? "
+        f"Their number is {found.memories_deleted:,}."
+    )

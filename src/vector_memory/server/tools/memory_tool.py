@@ -1,0 +1,70 @@
+"""How a function becomes a tool: its schemas are made short, and its failures become answers."""
+
+from collections.abc import Callable
+from typing import Any, cast, get_args
+
+from fastmcp.server.dependencies import get_context
+from fastmcp.tools import FunctionTool, ToolResult
+from pydantic import TypeAdapter, ValidationError
+
+from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.sessions import Result
+from vector_memory.results.shortening import bounded, value_size
+from vector_memory.server.tools.failures import as_ours, failed_result
+from vector_memory.server.tools.params import WholeNumber
+from vector_memory.server.tools.schemas import compact, inlined, require_only, without_null
+from vector_memory.validation import LEAST_TOKENS
+
+LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
+TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
+
+
+class MemoryTool(FunctionTool):
+    """A tool that always answers with its result model, whatever happens."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "MemoryTool":
+        """Make the tool of a function that `@tool` describes."""
+        made = cast("MemoryTool", cls.from_function(function))
+        return made.model_copy(
+            update={
+                "parameters": without_null(inlined(compact(made.parameters))),
+                "output_schema": require_only(inlined(compact(made.output_schema or {})), "success"),
+            }
+        )
+
+    @property
+    def result_model(self) -> type[Result]:
+        """The model of the tool's answers; a tool that may ask the user first returns it as one of two."""
+        arms: tuple[type, ...] = get_args(self.return_type) or (self.return_type,)
+        return next(arm for arm in arms if issubclass(arm, Result))
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Run the tool. A parameter that is null counts as left out, which is what clients mean by it."""
+        known = self.parameters["properties"]
+        given = {name: value for name, value in arguments.items() if value is not None or name not in known}
+        limit = LEAST_LIMIT
+        try:
+            limit = longest_answer(given)
+            answer = await super().run(given)
+        except Exception as error:  # the one edge where nothing may pass unmapped
+            answer = failed_result(self.result_model, as_ours(error, self))
+        return self._bounded(answer, limit)
+
+    def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
+        """Return the answer in at most so many bytes of JSON, which leave twice: as text and as structured content."""
+        body = answer.structured_content
+        if body is None or value_size(body) <= limit:
+            return answer
+        fitting = bounded(self.result_model.model_validate(body), limit)
+        return ToolResult(structured_content=fitting.model_dump(mode="json"), is_error=answer.is_error)
+
+
+def longest_answer(arguments: dict[str, Any]) -> int:
+    """Return how many bytes the answer to a call may have: what its `max_tokens` says, at most what the settings do."""
+    tokens: int = min(part.settings.max_response_tokens for part in get_context().lifespan_context.values())
+    try:
+        wanted = TOKENS.validate_python(arguments.get("max_tokens"))
+    except ValidationError:
+        wanted = tokens
+    return max(LEAST_LIMIT, min(tokens, wanted) * BYTES_PER_TOKEN)

@@ -1,0 +1,278 @@
+# ruff: noqa: PLR0913 - a tool's parameters are the contract's
+"""The tools that find memories: by place in time, or by meaning in one of three grains."""
+
+from typing import Annotated
+
+from fastmcp.tools import tool
+from pydantic import Field
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.results.sessions import (
+    CoarseSearchResult,
+    FineSearchResult,
+    MediumSearchResult,
+    SearchMemoriesResult,
+)
+from vector_memory.server.tools.params import (
+    READS,
+    InSession,
+    LatestFirst,
+    Limit,
+    MaxTokens,
+    Mode,
+    OfAgent,
+    OfCategory,
+    OfIteration,
+    OfSession,
+    OfTask,
+    OptionalQuery,
+    Order,
+    Query,
+    Skip,
+    Store,
+)
+
+
+@tool(title="Search session context", annotations=READS)
+def search_session_context(
+    *,
+    store: Store,
+    session_id: InSession,
+    session_iter: OfIteration = None,
+    limit: Limit = 5,
+    latest_first: LatestFirst = True,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> SearchMemoriesResult:
+    """Read a session's saved states, newest first."""
+    scope = Scope.of(MemoryKind.SESSION_CONTEXT, session_id=session_id, session_iter=session_iter)
+    return store.search_scoped(scope, limit, offset=offset, max_tokens=max_tokens, latest_first=latest_first)
+
+
+@tool(title="Search input prompts", annotations=READS)
+def search_input_prompts(
+    *,
+    store: Store,
+    session_id: InSession,
+    session_iter: OfIteration = None,
+    limit: Limit = 5,
+    latest_first: LatestFirst = True,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> SearchMemoriesResult:
+    """Read a session's user prompts, newest first."""
+    scope = Scope.of(MemoryKind.INPUT_PROMPT, session_id=session_id, session_iter=session_iter)
+    return store.search_scoped(scope, limit, offset=offset, max_tokens=max_tokens, latest_first=latest_first)
+
+
+@tool(title="Search system memory", annotations=READS)
+def search_system_memory(
+    *,
+    store: Store,
+    query: Annotated[str | None, Field(description="What to find; without it, the newest")] = None,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 10,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> SearchMemoriesResult:
+    """Find saved commands and configuration by meaning."""
+    scope = Scope.of(
+        MemoryKind.SYSTEM_MEMORY,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+    )
+    return store.search_memories(query, scope, limit, offset=offset, max_tokens=max_tokens)
+
+
+@tool(title="Search reports: chunks", annotations=READS)
+def search_reports_specific_chunks(
+    *,
+    store: Store,
+    query: Query,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 10,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> FineSearchResult:
+    """Find a fact in reports: the chunks closest in meaning. Try this first; see more with expand_chunk_context."""
+    scope = Scope.of(
+        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+    )
+    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+
+
+@tool(title="Search reports: sections", annotations=READS)
+def search_reports_section_context(
+    *,
+    store: Store,
+    query: Query,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 5,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> MediumSearchResult:
+    """Find the sections of reports on a topic, each in full: when chunks lack context."""
+    scope = Scope.of(
+        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+    )
+    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+
+
+@tool(title="Search reports: documents", annotations=READS)
+def search_reports_full_documents(
+    *,
+    store: Store,
+    query: OptionalQuery = None,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 3,
+    order: Order = "recent",
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> CoarseSearchResult:
+    """Read whole reports: the newest, or those that match best."""
+    scope = Scope.of(
+        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+    )
+    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
+
+
+@tool(title="Search working memory: chunks", annotations=READS)
+def search_working_memory_specific_chunks(
+    *,
+    store: Store,
+    query: Query,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 10,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> FineSearchResult:
+    """Find a fact in working memory: the chunks closest in meaning. Try this first."""
+    scope = Scope.of(
+        MemoryKind.WORKING_MEMORY,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+    )
+    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+
+
+@tool(title="Search working memory: sections", annotations=READS)
+def search_working_memory_section_context(
+    *,
+    store: Store,
+    query: Query,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 5,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> MediumSearchResult:
+    """Find the sections of working memory on a topic, each in full: when chunks lack context."""
+    scope = Scope.of(
+        MemoryKind.WORKING_MEMORY,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+    )
+    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+
+
+@tool(title="Search working memory: documents", annotations=READS)
+def search_working_memory_full_documents(
+    *,
+    store: Store,
+    query: OptionalQuery = None,
+    agent_id: OfAgent = None,
+    session_id: OfSession = None,
+    session_iter: OfIteration = None,
+    task_code: OfTask = None,
+    limit: Limit = 3,
+    order: Order = "recent",
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> CoarseSearchResult:
+    """Read whole working memories: the newest, or those that match best."""
+    scope = Scope.of(
+        MemoryKind.WORKING_MEMORY,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+    )
+    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
+
+
+@tool(title="Search knowledge base: chunks", annotations=READS)
+def search_knowledge_base_specific_chunks(
+    *,
+    store: Store,
+    query: Query,
+    agent_id: OfAgent = None,
+    category: OfCategory = None,
+    limit: Limit = 10,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> FineSearchResult:
+    """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
+    scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+
+
+@tool(title="Search knowledge base: sections", annotations=READS)
+def search_knowledge_base_section_context(
+    *,
+    store: Store,
+    query: Query,
+    agent_id: OfAgent = None,
+    category: OfCategory = None,
+    limit: Limit = 5,
+    search_mode: Mode = None,
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> MediumSearchResult:
+    """Find the sections of the knowledge base on a topic, each in full: when chunks lack context."""
+    scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+
+
+@tool(title="Search knowledge base: documents", annotations=READS)
+def search_knowledge_base_full_documents(
+    *,
+    store: Store,
+    query: OptionalQuery = None,
+    agent_id: OfAgent = None,
+    category: OfCategory = None,
+    limit: Limit = 3,
+    order: Order = "recent",
+    offset: Skip = 0,
+    max_tokens: MaxTokens = None,
+) -> CoarseSearchResult:
+    """Read whole knowledge base entries: the newest, or those that match best."""
+    scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)

@@ -1,0 +1,246 @@
+# ruff: noqa: PLR0913 - a tool's parameters are the contract's
+"""The tools that store a memory, one for each kind."""
+
+from typing import Annotated
+
+from fastmcp.tools import tool
+from pydantic import Field
+
+from vector_memory.domain import DEFAULT_CATEGORY, MemoryKind
+from vector_memory.results.sessions import StoreMemoryResult
+from vector_memory.server.tools.params import (
+    STORES,
+    AgentId,
+    Content,
+    Description,
+    Document,
+    Iteration,
+    Metadata,
+    OnProgress,
+    OptionalIteration,
+    ReportId,
+    SessionId,
+    Store,
+    Tags,
+    TaskCode,
+    Title,
+)
+from vector_memory.server.tools.threads import in_writers_thread
+
+
+@tool(title="Store session context", annotations=STORES)
+async def store_session_context(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    session_id: SessionId,
+    session_iter: Iteration,
+    content: Content,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save a session's state (goal, decisions, next steps) to continue from later. For the main agent."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.SESSION_CONTEXT,
+        content,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        on_progress=on_progress,
+    )
+
+
+@tool(title="Store input prompt", annotations=STORES)
+async def store_input_prompt(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    session_id: SessionId,
+    session_iter: Iteration,
+    content: Content,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save a user's prompt word for word. For the main agent."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.INPUT_PROMPT,
+        content,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        on_progress=on_progress,
+    )
+
+
+@tool(title="Store system memory", annotations=STORES)
+async def store_system_memory(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Content,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save commands, configuration, endpoints or scripts to use again."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.SYSTEM_MEMORY,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        on_progress=on_progress,
+    )
+
+
+@tool(title="Store report", annotations=STORES)
+async def store_report(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Document,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save finished findings. Long texts are chunked, so that every part can be found."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.REPORT,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        on_progress=on_progress,
+    )
+
+
+@tool(title="Store report observation", annotations=STORES)
+async def store_report_observation(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Content,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+    parent_report_id: ReportId = None,
+) -> StoreMemoryResult:
+    """Save a correction of or an addition to a report."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.REPORT_OBSERVATION,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        parent_report_id=parent_report_id,
+        on_progress=on_progress,
+    )
+
+
+@tool(title="Store working memory", annotations=STORES)
+async def store_working_memory(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    agent_id: AgentId,
+    session_id: SessionId,
+    content: Document,
+    session_iter: OptionalIteration = None,
+    task_code: TaskCode = None,
+    title: Title = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save interim findings during a task; finished ones are a report."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.WORKING_MEMORY,
+        content,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        title=title,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        on_progress=on_progress,
+    )
+
+
+@tool(title="Store knowledge base entry", annotations=STORES)
+async def store_knowledge_base(
+    *,
+    store: Store,
+    on_progress: OnProgress,
+    agent_id: AgentId,
+    title: Annotated[str, Field(description="Title")],
+    content: Document,
+    category: Annotated[str | None, Field(description=f"Default {DEFAULT_CATEGORY}")] = None,
+    description: Description = None,
+    tags: Tags = None,
+    metadata: Metadata = None,
+) -> StoreMemoryResult:
+    """Save knowledge for all sessions and agents."""
+    return await in_writers_thread(
+        store.store_memory,
+        MemoryKind.KNOWLEDGE_BASE,
+        content,
+        agent_id=agent_id,
+        title=title,
+        category=category,
+        description=description,
+        tags=tags,
+        metadata=metadata,
+        on_progress=on_progress,
+    )

@@ -1,0 +1,166 @@
+"""The tools of tagged memories (seed 004)."""
+
+import asyncio
+from typing import Annotated
+
+from fastmcp import Context
+from fastmcp.tools import tool
+from mcp_types import InputRequiredResult, ToolAnnotations
+from pydantic import BeforeValidator, Field
+
+from vector_memory.results.sessions import DeleteResult
+from vector_memory.results.tagged import (
+    CanonicalTagsResult,
+    ClearResult,
+    RecentTaggedResult,
+    SearchTaggedResult,
+    StoreTaggedResult,
+    TagFrequenciesResult,
+    TaggedMemoryResult,
+    TaggedStatsResult,
+    TagWeightsResult,
+    UniqueTagsResult,
+)
+from vector_memory.server.tools.confirmation import can_ask, confirm
+from vector_memory.server.tools.params import (
+    READS,
+    STORES,
+    MemoryId,
+    Offset,
+    Query,
+    Skip,
+    Store,
+    WholeNumber,
+    from_json,
+)
+from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tagged.categories import CATEGORIES
+from vector_memory.tagged.memories import MAX_RESULTS
+from vector_memory.tagged.tags import MAX_TAGS
+from vector_memory.validation import MAX_NOTE
+
+Limit = Annotated[WholeNumber, Field(description=f"Results, up to {MAX_RESULTS}")]
+Tags = Annotated[
+    list[str] | None,
+    Field(description=f"Up to {MAX_TAGS}: subjects, or prefix:value as module:billing", fail_fast=True),
+    BeforeValidator(from_json),
+]
+AnyOfTags = Annotated[
+    list[str] | None, Field(description="Only with any of these", fail_fast=True), BeforeValidator(from_json)
+]
+
+
+@tool(title="Store memory", annotations=STORES)
+async def store_memory(
+    *,
+    store: Store,
+    content: Annotated[str, Field(description=f"What, why, when to use it, gotchas; up to {MAX_NOTE} characters")],
+    category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
+    tags: Tags = None,
+) -> StoreTaggedResult:
+    """Keep a lesson for all sessions and agents. Search first: what is there already need not be stored again."""
+    return await in_writers_thread(store.tagged.store, content, category, tags)
+
+
+@tool(title="Search memories", annotations=READS)
+def search_memories(
+    *,
+    store: Store,
+    query: Query,
+    limit: Limit = 10,
+    category: Annotated[str | None, Field(description="Only this category")] = None,
+    tags: AnyOfTags = None,
+    offset: Skip = 0,
+) -> SearchTaggedResult:
+    """Find memories by meaning and words. Ask two or three short, different questions rather than a broad one."""
+    return store.tagged.search(query, limit, category=category, tags=tags, offset=offset)
+
+
+@tool(title="List recent memories", annotations=READS)
+def list_recent_memories(*, store: Store, limit: Limit = 10, offset: Skip = 0) -> RecentTaggedResult:
+    """Read the memories stored last, newest first."""
+    return store.tagged.list_recent(limit, offset)
+
+
+@tool(title="Get memory by id", annotations=READS)
+def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> TaggedMemoryResult:
+    """Read a memory, and count that it was of use: a clean-up keeps what is."""
+    return store.tagged.get(memory_id, offset)
+
+
+@tool(
+    title="Delete memory",
+    annotations=ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    ),
+)
+async def delete_by_memory_id(
+    *, store: Store, context: Context, memory_id: MemoryId
+) -> DeleteResult | InputRequiredResult:
+    """Delete a memory for good. Tag frequencies stay as they are."""
+    if can_ask(context):
+        memory = await asyncio.to_thread(store.tagged.describe, memory_id)
+        if asked := await confirm(context, f"Delete {memory} for good?"):
+            return asked
+    return await in_writers_thread(store.tagged.delete, memory_id)
+
+
+@tool(title="Get memory statistics", annotations=READS)
+def get_memory_stats(*, store: Store) -> TaggedStatsResult:
+    """Count memories by category, and see how much room is left."""
+    return store.tagged.stats()
+
+
+@tool(
+    title="Clear old memories",
+    # Not idempotent: what is young enough to be kept today is deleted by the same call tomorrow.
+    annotations=ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
+    ),
+)
+async def clear_old_memories(
+    *,
+    store: Store,
+    context: Context,
+    days_old: Annotated[WholeNumber, Field(description="Keep what is younger, in days")] = 30,
+    max_to_keep: Annotated[WholeNumber, Field(description="How many to keep")] = 1000,
+) -> ClearResult | InputRequiredResult:
+    """Delete old memories for good, the least used first, until max_to_keep are left."""
+    if can_ask(context):
+        question = await asyncio.to_thread(_question_about_clearing, store, days_old, max_to_keep)
+        if asked := await confirm(context, question):
+            return asked
+    return await in_writers_thread(store.tagged.clear, days_old, max_to_keep)
+
+
+@tool(title="Get unique tags", annotations=READS)
+def get_unique_tags(*, store: Store, offset: Skip = 0) -> UniqueTagsResult:
+    """List the tags that stand on memories now."""
+    return store.tags.unique(offset)
+
+
+@tool(title="Get canonical tags", annotations=READS)
+def get_canonical_tags(*, store: Store, offset: Skip = 0) -> CanonicalTagsResult:
+    """List all tags that others are normalized to, with their frequencies."""
+    return store.tags.canonical(offset)
+
+
+@tool(title="Get tag frequencies", annotations=READS)
+def get_tag_frequencies(*, store: Store, offset: Skip = 0) -> TagFrequenciesResult:
+    """Count the memories stored with each canonical tag."""
+    return store.tags.frequencies(offset)
+
+
+@tool(title="Get tag weights", annotations=READS)
+def get_tag_weights(*, store: Store, offset: Skip = 0) -> TagWeightsResult:
+    """Weigh each canonical tag for ranking: the rarer, the more it says."""
+    return store.tags.weights(offset)
+
+
+def _question_about_clearing(store: SessionMemoryStore, days_old: int, max_to_keep: int) -> str:
+    found = store.tagged.clear(days_old, max_to_keep, dry_run=True)
+    return (
+        f"Delete {found.deleted_count:,} memories older than {days_old} days for good, the least used first, and keep "
+        f"{found.remaining_count:,}?"
+    )

@@ -1,0 +1,1 @@
+"""Memories of sessions: storing, reading, changes, exports."""

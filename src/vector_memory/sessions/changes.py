@@ -1,0 +1,163 @@
+"""What is new: what others stored in a session since somebody last looked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from heapq import nsmallest
+
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
+from vector_memory.errors import ValidationError
+from vector_memory.results.budget import Packer
+from vector_memory.results.mapping import found_memory, matched_memory, said_of_cut
+from vector_memory.results.sessions import ChangesResult, FoundMemory
+from vector_memory.search import Retriever, SearchTimer
+from vector_memory.search.confidence import CONFIDENT
+from vector_memory.search.fusion import Found
+from vector_memory.search.messages import cut_short, not_indexed
+from vector_memory.search.retriever import Question
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.storage.sqlite.changes import count_by_kind, last_id, list_in_order
+from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.memories import count_unindexed, get_memories
+from vector_memory.validation import parse_id
+
+NOW = "now"
+"""The cursor of somebody who wants to know only what is stored from now on."""
+
+
+UNKNOWN = "Nothing is stored in this session yet. If others should be at work in it, see list_sessions for its name."
+
+
+class Changes:
+    """Hands out what was stored since a cursor: the id of the last memory that its holder knows of."""
+
+    def __init__(
+        self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
+    ) -> None:
+        self._database = database
+        self._retriever = retriever
+        self._timer = timer
+        self._packer = packer
+        self._access = access
+
+    def since(self, cursor: str | int | None, scope: Scope, query: str | None, page: Page) -> ChangesResult:
+        """Return what is new in the scope: the oldest first, or with a query what matches it best.
+
+        Without a cursor everything is new; `"now"` only asks for one. Whoever goes on from cursor to cursor misses
+        nothing and reads nothing twice. Raises ValidationError for a cursor that this file has not given.
+        """
+        if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
+            raise ValidationError(f"A {scope.kind} belongs to no session: find it with the searches of its kind.")
+        answer = self._in_order(cursor, scope, page) if query is None else self._best(cursor, scope, query, page)
+        self._access.record([memory.id for memory in answer.results])
+        return answer
+
+    def _in_order(self, cursor: str | int | None, scope: Scope, page: Page) -> ChangesResult:
+        with self._timer.time("search_changes"), self._database.read() as connection:
+            end = last_id(connection)
+            start = position(cursor, end)
+            scope = replace(scope, after_id=start)
+            total = sum(count_by_kind(connection, scope).values())
+            memories = list_in_order(connection, scope, page.limit)
+            is_empty = not total and is_unknown(connection, scope)
+        found = [found_memory(memory) for memory in memories]
+
+        def build(packer: Packer) -> ChangesResult:
+            shown = packer.share(found)
+            has_more = len(shown) < total
+            return ChangesResult(
+                results=shown,
+                cursor=str(end if not has_more else shown[-1].id if shown else start),
+                has_more=has_more,
+                total_new=total,
+                message=UNKNOWN if is_empty else said_in_order(shown, total),
+            )
+
+        return self._packer.within(page.max_tokens).fit(build)
+
+    def _best(self, cursor: str | int | None, scope: Scope, query: str, page: Page) -> ChangesResult:
+        with self._timer.time("search_changes"):
+            question = self._retriever.prepare(query)
+            with self._database.read() as connection:
+                end = last_id(connection)
+                scope = replace(scope, after_id=position(cursor, end))
+                counts = count_by_kind(connection, scope)
+                ranked = self._ranked(connection, question, scope, counts, page.limit)
+                memories = get_memories(connection, [hit.id for hit in ranked.hits])
+                unindexed = count_unindexed(connection, scope)
+        found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
+        total = sum(counts.values())
+        is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
+        notes = (
+            question.problem,
+            not_indexed(unindexed) if unindexed else None,
+            cut_short(scope) if ranked.partial else None,
+            "Weak: nothing of it seems to be about this." if is_weak else None,
+        )
+
+        def build(packer: Packer) -> ChangesResult:
+            shown = packer.share(found)
+            return ChangesResult(
+                results=shown,
+                cursor=str(end),
+                total_new=total,
+                confidence=None if ranked.nearest is None else "low" if is_weak else "high",
+                message=" ".join([said_of_best(shown, total), *filter(None, notes)]),
+            )
+
+        return self._packer.within(page.max_tokens).fit(build)
+
+    def _ranked(
+        self, connection: Connection, question: Question, scope: Scope, kinds: Mapping[str, int], count: int
+    ) -> Found:
+        """Return the memories of all these kinds that match best: scores depend on nothing else that is found."""
+        found = [
+            self._retriever.find(connection, question, replace(scope, kind=kind), count, memories=True)
+            for kind in MemoryKind
+            if kind in kinds
+        ]
+        hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
+        nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
+        return Found(hits, nearest, any(part.partial for part in found))
+
+
+def is_unknown(connection: Connection, scope: Scope) -> bool:
+    """Tell whether nothing at all is stored in the scope's session."""
+    return not count_by_kind(connection, Scope(session_id=scope.session_id))
+
+
+def position(cursor: str | int | None, end: int) -> int:
+    """Return the id after which the new begins. `end`: the last id there is."""
+    if cursor is None:
+        return 0
+    if cursor == NOW:
+        return end
+    try:
+        known = parse_id("since", cursor)
+    except ValidationError:
+        raise ValidationError('since must be the cursor of an earlier answer, or "now", or left out.') from None
+    if known > end:
+        raise ValidationError(
+            "since is a cursor that this memory has not given: another file, or an older state of it, is in use. Leave "
+            'since out to read from the start, or send "now" to read what is stored from now on.'
+        )
+    return known
+
+
+def said_in_order(shown: Sequence[FoundMemory], total: int) -> str:
+    """Say how much is new, and how to go on."""
+    if not total:
+        return "Nothing new."
+    if not shown:
+        return f"{total} new. The first does not fit: send a larger max_tokens with the same since."
+    said = f"{total} new, all here." if len(shown) == total else f"The first {len(shown)} of {total} new."
+    going_on = "" if len(shown) == total else " Go on with since = cursor."
+    return said + going_on + said_of_cut(shown)
+
+
+def said_of_best(shown: Sequence[FoundMemory], total: int) -> str:
+    """Say how much of the new is shown, and how to read the rest."""
+    if not total:
+        return "Nothing new."
+    said = f"The best {len(shown)} of {total} new."
+    rest = "" if len(shown) == total else " To read all of it, send the same since without query."
+    return said + rest + said_of_cut(shown)

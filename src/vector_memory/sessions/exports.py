@@ -1,0 +1,96 @@
+"""Files that agents may write: inside the export folders only, never through a symlink, never over a file unasked.
+
+Nor over a database, whatever is asked: `storage.drafts` sees to that.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+from vector_memory.errors import MemoryStorageError, ValidationError
+from vector_memory.storage.sqlite.drafts import Rules, draft_at
+from vector_memory.storage.sqlite.filesystem import make_private_folders
+from vector_memory.storage.sqlite.protection import Place
+
+
+class ExportFolders:
+    """The folders that exports may go to; relative paths are meant from the first one.
+
+    A path is walked folder by folder from there without following links, and what is opened is what was checked: a
+    folder that is swapped for a link meanwhile leads nowhere else. `databases`: files that are never written to, nor
+    made if they are missing.
+    """
+
+    def __init__(self, folders: Sequence[Path], databases: Sequence[Path] = ()) -> None:
+        self._databases = databases
+        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
+
+    def write(self, output_path: str, data: bytes, *, overwrite: bool) -> Path:
+        """Write a file, readable by its owner only, and return its absolute path.
+
+        Raises ValidationError for a path that is not allowed or taken, MemoryStorageError when the disk refuses.
+        """
+        folder, relative = self._place(output_path)
+        rules = Rules(overwrite=overwrite, databases=self._databases)
+        try:
+            with opened_parent(folder, relative.parts[:-1]) as parent:
+                place = Place(parent, relative.name, folder / relative, "output_path")
+                with draft_at(place, rules) as draft:
+                    with draft.open() as file:
+                        file.write(data)
+                    draft.publish()
+        except FileExistsError:
+            raise ValidationError(
+                "There is a file already at output_path: choose another name, or send overwrite=true."
+            ) from None
+        except OSError as error:
+            raise refusal(error) from None
+        return folder / relative
+
+    def _place(self, output_path: str) -> tuple[Path, PurePath]:
+        """Return the export folder and the path inside it."""
+        path = PurePath(output_path)
+        if not output_path.strip() or "\0" in output_path or ".." in path.parts or not path.name:
+            raise ValidationError("output_path must name a file, without '..', for example reports/summary.md.")
+        if output_path.endswith(("/", os.sep)):
+            raise ValidationError("output_path must name a file, not a folder, for example reports/summary.md.")
+        if not path.is_absolute():
+            return self._folders[0], path
+        for folder in self._folders:
+            if path.is_relative_to(folder) and path != folder:
+                return folder, path.relative_to(folder)
+        raise ValidationError(
+            "output_path is outside the export folders: send a path relative to the first one, for example "
+            "reports/summary.md, or start the server with --export-dir."
+        )
+
+
+def refusal(error: OSError) -> ValidationError | MemoryStorageError:
+    """Return the error for a failed write; a link on the way shows as ELOOP or ENOTDIR."""
+    if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno in LINK_ERRORS:
+        return ValidationError("output_path leads through a link or a file that is no folder: choose another path.")
+    return MemoryStorageError(f"The file was not written ({error.strerror}): choose another path or mend the disk.")
+
+
+LINK_ERRORS = {40, 62}
+"""ELOOP on Linux and on BSD and macOS."""
+
+
+@contextlib.contextmanager
+def opened_parent(folder: Path, parts: Sequence[str], *, make: bool = True) -> Iterator[int]:
+    """Give a descriptor of the folder that a file is in; with `make` missing folders are made, for their owner only."""
+    if make:
+        make_private_folders(folder)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, mode=0o700, dir_fd=descriptor)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)

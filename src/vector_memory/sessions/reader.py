@@ -1,0 +1,273 @@
+"""Reading stored memories: whole, in part, around a chunk, or as a file."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
+from typing import Any, TypeVar
+
+import yaml
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.errors import NotFoundError
+from vector_memory.results.budget import Packer, omitted_memory
+from vector_memory.results.mapping import READ_WITH, memory_entry, said_of_cut
+from vector_memory.results.sessions import (
+    ChunkEntry,
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    MemoryEntry,
+    MemoryResult,
+    Omitted,
+    TaskContextResult,
+)
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.exports import ExportFolders
+from vector_memory.storage.sqlite.chunks import StoredChunk, chunks_around, get_chunk
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.memories import Memory, count_memories, list_memories, require_memory
+from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, check_text, parse_id, parse_iteration
+
+A = TypeVar("A")
+
+RECENT = 5
+"""Reports, working memories and observations, each, that a task's context holds (seed 000)."""
+
+MAX_SURROUNDING = 50
+
+MAX_SHOWN_TITLE = 60
+
+CONTEXT_LIMITS = {
+    MemoryKind.SESSION_CONTEXT: 1,
+    MemoryKind.INPUT_PROMPT: MAX_LIMIT,
+    MemoryKind.REPORT: RECENT,
+    MemoryKind.WORKING_MEMORY: RECENT,
+    MemoryKind.REPORT_OBSERVATION: RECENT,
+}
+"""How many memories of each kind a task's context holds, the newest; in this order they get room in the answer."""
+
+
+class Documents:
+    """Hands out stored memories."""
+
+    def __init__(self, database: Database, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
+        self._database = database
+        self._packer = packer
+        self._access = access
+        self._exports = exports
+
+    def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
+        """Return a memory, its content from `offset` on; `read_with`: the tool that reads on what is cut."""
+        memory = self._find(memory_id)
+
+        def build(packer: Packer) -> MemoryResult:
+            text, end = packer.cut(memory.content, offset)
+            entry = packer.slim(memory_entry(memory).model_copy(update={"content": ""}))
+            return MemoryResult(
+                memory=entry.model_copy(update={"content": text, "content_end": end}),
+                message=how_to_go_on(read_with, offset, end, len(memory.content)),
+            )
+
+        return self._read(memory, offset, self._packer.fit(build))
+
+    def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
+        """Return a document from `offset` on: the text as it was stored, to the character."""
+        memory = self._find(memory_id)
+        frame = DocumentResult(
+            memory_id=memory.id,
+            title=memory.title,
+            memory_type=memory.memory_type,
+            agent_id=memory.agent_id,
+            session_id=memory.session_id,
+            created_at=memory.created_at,
+            chunk_count=memory.chunk_count,
+            content_length=len(memory.content),
+        )
+
+        def build(packer: Packer) -> DocumentResult:
+            text, end = packer.cut(memory.content, offset)
+            said = how_to_go_on("reconstruct_document", offset, end, len(memory.content))
+            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": said})
+
+        return self._read(memory, offset, self._packer.fit(build))
+
+    def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
+        """Write a document to a file and return where it is."""
+        memory = self._find(memory_id)
+        data = as_markdown(memory).encode()
+        path = self._exports.write(output_path, data, overwrite=overwrite)
+        self._access.record([memory.id])
+        return ExportResult(
+            file_path=str(path),
+            memory_id=memory.id,
+            bytes_written=len(data),
+            message=f"Wrote {memory.memory_type} {memory.id}, {len(data):,} bytes.",
+        )
+
+    def expand(self, chunk_id: str | int, surrounding_chunks: int) -> ExpandedChunkResult:
+        """Return a chunk with its neighbours, and the stretch of the document that they cover."""
+        number = parse_id("chunk_id", chunk_id)
+        check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
+        with self._database.read() as connection:
+            target = get_chunk(connection, number)
+            if target is None:
+                raise NotFoundError(f"There is no chunk {number}: send a chunk_id that a search returned.")
+            around = chunks_around(connection, target, surrounding_chunks)
+            memory = require_memory(connection, target.memory_id)
+        return self._packer.fit(lambda packer: expanded_chunk(packer, memory, target, around, surrounding_chunks))
+
+    def task_context(self, session_id: str, session_iter: str | int) -> TaskContextResult:
+        """Return the latest context of a session's iteration, its prompts, and its latest reports and findings."""
+        check_text("session_id", session_id, MAX_IDENTIFIER)
+        iteration = parse_iteration(session_iter)
+        with self._database.read() as connection:
+            found = [
+                memory_entry(memory)
+                for kind, limit in CONTEXT_LIMITS.items()
+                for memory in list_memories(
+                    connection,
+                    # What the user asked in earlier iterations still holds.
+                    Scope(
+                        kind=kind,
+                        session_id=session_id,
+                        session_iter=None if kind is MemoryKind.INPUT_PROMPT else iteration,
+                    ),
+                    limit,
+                )
+            ]
+            prompts = count_memories(connection, Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
+        handed_out: list[MemoryEntry] = []
+
+        def build(packer: Packer) -> TaskContextResult:
+            handed_out[:] = packer.share(found)
+            omitted = packer.omissions(found, handed_out, omitted_memory)
+            left_out = len(found) - len(handed_out)
+            return task_context_result(handed_out, omitted, left_out, max(0, prompts - MAX_LIMIT))
+
+        answer = self._packer.fit(build)
+        self._access.record([entry.id for entry in handed_out])
+        return answer
+
+    def describe(self, memory_id: str | int) -> str:
+        """Name a memory in one line."""
+        memory = self._find(memory_id)
+        # A title could otherwise go on as if the question did.
+        words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
+        title = f" '{shorten(' '.join(words), MAX_SHOWN_TITLE, placeholder='...')}'" if words else ""
+        return f"{memory.memory_type} {memory.id}{title} ({len(memory.content):,} characters)"
+
+    def _read(self, memory: Memory, offset: int, answer: A) -> A:
+        """Count a reading; reading a memory in parts counts as one."""
+        if offset == 0:
+            self._access.record([memory.id])
+        return answer
+
+    def _find(self, memory_id: str | int) -> Memory:
+        number = parse_id("memory_id", memory_id)
+        with self._database.read() as connection:
+            return require_memory(connection, number)
+
+
+def expanded_chunk(
+    packer: Packer, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
+) -> ExpandedChunkResult:
+    """Return a chunk with as many of its neighbours as fit twice: one by one, and joined."""
+    window, chunks = fitting_window(packer, target, around, surrounding)
+    message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
+    if window < surrounding:
+        message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
+    expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
+    text, end = packer.cut(expanded, times=2)
+    if end is not None:
+        message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
+    frame = ExpandedChunkResult(
+        memory_id=memory.id,
+        memory_type=memory.memory_type,
+        agent_id=memory.agent_id,
+        session_id=memory.session_id,
+        created_at=memory.created_at,
+        target_chunk_index=target.chunk.index,
+        context_window=window,
+        chunks_returned=len(chunks),
+        content_end=None if end is None else chunks[0].chunk.start + end,
+    )
+    shown = [packer.slim(chunk_entry(part, packer.cut(part.chunk.text, times=2).text), 1) for part in chunks]
+    return packer.slim(frame).model_copy(update={"expanded_content": text, "chunks": shown, "message": message})
+
+
+def fitting_window(
+    packer: Packer, target: StoredChunk, around: Sequence[StoredChunk], window: int
+) -> tuple[int, Sequence[StoredChunk]]:
+    """Return the widest window, up to `window`, whose chunks fit twice, and those chunks."""
+    chunks = around
+    while window and not packer.fits([chunk_entry(part, part.chunk.text) for part in chunks], times=2):
+        window -= 1
+        chunks = [part for part in around if abs(part.chunk.index - target.chunk.index) <= window]
+    return window, chunks
+
+
+def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
+    """Return a chunk as answers show it, with so much of its text."""
+    chunk = stored.chunk
+    return ChunkEntry(
+        chunk_id=stored.id,
+        chunk_index=chunk.index,
+        content=text,
+        chunk_type=chunk.kind,
+        header_path=chunk.header_path,
+        level=chunk.level,
+    )
+
+
+def how_to_go_on(tool: str, offset: int, end: int | None, length: int) -> str:
+    """Say which part of a content this is, and how to get the next."""
+    if end is None:
+        return f"{length:,} characters, complete." if offset == 0 else f"Characters {offset:,} to {length:,}, the end."
+    return f"Characters {offset:,} to {end:,} of {length:,}. Read on with {tool} and offset={end}."
+
+
+def task_context_result(
+    entries: Sequence[MemoryEntry], omitted: list[Omitted], left_out: int, prompts_left_out: int
+) -> TaskContextResult:
+    """Sort entries of several kinds into one answer."""
+    by_kind = {kind: [entry for entry in entries if entry.memory_type == kind] for kind in MemoryKind}
+    contexts = by_kind[MemoryKind.SESSION_CONTEXT]
+    message = f"{len(entries)} memories."
+    if not contexts:
+        message += " No session context is stored for this iteration."
+    if left_out:
+        named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
+        message += f" {left_out} did not fit: {named}; read them with get_memory_by_id."
+    if prompts_left_out:
+        message += f" {prompts_left_out} older prompts are left out: see search_input_prompts with latest_first=false."
+    return TaskContextResult(
+        session_context=contexts[0] if contexts else None,
+        input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
+        recent_reports=by_kind[MemoryKind.REPORT],
+        recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
+        recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
+        omitted=omitted,
+        message=message + said_of_cut(entries),
+    )
+
+
+def as_markdown(memory: Memory) -> str:
+    """Return a document with its provenance as YAML front matter in front."""
+    facts = {
+        "memory_id": memory.id,
+        "title": memory.title,
+        "memory_type": memory.memory_type,
+        "chunk_count": memory.chunk_count,
+        "agent_id": memory.agent_id,
+        "session_id": memory.session_id,
+        "session_iter": memory.session_iter,
+        "task_code": memory.task_code,
+        "created_at": memory.created_at,
+        "tags": memory.tags,
+        "metadata": memory.metadata,
+    }
+    return front_matter(facts) + memory.content
+
+
+def front_matter(facts: Mapping[str, Any]) -> str:
+    """Return facts as they stand in front of a Markdown text."""
+    return f"---\n{yaml.safe_dump(dict(facts), sort_keys=False, allow_unicode=True)}---\n\n"

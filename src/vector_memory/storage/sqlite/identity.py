@@ -1,0 +1,91 @@
+"""Whether an open database is still the one at its path, with the log that belongs to it.
+
+SQLite goes on with files that were moved or deleted under it: what is stored then is in no file that has a name, or in
+one that nobody looks for. Only `os.stat` is used: closing another descriptor of a file drops SQLite's locks on it.
+"""
+
+import os
+from pathlib import Path
+
+import apsw
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
+
+MOVED = (
+    "The database file was moved, deleted or replaced after this server opened it. Nothing was changed. Put the file "
+    "back and repeat the call, or restart this server to use the file that is there now."
+)
+LOG_MOVED = (
+    "The write-ahead log of the database (the files ending in -wal and -shm) was moved, deleted or replaced while it "
+    "is in use. Nothing was changed. Put it back and repeat the call; if it is lost, end all servers that use this "
+    "database, then start them again."
+)
+LOG_WITHOUT_DATABASE = (
+    "There is no database at this path, but the write-ahead log of one (the file ending in -wal), which can hold "
+    "memories that are nowhere else. Put the database back beside it, or move the log away to begin an empty memory."
+)
+
+Identity = tuple[int, int]
+"""Device and inode: no other file can have them while this one is open."""
+
+
+class OpenFiles:
+    """The files of an open database: `path`, and the log and its index, which exist as long as it is open.
+
+    To be made when the connection has read something. Every check is one `stat` a file, a few microseconds in all.
+    """
+
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self._path = str(path)
+        # SQLite puts the log beside the file that a symbolic link points to.
+        real = Path(connection.filename)
+        self._log = str(log_of(real))
+        self._identity = identity_of(self._path)
+        self._beside = {name: identity_of(name) for name in (self._log, str(log_index_of(real)))}
+
+    def require_in_place(self) -> None:
+        """Raise a DatabaseError if one of the files is not the one that was opened."""
+        if identity_of(self._path) != self._identity:
+            raise DatabaseError(MOVED)
+        if any(identity_of(name) != identity for name, identity in self._beside.items()):
+            raise DatabaseError(LOG_MOVED)
+
+    def are_in_place(self) -> bool:
+        """Tell whether all files are the ones that were opened."""
+        try:
+            self.require_in_place()
+        except DatabaseError:
+            return False
+        return True
+
+    def left_log_behind(self) -> bool:
+        """Tell whether the database is gone from its path, but not its log."""
+        return identity_of(self._path) != self._identity and identity_of(self._log) == self._beside[self._log]
+
+
+def identity_of(name: str) -> Identity | None:
+    """Return which file has this name now, None if there is none."""
+    try:
+        status = os.stat(name)  # noqa: PTH116 - half the time of Path.stat, before each read and write
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def require_no_orphaned_log(path: Path) -> None:
+    """Raise a DatabaseError if there is a log without its database: SQLite would delete it with a new database."""
+    # In this order: who makes a database makes the file before the log.
+    log = log_of(Path(os.path.realpath(path)))
+    if log.exists() and not path.exists() and log.exists() and log.stat().st_size:
+        raise DatabaseError(LOG_WITHOUT_DATABASE)
+
+
+def bring_log_along(connection: apsw.Connection) -> None:
+    """Move the log into a database that was moved without it, and delete it, unless another process has it open.
+
+    Without this the database would lack the latest memories, and the log would be taken for that of the next file at
+    the path. SQLite's own checkpoint at the end leaves a moved database alone.
+    """
+    connection.set_busy_timeout(0)
+    connection.pragma("journal_mode", "delete")

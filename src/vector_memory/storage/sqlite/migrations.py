@@ -1,0 +1,243 @@
+"""Brings a file to the present schema. A migration and its record commit together, so any process may run it."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from vector_memory.domain import utc_now
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.sqlite import erasure, schema
+from vector_memory.storage.sqlite import legacy as original
+from vector_memory.storage.sqlite.drafts import Rules, draft_of
+from vector_memory.storage.sqlite.extension import load_vector_search
+from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
+
+RECORD_TABLE = (
+    "create table schema_migrations (version integer primary key, name text not null, applied_at text not null)"
+)
+
+
+class Migration(NamedTuple):
+    """One step. `apply(connection, dimensions)` runs inside the transaction that also records it."""
+
+    name: str
+    apply: Callable[[apsw.Connection, int], None]
+
+
+def create_tables(connection: apsw.Connection, dimensions: int) -> None:
+    """Make the tables; the rows of a file written by the original server move into them."""
+    is_original = original.is_original(connection)
+    if is_original:
+        original.set_aside(connection)
+    for script in (schema.TABLES, schema.INDEX_TABLES, schema.INDEXES, schema.TRIGGERS):
+        connection.execute(script)
+    for table in schema.VECTOR_TABLES:
+        connection.execute(schema.VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
+    if is_original:
+        original.move_rows(connection)
+
+
+def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
+    """Make the keyword index in place of the full-text tables, from the text. One memory is held at a time."""
+    connection.execute(schema.KEYWORDS)
+    if fetch_value(connection, "select 1 from session_memories limit 1"):
+        from vector_memory.storage.sqlite import (  # noqa: PLC0415 - needs numpy, and hardly any start comes here
+            keywords,
+        )
+
+        keywords.rebuild(connection)
+
+
+def index_times(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let the newest memories of a kind, an agent or a task be found at once."""
+    connection.execute(schema.NEWEST)
+
+
+def add_tags(connection: apsw.Connection, _dimensions: int) -> None:
+    """Make room for the vocabulary of the tagged memories."""
+    connection.execute(schema.CANONICAL_TAGS)
+
+
+def refuse_earlier_releases(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every later write of a server of an earlier release fail as a whole: it looks at no version."""
+    connection.execute(schema.ONLY_KNOWING_WRITERS)
+
+
+def count_deletes(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every process know whether deleted bytes are still to be erased."""
+    connection.execute(erasure.TABLE)
+    connection.execute(schema.ERASURE)
+
+
+MIGRATIONS = (
+    Migration("create tables", create_tables),
+    Migration("replace the full-text tables by a keyword index", replace_full_text),
+    Migration("index memories by time", index_times),
+    Migration("add the vocabulary of tagged memories", add_tags),
+    Migration("refuse writers of earlier releases", refuse_earlier_releases),
+    Migration("count deletes until their bytes are erased", count_deletes),
+)
+"""In order; the version of a file is the number of migrations it has had. Only ever append."""
+
+
+OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
+"""A file that has two of these names is a memory, however damaged."""
+
+RUN_FIX = (
+    "The tables of the database are not as they should be: run `vector-memory doctor --fix`, and restore the database "
+    "from a backup if that does not help."
+)
+
+
+def require_ours(connection: apsw.Connection) -> None:
+    """Raise a DatabaseError, having written nothing, for a file of another program or of a newer release.
+
+    Also if its schema is damaged or altered: neither a view with the name of a table, nor sqlite-vec without its
+    shadow tables, may be used.
+    """
+    version = pending_from(connection)
+    if version == len(MIGRATIONS):
+        if schema_faults(connection, expected_schema()):
+            raise DamagedError(RUN_FIX)
+    elif version and not tables_at(version) <= names_of_tables(connection):
+        raise DamagedError(RUN_FIX)
+
+
+@cache
+def expected_schema() -> Schema:
+    """Return the schema of a file that has had all migrations. Takes a few milliseconds the first time."""
+    return schema_at(len(MIGRATIONS))
+
+
+@cache
+def tables_at(version: int) -> frozenset[str]:
+    """Return the names of the tables that a file of this version has."""
+    return frozenset(name for name, thing in schema_at(version).items() if thing.type == "table")
+
+
+def schema_at(version: int) -> Schema:
+    """Return the schema of a file that has had the first `version` migrations."""
+    connection = apsw.Connection(":memory:")
+    try:
+        load_vector_search(connection)
+        connection.execute("begin")
+        for number, migration in enumerate(MIGRATIONS[:version], start=1):
+            migration.apply(connection, 1)
+            record(connection, number, migration.name)
+        return read_schema(connection)
+    finally:
+        connection.close()
+
+
+def migrate(connection: apsw.Connection, dimensions: int) -> None:
+    """Apply what is missing. Asking what is missing never writes; a file that is not ours is refused untouched."""
+    if pending_from(connection) == len(MIGRATIONS):
+        return
+    connection.execute("begin immediate")
+    try:
+        # Another process may have been faster while this one waited for the lock.
+        done = pending_from(connection)
+        if original.is_original(connection):
+            back_up(Path(connection.filename), ".before-upgrade")
+        for version, migration in enumerate(MIGRATIONS[done:], start=done + 1):
+            migration.apply(connection, dimensions)
+            record(connection, version, migration.name)
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def require_known(connection: apsw.Connection) -> None:
+    """Raise a DatabaseError if a newer release has upgraded the file since it was opened."""
+    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(MIGRATIONS):
+        raise DatabaseError(
+            "A newer release of vector-memory has upgraded the database since this server started, and this one can "
+            "no longer write to it. Nothing was changed: restart this server with the newer release."
+        )
+
+
+def let_write(connection: apsw.Connection) -> None:
+    """Give a connection the function that `schema.ONLY_KNOWING_WRITERS` asks of whoever writes."""
+
+    def newest_known(*_arguments: object) -> int:
+        return len(MIGRATIONS)
+
+    connection.create_scalar_function(
+        schema.WRITERS_FUNCTION, newest_known, 0, deterministic=True, flags=apsw.SQLITE_INNOCUOUS
+    )
+
+
+def pending_from(connection: apsw.Connection) -> int:
+    """Return how many migrations the file has had, or raise a DatabaseError if it is not one of ours."""
+    if is_ours(connection):
+        version = recorded_version(connection)
+        if version is None:
+            raise DamagedError(RUN_FIX)
+        if version > len(MIGRATIONS):
+            raise DatabaseError(
+                "The database was written by a newer release of vector-memory and was left untouched: upgrade "
+                "vector-memory to open it."
+            )
+        return version
+    if names_of_tables(connection) and not original.is_original(connection):
+        raise DatabaseError(
+            "The file is an SQLite database of another program and was left untouched: choose another path."
+        )
+    return 0
+
+
+def is_ours(connection: apsw.Connection) -> bool:
+    """Tell whether a file is a memory, be it damaged."""
+    return len(OURS.intersection(fetch_column(connection, "select name from sqlite_schema"))) > 1
+
+
+def names_of_tables(connection: apsw.Connection) -> set[str]:
+    """Return the names of all tables in the file."""
+    return set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
+
+
+def recorded_version(connection: apsw.Connection) -> int | None:
+    """Return how many migrations the file says it has had; None if its record is damaged."""
+    sql = "select sql from sqlite_schema where type = 'table' and name = 'schema_migrations'"
+    if fetch_value(connection, sql) != RECORD_TABLE.replace("create table", "CREATE TABLE"):
+        return None
+    version = fetch_value(connection, "select max(version) from schema_migrations")
+    return version if isinstance(version, int) and version > 0 else None
+
+
+def record(connection: apsw.Connection, version: int, name: str) -> None:
+    """Note that a migration has been applied."""
+    if version == 1:
+        connection.execute(RECORD_TABLE)
+    connection.execute("insert into schema_migrations values (?, ?, ?)", (version, name, utc_now()))
+
+
+def back_up(path: Path, suffix: str) -> None:
+    """Copy the file as last committed to a new file beside it, readable by its owner only: whole or not at all."""
+    copy = path.with_name(path.name + suffix)
+    number = 1
+    while copy.exists():
+        number += 1
+        copy = path.with_name(f"{path.name}{suffix}-{number}")
+    with draft_of(copy, Rules(is_database=True)) as draft:
+        copy_database(path, draft.path)
+        draft.publish()
+
+
+def copy_database(path: Path, copy: Path) -> None:
+    """Copy the file as last committed."""
+    source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
+    try:
+        with target.backup("main", source, "main") as backup:
+            while not backup.done:
+                backup.step(1000)
+    finally:
+        target.close()
+        source.close()

@@ -1,0 +1,191 @@
+"""A second set of vector tables beside the one in use: filled with another model's vectors, then exchanged for it.
+
+The spare tables are twins of those in use, with `spare_` before their names, their indexes and their triggers, and
+foreign keys of their own: what is deleted leaves them in the same transaction. They are made when a model is to be
+changed. A row in `spare_embedding_models` says whose vectors they are being filled with; without it they hold nothing
+that is needed any more, and are erased in steps that keep no writer waiting, then dropped.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import astuple
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import Fingerprint
+from vector_memory.storage.sqlite.erasure import count_delete
+from vector_memory.storage.sqlite.memories import COLUMNS, Memory, memory_from_row
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.sqlite.schema import VECTOR_TABLES
+from vector_memory.storage.sqlite.tags import forget_vectors
+from vector_memory.storage.sqlite.vectors import Passage, add_passages
+
+SPARE = "spare_"
+TABLES = ("memory_passages", *VECTOR_TABLES)
+"""What there are twins of."""
+
+TWIN_NAMES = re.compile(rf"\b({SPARE})?({'|'.join(TABLES)})\b")
+
+MISSING = """
+m.embedding_model_id = (select id from embedding_models)
+and not exists (select 1 from spare_memory_passages where memory_id = m.id)
+"""
+
+PASSAGES_PER_STEP = 200
+
+
+def exists(connection: apsw.Connection) -> bool:
+    """Tell whether there are spare tables."""
+    sql = "select 1 from sqlite_schema where name = 'spare_embedding_models'"
+    return fetch_value(connection, sql) is not None
+
+
+def unfinished(connection: apsw.Connection) -> Fingerprint | None:
+    """Return whose vectors the spare tables are being filled with; None if they are not."""
+    if not exists(connection):
+        return None
+    return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from spare_embedding_models")
+
+
+def create(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
+    """Make empty spare tables for the vectors of a model."""
+    connection.execute(
+        """
+        create table spare_embedding_models (
+            model text not null, dimensions integer not null, precision text not null, engine text not null
+        )
+        """
+    )
+    connection.execute("insert into spare_embedding_models values (?, ?, ?, ?)", astuple(fingerprint))
+    names = ", ".join(f"'{table}'" for table in TABLES)
+    for sql in fetch_column(
+        connection,
+        f"""
+        select sql from sqlite_schema where tbl_name in ({names}) and sql is not null
+        order by type = 'trigger', type = 'index'
+        """,
+    ):
+        connection.execute(twin(sql, fingerprint.dimensions))
+
+
+def twin(sql: str, dimensions: int) -> str:
+    """Return the statement that makes the twin of what `sql` makes.
+
+    An index keeps its name when its table gets another one, so the names of the indexes go from twin to twin.
+    """
+    sql = re.sub(r"float\[\d+\]", f"float[{dimensions}]", sql)
+    sql = TWIN_NAMES.sub(lambda match: match[0] if match[1] else SPARE + match[2], sql)
+    return re.sub(
+        r"(?i)^(create (?:index|trigger)) (\w+)",
+        lambda match: f"{match[1]} {toggled(match[2])}",
+        sql,
+    )
+
+
+def toggled(name: str) -> str:
+    """Return the name of an index's or trigger's twin."""
+    return name.removeprefix(SPARE) if name.startswith(SPARE) else SPARE + name
+
+
+def insert_passages(
+    connection: apsw.Connection, memory: Memory, passages: Sequence[Passage], vectors: NDArray[np.float32]
+) -> None:
+    """Add a memory's passages with their vectors, shape (passages, dimensions), to the spare tables."""
+    add_passages(connection, memory, passages, vectors, prefix=SPARE)
+
+
+def next_missing(connection: apsw.Connection, after_id: int) -> Memory | None:
+    """Return the memory with the smallest id above `after_id` that has vectors, but none in the spare tables."""
+    sql = f"select {COLUMNS} from session_memories m where {MISSING} and m.id > ? order by m.id limit 1"
+    return fetch_one(connection, memory_from_row, sql, (after_id,))
+
+
+def is_missing(connection: apsw.Connection, memory_id: int) -> bool:
+    """Tell whether a memory has vectors, but none in the spare tables."""
+    return (
+        fetch_value(connection, f"select 1 from session_memories m where {MISSING} and m.id = ?", (memory_id,))
+        is not None
+    )
+
+
+def count_missing(connection: apsw.Connection) -> int:
+    """Return how many memories have vectors, but none in the spare tables."""
+    return int(fetch_value(connection, f"select count(*) from session_memories m where {MISSING}"))
+
+
+def count_made(connection: apsw.Connection) -> int:
+    """Return how many memories have vectors in the spare tables."""
+    return int(fetch_value(connection, "select count(distinct memory_id) from spare_memory_passages"))
+
+
+def exchange(connection: apsw.Connection) -> None:
+    """Put the spare tables in the place of those in use, which become spare and not needed.
+
+    Takes as long for many vectors as for few. A memory that has none among the new ones counts as not indexed.
+    """
+    connection.execute(f"update session_memories as m set embedding_model_id = null where {MISSING}")
+    triggers = {
+        name: sql
+        for name, sql in connection.execute("select name, sql from sqlite_schema where type = 'trigger'")
+        if TWIN_NAMES.search(sql)
+    }
+    # SQLite would rename what they mention, and their names would stay.
+    for name in triggers:
+        connection.execute(f"drop trigger {name}")
+    for table in TABLES:
+        for old, new in ((table, f"leaving_{table}"), (SPARE + table, table), (f"leaving_{table}", SPARE + table)):
+            rename(connection, old, new)
+    for sql in triggers.values():
+        connection.execute(sql)
+    connection.execute(
+        """
+        insert into embedding_models (id, model, dimensions, precision, engine)
+            select coalesce((select id from embedding_models), 1), * from spare_embedding_models where true
+        on conflict (id) do update set (model, dimensions, precision, engine)
+            = (excluded.model, excluded.dimensions, excluded.precision, excluded.engine)
+        """
+    )
+    forget_vectors(connection)
+    give_up(connection)
+
+
+def rename(connection: apsw.Connection, old: str, new: str) -> None:
+    """Rename a table; of a vec0 table also the tables that hold its data, as sqlite-vec 0.1.9 does not do that itself.
+
+    SQLite's convention for such tables is `<name>_<suffix>`: https://sqlite.org/vtab.html#the_xshadowname_method
+    """
+    connection.execute(f"alter table {old} rename to {new}")
+    if new.endswith(VECTOR_TABLES):
+        for name in fetch_column(
+            connection, "select name from sqlite_schema where type = 'table' and name glob ?", (f"{old}_*",)
+        ):
+            connection.execute(f"alter table {name} rename to {new}{name.removeprefix(old)}")
+
+
+def give_up(connection: apsw.Connection) -> None:
+    """Note that nothing in the spare tables, if there are any, is needed any more."""
+    if exists(connection):
+        connection.execute("delete from spare_embedding_models")
+
+
+def erase_step(connection: apsw.Connection) -> bool:
+    """Remove some passages that are not needed any more with their vectors, or at last the tables.
+
+    False: there was nothing to do. All at once would keep writers waiting, 4 seconds for 100,000 vectors.
+    """
+    if not exists(connection) or unfinished(connection) is not None:
+        return False
+    count_delete(connection)
+    connection.execute(
+        """
+        delete from spare_memory_passages
+        where id in (select id from spare_memory_passages order by id limit ?)
+        """,
+        (PASSAGES_PER_STEP,),
+    )
+    if not connection.changes():
+        for table in ("embedding_models", *TABLES):
+            connection.execute(f"drop table {SPARE}{table}")
+    return True

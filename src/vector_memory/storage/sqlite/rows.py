@@ -1,0 +1,112 @@
+"""Rows as named values: columns are read by name, never by position. No cursor outlives the call."""
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import apsw
+
+from vector_memory.storage.sqlite.guards import WRONG_TYPE, DamagedError, type_check
+
+T = TypeVar("T")
+
+SIMPLE: dict[object, type] = {kind: kind for kind in (int, float, str, bytes, bool, NoneType)}
+
+WRONG_JSON = "The database holds a text that cannot be read: restore it from a backup."
+
+
+def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> list[T]:
+    """Run a query and return `make(**columns)` of every row."""
+    cursor = connection.execute(sql, bindings)
+    found: list[T] = []
+    names: tuple[str, ...] = ()
+    for row in cursor:
+        names = names or tuple(column[0] for column in cursor.get_description())
+        _check_for(make, names)(row)
+        found.append(make(**dict(zip(names, row, strict=True))))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], None]:
+    """Return the check of rows from which something is made: results of expressions have no declared type.
+
+    What a function passes on to what it returns has the type that is said there.
+    """
+    hints = get_type_hints(make)
+    if isinstance(made := hints.pop("return", None), type):
+        hints = get_type_hints(made) | hints
+    return type_check([_simple_types(hints.get(name)) for name in names])
+
+
+def _simple_types(hint: object) -> tuple[type, ...]:
+    """Return the types that SQLite may hand over for an annotation; none if that cannot be said."""
+    wanted = get_args(hint) or (hint,)
+    if not all(kind in SIMPLE for kind in wanted):
+        return ()
+    return tuple(SIMPLE[kind] for kind in wanted) + ((int,) if {bool, float} & set(wanted) else ())
+
+
+def fetch_columns_of(connection: apsw.Connection, made: type, sql: str, bindings: Any = ()) -> dict[str, Any]:
+    """Run a query of one row and return its columns, of the types that a class says."""
+    (columns,) = fetch(connection, as_dict, sql, bindings)
+    _check_for(made, tuple(columns))(tuple(columns.values()))
+    return columns
+
+
+def fetch_one(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> T | None:
+    """Run a query and return `make(**columns)` of its first row, or None."""
+    found = fetch(connection, make, sql, bindings)
+    return found[0] if found else None
+
+
+def as_dict(**columns: Any) -> dict[str, Any]:
+    """Keep a row as it is, for `fetch`."""
+    return columns
+
+
+def fetch_value(connection: apsw.Connection, sql: str, bindings: Any = ()) -> Any:
+    """Run a query and return the first column of its first row, or None."""
+    rows = connection.execute(sql, bindings).fetchall()
+    return rows[0][0] if rows else None
+
+
+def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
+    """Run a query and return the first column of every row."""
+    return [row[0] for row in connection.execute(sql, bindings).fetchall()]
+
+
+def texts_in(value: str) -> list[str]:
+    """Return the texts of a list that is stored as JSON. Raises DamagedError if it is something else."""
+    texts = _parsed(value)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise DamagedError(WRONG_TYPE)
+    return texts
+
+
+def object_in(value: str) -> dict[str, Any]:
+    """Return an object that is stored as JSON. Raises DamagedError if it is something else."""
+    stored = _parsed(value)
+    if not isinstance(stored, dict):
+        raise DamagedError(WRONG_TYPE)
+    return stored
+
+
+def _parsed(value: str) -> Any:
+    try:
+        parsed = json.loads(value)
+        if "\\u" in value:
+            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair could not be sent
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(WRONG_JSON) from error
+    return parsed
+
+
+def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
+    """Return the ids of the next rows of an `autoincrement` table, which hold only inside this write transaction."""
+    given = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (table,))
+    highest = fetch_value(connection, f"select max(id) from {table}")
+    last = max(given or 0, highest or 0)
+    return list(range(last + 1, last + 1 + count))

@@ -1,0 +1,183 @@
+"""Counts over sessions, and over the whole file."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import apsw
+
+from vector_memory.domain import Scope
+from vector_memory.storage.sqlite.filters import memory_filter
+from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value, object_in, texts_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """A session as it is listed; `agent_id` stored last, `agents` are the first by name of `agent_count`."""
+
+    session_id: str
+    agent_id: str
+    agents: list[str]
+    agent_count: int
+    memory_count: int
+    latest_activity: str
+    memory_types: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCounts:
+    """What one session holds. The times and the highest iteration are None in an empty session."""
+
+    memory_counts: dict[str, int]
+    agent_counts: dict[str, int]
+    total_memories: int
+    total_chunks: int
+    latest_iteration: int | None
+    earliest_created: str | None
+    latest_created: str | None
+
+
+def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
+    """Make a SessionSummary of a row."""
+    return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
+
+
+def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int, agents: int) -> list[SessionSummary]:
+    """Return sessions, latest activity first, with so many agents each; with an agent, only its memories count."""
+    return fetch(
+        connection,
+        summary_from_row,
+        """
+        with mine as (
+            select session_id, agent_id, memory_type, created_at, id from session_memories
+            where session_id is not null and (:agent_id is null or agent_id = :agent_id)
+        ), sessions as (
+            select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
+                max(created_at) as latest_activity, max(id) as latest_id
+            from mine group by session_id order by latest_activity desc, latest_id desc limit :limit
+        )
+        select s.session_id, s.memory_count, s.agent_count, s.latest_activity,
+            (select agent_id from mine where session_id = s.session_id order by created_at desc, id desc limit 1)
+                as agent_id,
+            (select json_group_array(agent_id) from
+                (select distinct agent_id from mine where session_id = s.session_id
+                 order by agent_id limit :agents)) as agents,
+            (select json_group_object(memory_type, number) from
+                (select memory_type, count(*) as number from mine where session_id = s.session_id
+                 group by memory_type order by memory_type)) as memory_types
+        from sessions s order by s.latest_activity desc, s.latest_id desc
+        """,
+        {"agent_id": agent_id, "limit": limit, "agents": agents},
+    )
+
+
+def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
+    """Return how many sessions there are; with an agent, how many it has stored in."""
+    return int(
+        fetch_value(
+            connection,
+            """
+            select count(distinct session_id) from session_memories
+            where session_id is not null and (:agent_id is null or agent_id = :agent_id)
+            """,
+            {"agent_id": agent_id},
+        )
+    )
+
+
+def session_counts(connection: apsw.Connection, session_id: str) -> SessionCounts:
+    """Return what a session holds; a session that nobody stored in is empty."""
+    counts = fetch_columns_of(
+        connection,
+        SessionCounts,
+        """
+        select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+            max(session_iter) as latest_iteration,
+            min(created_at) as earliest_created, max(created_at) as latest_created
+        from session_memories where session_id = ?
+        """,
+        (session_id,),
+    )
+    return SessionCounts(
+        memory_counts=counts_by(connection, "memory_type", session_id),
+        agent_counts=counts_by(connection, "agent_id", session_id),
+        **counts,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A memory without its text but the `beginning` of it."""
+
+    memory_id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None
+    session_iter: int
+    task_code: str | None
+    title: str | None
+    created_at: str
+    beginning: str
+    content_length: int
+    chunk_count: int
+
+
+def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
+    """Return the memories of a scope that were stored last, the oldest of them first."""
+    condition = memory_filter(scope)
+    found = fetch(
+        connection,
+        Moment,
+        f"""
+        select m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title,
+            m.created_at, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
+            m.chunk_count
+        from session_memories m where {condition.sql} order by m.created_at desc, m.id desc limit :limit
+        """,
+        condition.bindings | {"limit": limit, "characters": characters},
+    )
+    return found[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCounts:
+    """What a whole file holds. The times are None in an empty one."""
+
+    memory_counts: dict[str, int]
+    total_memories: int
+    total_chunks: int
+    total_sessions: int
+    total_agents: int
+    without_vectors: int
+    embedding_model: str | None
+    database_bytes: int
+    earliest_created: str | None
+    latest_created: str | None
+
+
+def memory_counts(connection: apsw.Connection) -> MemoryCounts:
+    """Return what the file holds."""
+    counts = fetch_columns_of(
+        connection,
+        MemoryCounts,
+        """
+        select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
+            count(distinct session_id) as total_sessions, count(distinct agent_id) as total_agents,
+            count(*) - count(embedding_model_id) as without_vectors,
+            min(created_at) as earliest_created, max(created_at) as latest_created,
+            (select model from embedding_models) as embedding_model,
+            (select page_count * page_size from pragma_page_count(), pragma_page_size()) as database_bytes
+        from session_memories
+        """,
+    )
+    by_kind = "select memory_type, count(*) from session_memories group by memory_type order by memory_type"
+    kinds: list[tuple[Any, ...]] = connection.execute(by_kind).fetchall()
+    return MemoryCounts(memory_counts=dict(kinds), **counts)
+
+
+def counts_by(
+    connection: apsw.Connection, column: Literal["memory_type", "agent_id"], session_id: str
+) -> dict[str, int]:
+    """Return how many memories a session has for each value of a column."""
+    sql = f"select {column}, count(*) from session_memories where session_id = ? group by {column} order by {column}"
+    rows: list[tuple[Any, ...]] = connection.execute(sql, (session_id,)).fetchall()
+    return dict(rows)

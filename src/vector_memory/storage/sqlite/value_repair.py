@@ -1,0 +1,159 @@
+"""Taking away what is wrong in all that is made from the text. The text itself, `session_memories`, stays as it is."""
+
+import json
+from collections.abc import Collection
+
+import apsw
+
+from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.erasure import count_delete
+from vector_memory.storage.sqlite.index_faults import text_faults, unreadable_tables, vector_faults
+from vector_memory.storage.sqlite.inspection import count_orphans
+from vector_memory.storage.sqlite.legacy import normal_tags
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.schema import PARTITION_ROWS, VECTOR_TABLE
+from vector_memory.storage.sqlite.value_faults import CHUNKED, ValueFaults
+from vector_memory.storage.sqlite.vectors import vector_dimensions
+
+SUBSTITUTES = {
+    "access_count": "0",
+    "accessed_at": "created_at",
+    "updated_at": "created_at",
+    "embedding": "null",
+    "embedding_model_id": "null",
+    "auto_chunk": f"memory_type in ({CHUNKED})",
+    "chunk_count": "-1",
+}
+"""What a memory's columns can be set to when they are damaged; chunks that do not add up are made again."""
+
+
+def lost_values(connection: apsw.Connection, faults: ValueFaults) -> bool:
+    """Tell whether a value is damaged that nothing can be put in the place of."""
+    return any(
+        column not in SUBSTITUTES and not (column == "tags" and _can_tags_be_mended(connection, memory_id))
+        for memory_id, columns in faults.get("session_memories", {}).items()
+        for column in columns
+    )
+
+
+def _can_tags_be_mended(connection: apsw.Connection, memory_id: int) -> bool:
+    """Tell whether the tags are a list, if not one of texts only."""
+    sql = """
+        select typeof(tags) = 'text' and json_valid(tags) and json_type(iif(json_valid(tags), tags, 'null')) = 'array'
+        from session_memories where id = ?
+    """
+    return bool(fetch_value(connection, sql, (memory_id,)))
+
+
+def mend_values(connection: apsw.Connection, faults: ValueFaults) -> int:
+    """Put something usable in the place of damaged values, or remove their rows; return how many rows were damaged.
+
+    What is missing afterwards is made again from the text by the other steps.
+    """
+    make_unreadable_tables_again(connection)
+    for memory_id, columns in faults.get("session_memories", {}).items():
+        _substitute(connection, memory_id, columns)
+    if faults.keys() & {"keyword_blocks", "keyword_memories", "keyword_postings"}:
+        keywords.rebuild(connection)
+    _remove(connection, "memory_chunks", faults)
+    passages = list(faults.get("memory_passages", ()))
+    connection.execute(
+        """
+        delete from memory_passages where memory_id in (
+            select memory_id from json_each(?) damaged join memory_passages p on p.id = damaged.value
+        )
+        """,
+        (json.dumps(passages),),
+    )
+    models = json.dumps(list(faults.get("embedding_models", ())))
+    sql = "update session_memories set embedding_model_id = null where embedding_model_id in"
+    connection.execute(f"{sql} (select value from json_each(?))", (models,))
+    if "erasure" in faults:
+        connection.execute("insert or replace into erasure values (1, 1, 0)")
+    for table in ("embedding_models", "index_keys", "canonical_tags", "sqlite_sequence"):
+        _remove(connection, table, faults)
+    return sum(map(len, faults.values()))
+
+
+def _substitute(connection: apsw.Connection, memory_id: int, columns: Collection[str]) -> None:
+    for column in columns:
+        if column == "tags":
+            tags = normal_tags(fetch_value(connection, "select tags from session_memories where id = ?", (memory_id,)))
+            connection.execute("update session_memories set tags = ? where id = ?", (tags, memory_id))
+        else:
+            sql = f"update session_memories set {column} = {SUBSTITUTES[column]} where id = ?"
+            connection.execute(sql, (memory_id,))
+
+
+def _remove(connection: apsw.Connection, table: str, faults: ValueFaults) -> None:
+    """Delete the rows of a table that hold damaged values."""
+    connection.executemany(f"delete from {table} where rowid = ?", [(row_id,) for row_id in faults.get(table, ())])
+
+
+def remove_orphans(connection: apsw.Connection) -> int:
+    """Remove chunks, passages and keywords whose memory is gone, and return how many rows referred to nothing.
+
+    A memory whose model is not known any more counts as not indexed.
+    """
+    number = count_orphans(connection).total()
+    if number:
+        make_unreadable_tables_again(connection)
+    gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
+    count_delete(connection)
+    for memory_id in fetch_column(connection, gone):
+        keywords.remove(connection, memory_id)
+    connection.execute("delete from memory_chunks where parent_id not in (select id from session_memories)")
+    connection.execute(
+        """
+        delete from memory_passages
+        where memory_id not in (select id from session_memories)
+            or chunk_id is not null and chunk_id not in (select id from memory_chunks)
+        """
+    )
+    connection.execute(
+        """
+        update session_memories set embedding_model_id = null
+        where embedding_model_id not in (select id from embedding_models)
+        """
+    )
+    return number
+
+
+def withdraw_faulty(connection: apsw.Connection) -> int:
+    """Take everything out of the index that is not as the text wants it, and return of how many memories.
+
+    They count as not indexed from then on, so that the backfill makes their chunks and vectors again. A memory whose
+    text is damaged is left alone: what was made from it may be all that is left.
+    """
+    make_unreadable_tables_again(connection)
+    text, vectors = text_faults(connection), vector_faults(connection)
+    for table, passage_id in vectors.strays:
+        connection.execute(f"delete from {table} where passage_id = ?", (passage_id,))
+    faulty = (text.chunks | text.passages | vectors.missing | vectors.misfiled) - text.text
+    for memory_id in text.chunks:
+        keywords.remove(connection, memory_id)
+    _delete(connection, "memory_chunks where parent_id", text.chunks)
+    _delete(connection, "memory_passages where memory_id", faulty)
+    connection.execute(
+        "update session_memories set embedding_model_id = null where id in (select value from json_each(?))",
+        (json.dumps(sorted(faulty)),),
+    )
+    return len(faulty)
+
+
+def make_unreadable_tables_again(connection: apsw.Connection) -> None:
+    """Replace vector tables that sqlite-vec cannot use, before rows are deleted whose vectors go with them."""
+    for table in unreadable_tables(connection):
+        make_vector_table_again(connection, table)
+
+
+def make_vector_table_again(connection: apsw.Connection, table: str) -> None:
+    """Replace a vector table with an empty one."""
+    dimensions = vector_dimensions(connection)
+    connection.execute(f"drop table {table}")
+    connection.execute(VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=PARTITION_ROWS))
+
+
+def _delete(connection: apsw.Connection, rows: str, ids: Collection[int]) -> None:
+    """Delete the rows with the ids; triggers take their vectors along."""
+    connection.execute(f"delete from {rows} in (select value from json_each(?))", (json.dumps(sorted(ids)),))

@@ -1,0 +1,59 @@
+"""Whether the shadow tables of a vec0 table agree with each other.
+
+sqlite-vec 0.1.9 keeps the vectors of a vec0 table in blocks of PARTITION_ROWS. A row of `_chunks` says by bits which
+places of a block are taken (`validity`) and by which vectors (`rowids`, 64 bits each); a row of `_rowids` says where a
+vector is. It checks the lengths of what it reads, but believes the rest: a zeroed `validity` hides vectors silently.
+"""
+
+from typing import Any
+
+import apsw
+import numpy as np
+
+from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.schema import PARTITION_ROWS
+
+METADATA_TABLES = 4
+
+LENGTHS = f"""
+    select count(*) from {{table}}_chunks
+    where typeof(partition00) <> 'integer' or size is not {PARTITION_ROWS}
+        or typeof(validity) <> 'blob' or length(validity) <> {PARTITION_ROWS // 8}
+        or typeof(rowids) <> 'blob' or length(rowids) <> {PARTITION_ROWS * 8}
+"""
+
+BLOCKS = """
+    select count(*) from {table}_chunks c left join {table}_{suffix} b on b.rowid = c.chunk_id
+    where typeof(b.{column}) <> 'blob' or length(b.{column}) <> {length}
+"""
+
+PLACES = f"""
+    select count(*) from {{table}}_rowids
+    where typeof(chunk_id) <> 'integer' or typeof(chunk_offset) <> 'integer'
+        or chunk_offset not between 0 and {PARTITION_ROWS - 1}
+"""
+
+
+def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
+    """Tell whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vector."""
+    metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_TABLES)]
+    blocks = [("vector_chunks00", "vectors", PARTITION_ROWS * dimensions * 4), *metadata]
+    queries = [
+        LENGTHS.format(table=table),
+        PLACES.format(table=table),
+        *(BLOCKS.format(table=table, suffix=suffix, column=name, length=size) for suffix, name, size in blocks),
+    ]
+    return not any(fetch_value(connection, sql) for sql in queries) and _are_places_right(connection, table)
+
+
+def _are_places_right(connection: apsw.Connection, table: str) -> bool:
+    """Tell whether blocks and vectors agree about who is where. The lengths have been checked."""
+    blocks: list[Any] = connection.execute(f"select chunk_id, validity, rowids from {table}_chunks").fetchall()
+    validity = np.frombuffer(b"".join(row[1] for row in blocks), np.uint8)
+    taken = np.unpackbits(validity, bitorder="little").astype(np.bool_).reshape(-1, PARTITION_ROWS)
+    rowids = np.frombuffer(b"".join(row[2] for row in blocks), np.int64).reshape(-1, PARTITION_ROWS)
+    block, offset = np.nonzero(taken)
+    numbers = np.array([row[0] for row in blocks], np.int64)
+    said = np.stack([rowids[taken], numbers[block], offset], axis=1)
+    rows = connection.execute(f"select rowid, chunk_id, chunk_offset from {table}_rowids order by rowid").fetchall()
+    return np.array_equal(said[np.argsort(said[:, 0], kind="stable")], np.array(rows, np.int64).reshape(-1, 3))

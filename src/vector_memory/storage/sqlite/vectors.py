@@ -1,0 +1,232 @@
+"""Passages and their vectors: `memory_passages` and the vec0 tables, and nearest-neighbour queries over them.
+
+A vec0 table keeps a session's vectors together (partition key) and filters by kind, agent, iteration and task inside
+the index. Names are interned as integers there: sqlite-vec compares those faster than text, and takes no NULL.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import Fingerprint, Scope
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
+from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.memories import Memory
+from vector_memory.storage.sqlite.rows import fetch, fetch_one, fetch_value, next_ids
+
+MAX_K = 4096
+"""sqlite-vec answers no query for more neighbours."""
+
+CHUNK_TABLE = "vec_chunk_search"
+MEMORY_TABLE = "vec_session_search"
+
+
+class Passage(NamedTuple):
+    """A stretch of a memory's content that has a vector of its own; `chunk_id` is None in memories without chunks."""
+
+    chunk_id: int | None
+    start: int
+    end: int
+
+
+class Candidate(NamedTuple):
+    """A passage near the query, with its vector.
+
+    `distance`: as the index reckons it, Euclidean. `wanted`: it also passes the filters that no index holds.
+    """
+
+    memory_id: int
+    chunk_id: int | None
+    vector: bytes
+    distance: float
+    wanted: bool
+
+
+def table_for(*, chunked: bool) -> str:
+    """Return the vec0 table of the kinds that are, or are not, chunked."""
+    return CHUNK_TABLE if chunked else MEMORY_TABLE
+
+
+def vector_dimensions(connection: apsw.Connection) -> int:
+    """Return the length of the vectors that the file is made for."""
+    sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
+    match = re.search(r"float\[(\d+)\]", str(sql))
+    if match is None:
+        raise DamagedError("The table of vectors is missing: run `vector-memory doctor --fix`.")
+    return int(match[1])
+
+
+def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
+    """Return what made the file's vectors, or None while it has none."""
+    return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from embedding_models")
+
+
+def are_comparable(connection: apsw.Connection, fingerprint: Fingerprint) -> bool:
+    """Tell whether vectors of this fingerprint may join those of the file."""
+    return fingerprint_of(connection) in (None, fingerprint) and vector_dimensions(connection) == fingerprint.dimensions
+
+
+def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
+    """Raise EmbeddingUnavailableError if vectors of this fingerprint may not join those of the file."""
+    if are_comparable(connection, fingerprint):
+        return
+    present = fingerprint_of(connection)
+    made = f"were made by {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
+    raise EmbeddingUnavailableError(
+        f"The vectors of this file {made}, and this server runs {describe(fingerprint)}: they cannot be compared. Run "
+        "`vector-memory reembed` to make them anew with this model, or set EMBEDDING_MODEL back."
+    )
+
+
+def describe(fingerprint: Fingerprint) -> str:
+    """Say in words what makes the vectors."""
+    return f"{fingerprint.model} ({fingerprint.dimensions} x {fingerprint.precision}, {fingerprint.engine})"
+
+
+def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:
+    """Return the id of the fingerprint, noted as the file's own if it has none yet. Raises as the check above."""
+    require_same_fingerprint(connection, fingerprint)
+    connection.execute(
+        "insert or ignore into embedding_models (model, dimensions, precision, engine) values (?, ?, ?, ?)",
+        (fingerprint.model, fingerprint.dimensions, fingerprint.precision, fingerprint.engine),
+    )
+    return int(fetch_value(connection, "select id from embedding_models"))
+
+
+def insert_passages(
+    connection: apsw.Connection,
+    memory: Memory,
+    passages: Sequence[Passage],
+    vectors: NDArray[np.float32],
+    fingerprint: Fingerprint,
+) -> None:
+    """Add a memory's passages with their vectors, shape (passages, dimensions), and note what made them.
+
+    Raises EmbeddingUnavailableError, having written nothing, if the file's vectors were made by something else.
+    """
+    model_id = adopt_fingerprint(connection, fingerprint)
+    add_passages(connection, memory, passages, vectors)
+    connection.execute(
+        "update session_memories set embedding_model_id = ? where id = ?",
+        (model_id, memory.id),
+    )
+
+
+def add_passages(
+    connection: apsw.Connection,
+    memory: Memory,
+    passages: Sequence[Passage],
+    vectors: NDArray[np.float32],
+    *,
+    prefix: str = "",
+) -> None:
+    """Add a memory's passages with their vectors; `prefix` begins the names of the tables they go into."""
+    table = table_for(chunked=memory.chunked)
+    keys = [intern(connection, name) for name in index_names(memory)]
+    ids = next_ids(connection, f"{prefix}memory_passages", len(passages))
+    connection.executemany(
+        f"insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?, ?)",
+        [(passage_id, memory.id, *passage) for passage_id, passage in zip(ids, passages, strict=True)],
+    )
+    connection.executemany(
+        f"""
+        insert into {prefix}{table} (
+            passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding
+        ) values (?, ?, ?, ?, ?, ?, ?)
+        """,
+        [
+            (passage_id, *keys, memory.session_iter, vector.tobytes())
+            for passage_id, vector in zip(ids, vectors, strict=True)
+        ],
+    )
+
+
+def index_names(memory: Memory) -> tuple[str, str, str, str]:
+    """Return what the index knows a memory by: session, kind, agent and task; no session and no task are empty."""
+    return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
+
+
+def intern(connection: apsw.Connection, name: str) -> int:
+    """Return the integer that stands for a name in the index, a new one if need be."""
+    connection.execute("insert or ignore into index_keys (name) values (?)", (name,))
+    return int(fetch_value(connection, "select id from index_keys where name = ?", (name,)))
+
+
+INDEX_CONDITIONS = {
+    "session_id": "session_key = :session_key",
+    "kind": "kind_key = :kind_key",
+    "agent_id": "agent_key = :agent_key",
+    "task_code": "task_key = :task_key",
+    "session_iter": "session_iter = :session_iter",
+}
+
+
+def index_filter(connection: apsw.Connection, scope: Scope) -> tuple[str, dict[str, Any]] | None:
+    """Return the conditions and bindings that keep a vector query inside the scope; None: nothing can be in it."""
+    bindings: dict[str, Any] = {}
+    conditions = []
+    for field, condition in INDEX_CONDITIONS.items():
+        value = getattr(scope, field)
+        if value is None:
+            continue
+        if field != "session_iter":
+            value = fetch_value(connection, "select id from index_keys where name = ?", (str(value),))
+            if value is None:
+                return None
+        conditions.append(condition)
+        bindings[condition.rpartition(":")[2]] = value
+    return "".join(f" and {condition}" for condition in conditions), bindings
+
+
+def nearest(
+    connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32], k: int
+) -> list[Candidate]:
+    """Return the `k` (at most 4,096) passages nearest to the query, nearest first.
+
+    Filters that the index holds are applied inside it. The others decide `wanted`, so that the caller sees how far
+    the search has come.
+    """
+    indexed = index_filter(connection, scope)
+    if indexed is None:
+        return []
+    conditions, bindings = indexed
+    unindexed = memory_filter(scope, UNINDEXED)
+    return fetch(
+        connection,
+        Candidate,
+        f"""
+        with found as materialized (
+            select passage_id, embedding, distance from {table} where embedding match :query and k = :k{conditions}
+        )
+        select p.memory_id, p.chunk_id, found.embedding as vector, found.distance, ({unindexed.sql}) is true as wanted
+        from found join memory_passages p on p.id = found.passage_id join session_memories m on m.id = p.memory_id
+        order by found.distance, found.passage_id
+        """,
+        {"query": query.tobytes(), "k": k} | bindings | unindexed.bindings,
+    )
+
+
+def vectors_of_pieces(
+    connection: apsw.Connection, table: str, pieces: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the vectors of all passages of pieces, and which piece each is of: a chunk or, without, a memory."""
+    piece = "chunk_id" if table == CHUNK_TABLE else "memory_id"
+    sql = f"""
+        select p.{piece}, v.embedding
+        from json_each(?) wanted join memory_passages p on p.{piece} = wanted.value
+        join {table} v on v.passage_id = p.id
+    """
+    rows: list[Any] = connection.execute(sql, (json.dumps(pieces),)).fetchall()
+    return named_vectors(rows, vector_dimensions(connection))
+
+
+def named_vectors(rows: Sequence[tuple[int, bytes]], dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return rows of an id and a vector as arrays, shape (rows,) and (rows, dimensions)."""
+    ids, vectors = zip(*rows, strict=True) if rows else ((), ())
+    return np.array(ids, np.int64), np.frombuffer(b"".join(vectors), np.float32).reshape(-1, dimensions)

@@ -1,0 +1,125 @@
+"""The right to write, waited for within one time limit: first among the threads of this process, then in the file."""
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from vector_memory.errors import CancelledCallError, ClosedMemoryError, DatabaseLockError
+from vector_memory.storage.calls import current_call
+
+LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
+"""Seconds between two attempts; a waiting thread notices within the longest that it need not wait any more."""
+
+STALLED_SECONDS = 2.0
+"""If nobody gets to write for so long, the lock is stuck. Until then even a call whose time is over goes on waiting:
+it may have spent its time embedding, and others are only ahead of it."""
+
+
+class WriteLock:
+    """Lets one thread of the process write at a time, and ends every wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stall = Stall()
+        self._closed = False
+
+    @contextmanager
+    def turn(self, seconds: float) -> Iterator["Turn"]:
+        """Wait until no other thread writes. `seconds`: the limit of this wait and that of `Turn.take` together.
+
+        They count from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
+        CancelledCallError, and ClosedMemoryError when the store is closed meanwhile.
+        """
+        turn = Turn(self._stall, seconds, lambda: self._closed)
+        turn.require_reason_to_wait()
+        while not self._lock.acquire(timeout=LONGEST_PAUSE):
+            self._stall.note()
+            turn.require_reason_to_wait()
+        try:
+            yield turn
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def last_turn(self) -> Iterator[None]:
+        """Send everybody away who waits, and wait only for a transaction that is under way."""
+        self._closed = True
+        with self._lock:
+            yield
+
+    def require_time(self, seconds: float) -> None:
+        """Raise what `turn` would raise at once, so that nothing is prepared in vain."""
+        Turn(self._stall, seconds, lambda: self._closed).require_reason_to_wait()
+
+
+class Stall:
+    """How long writers have been waiting while none of this process has got through."""
+
+    def __init__(self) -> None:
+        self._since = self._seen = -math.inf
+
+    def note(self) -> None:
+        """Note that somebody is waiting."""
+        now = time.monotonic()
+        if now - self._seen > STALLED_SECONDS:
+            self._since = now
+        self._seen = now
+
+    def end(self) -> None:
+        """Note that somebody has got through."""
+        self._seen = -math.inf
+
+    def seconds(self) -> float:
+        """Return how long it has lasted; 0 if nobody was seen waiting lately."""
+        now = time.monotonic()
+        return now - self._since if now - self._seen <= STALLED_SECONDS else 0.0
+
+
+class Turn:
+    """One writer's wait."""
+
+    def __init__(self, stall: Stall, seconds: float, is_closed: Callable[[], bool]) -> None:
+        self._stall = stall
+        self._call = current_call.get()
+        self._until = (self._call.arrived_at if self._call else time.monotonic()) + seconds
+        self._enough = min(seconds, STALLED_SECONDS)
+        self._is_closed = is_closed
+
+    def take(self, begin: Callable[[], object]) -> None:
+        """Call `begin` until it is not refused because another process writes."""
+        pause = SHORTEST_PAUSE
+        while not self._taken(begin):
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads processes out, protects nothing
+            pause = min(pause * 2, LONGEST_PAUSE)
+        self._stall.end()
+        if self._call is not None:
+            self._call.has_written = True
+
+    def require_reason_to_wait(self) -> None:
+        """Raise an error if nobody wants the result any more, or if the time is over and the lock is stuck."""
+        self._require_wanted()
+        if time.monotonic() >= self._until and self._stall.seconds() >= self._enough:
+            raise DatabaseLockError(LOCK_ADVICE)
+
+    def _require_wanted(self) -> None:
+        if self._is_closed():
+            raise ClosedMemoryError
+        if self._call is not None and self._call.cancelled and not self._call.has_written:
+            raise CancelledCallError
+
+    def _taken(self, begin: Callable[[], object]) -> bool:
+        self._require_wanted()
+        try:
+            begin()
+        except (apsw.BusyError, apsw.LockedError):
+            self._stall.note()
+            self.require_reason_to_wait()
+            return False
+        return True

@@ -1,0 +1,375 @@
+"""The facade: everything the server, the command line and library users can do with one memory file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal, Self
+
+from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
+from vector_memory.maintenance.backfill import Backfill, Progress
+from vector_memory.maintenance.reembed import Reembedded, Reembedding
+from vector_memory.maintenance.transfer import Exported, Imported, Transfer
+from vector_memory.results.budget import Packer
+from vector_memory.results.sessions import (
+    BackfillResult,
+    ChangesResult,
+    CleanupResult,
+    CoarseSearchResult,
+    DeleteResult,
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    FineSearchResult,
+    MediumSearchResult,
+    MemoryResult,
+    MemoryStatsResult,
+    SearchMemoriesResult,
+    SearchStatistics,
+    SessionsResult,
+    SessionStatsResult,
+    StoreMemoryResult,
+    TaskContextResult,
+    TimelineResult,
+)
+from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.changes import Changes
+from vector_memory.sessions.exports import ExportFolders
+from vector_memory.sessions.maintenance import Maintenance
+from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.reader import Documents
+from vector_memory.sessions.writer import Saving
+from vector_memory.settings import Settings
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.names import NamedBy
+from vector_memory.tagged.listing import TagListing
+from vector_memory.tagged.memories import READ_WITH, TaggedMemories
+from vector_memory.tagged.vocabulary import Vocabulary
+from vector_memory.validation import MAX_IDENTIFIER, check_text
+
+
+class SessionMemoryStore:
+    """A memory file, open. Safe to use from several threads; several processes may have the same file open.
+
+    `path`: the database, created if need be. `export_folders`: where documents may be written; default: `exports`
+    beside the database. `other_databases`: files that exports never replace, like the database itself. `embedder`: an
+    engine to use instead of the configured one. `model`: one that the process uses for other things as well.
+    `read_only`: once the file is there and of this release, nothing is written to it.
+    `tagged`: the memories with tags and categories, `tags`: the tags themselves. Every method raises a subclass of
+    VectorMemoryError on failure, and has changed nothing then.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        settings: Settings | None = None,
+        *,
+        export_folders: Sequence[Path] = (),
+        other_databases: Sequence[Path] = (),
+        embedder: Embedder | None = None,
+        model: EmbeddingModel | None = None,
+        read_only: bool = False,
+    ) -> None:
+        path = Path(path)
+        self.settings = settings = settings or Settings()
+        self._database = Database(
+            path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous, read_only=read_only
+        )
+        self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
+        self._access = AccessRecorder(self._database)
+        self._timer = SearchTimer(settings.log_slow_query_threshold)
+        packer = Packer(settings.max_response_tokens)
+        self._index = PassageIndex(self._database)
+        retriever = Retriever(self._database, self._model, self._index, settings)
+        indexer = Indexer(self._model, settings)
+        self._saving = Saving(self._database, indexer)
+        self._fine = FineSearch(self._database, retriever, self._timer, packer)
+        self._medium = MediumSearch(self._database, retriever, self._timer, packer)
+        self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access.record)
+        self._changes = Changes(self._database, retriever, self._timer, packer, self._access)
+        exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
+        self._documents = Documents(self._database, packer, self._access, exports)
+        self._maintenance = Maintenance(self._database, packer)
+        vocabulary = Vocabulary(self._database, self._model)
+        self._backfill = Backfill(self._database, indexer, vocabulary)
+        self._overview = Overview(self._database)
+        self._transfer = Transfer(self._database, indexer)
+        self._reembedding = Reembedding(self._database, indexer, self._backfill)
+        self.tagged = TaggedMemories(
+            self._database,
+            vocabulary,
+            self._saving,
+            CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH),
+            self._documents,
+            self._maintenance,
+            settings.memory_limit,
+        )
+        self.tags = TagListing(self._database, packer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start_background_work(self) -> None:
+        """Load vectors and the model, and fill in missing vectors, beside the caller, as the settings ask for it."""
+        self._index.start_loading()
+        if self.settings.warm_start_embedding_model:
+            self._model.start_loading()
+        if not self._database.read_only:
+            self._backfill.start(self.settings.auto_backfill_threshold)
+
+    def let_idle_model_go(self) -> None:
+        """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
+        if self.settings.embedding_idle_seconds:
+            self._model.let_go(self.settings.embedding_idle_seconds)
+
+    def close(self) -> None:
+        """Close the file. A write that is under way is finished first; repeated calls do nothing."""
+        self._index.close()
+        self._backfill.stop()
+        self._access.close()
+        self._database.close()
+
+    def store_memory(  # noqa: PLR0913 - one parameter for each field of a memory
+        self,
+        memory_type: MemoryKind | str,
+        content: str,
+        *,
+        agent_id: str = MAIN_AGENT,
+        session_id: str | None = None,
+        session_iter: str | int | None = None,
+        task_code: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        category: str | None = None,
+        parent_report_id: str | int | None = None,
+        on_progress: EmbeddingProgress | None = None,
+    ) -> StoreMemoryResult:
+        """Store a memory of any kind; the answer is its receipt.
+
+        Knowledge belongs to no session, needs a title and has a `category` (default `general`). An observation may name
+        the report it is about. `on_progress(done, total)` is called while passages are embedded. Raises
+        DuplicateMemoryError, ValidationError.
+        """
+        return self._saving.store(
+            NewMemory.of(
+                memory_type,
+                content=content,
+                agent_id=agent_id,
+                session_id=session_id,
+                session_iter=session_iter,
+                task_code=task_code,
+                title=title,
+                description=description,
+                tags=tags,
+                metadata=metadata,
+                category=category,
+                parent_report_id=parent_report_id,
+            ),
+            on_progress,
+        )
+
+    def search_scoped(
+        self,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        latest_first: bool = True,
+    ) -> SearchMemoriesResult:
+        """Look up whole memories by their scope, newest (or oldest) first.
+
+        In every search: `limit` 1-100 results after the first `offset`, in an answer of at most `max_tokens`; `mode`
+        None is that of the settings.
+        """
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._coarse.scoped(scope, page, latest_first=latest_first)
+
+    def search_memories(
+        self,
+        query: str | None,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> SearchMemoriesResult:
+        """Find whole memories of a kind that is not chunked, best match first; without a query look them up."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._coarse.memories(query, scope, page, SearchMode.of(mode))
+
+    def search_chunks(
+        self,
+        query: str,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> FineSearchResult:
+        """Find the chunks that match the query best."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._fine.search(query, scope, page, SearchMode.of(mode))
+
+    def search_sections(
+        self,
+        query: str,
+        scope: Scope,
+        limit: int,
+        *,
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> MediumSearchResult:
+        """Find the sections whose chunks match the query best."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._medium.search(query, scope, page, SearchMode.of(mode))
+
+    def search_documents(
+        self,
+        query: str | None,
+        scope: Scope,
+        limit: int,
+        *,
+        order: Literal["recent", "relevance"] = "recent",
+        offset: int = 0,
+        max_tokens: int | None = None,
+        mode: SearchMode | str | None = None,
+    ) -> CoarseSearchResult:
+        """Find whole documents: the newest, or by `relevance` those whose chunks match the query best."""
+        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+        return self._coarse.documents(query, scope, page, SearchMode.of(mode), order=order)
+
+    def search_changes(  # noqa: PLR0913 - one parameter for each filter
+        self,
+        session_id: str,
+        *,
+        since: str | int | None = None,
+        own_agent_id: str | None = None,
+        query: str | None = None,
+        memory_type: MemoryKind | str | None = None,
+        session_iter: str | int | None = None,
+        task_code: str | None = None,
+        limit: int = 20,
+        max_tokens: int | None = None,
+    ) -> ChangesResult:
+        """Return what others than `own_agent_id` stored in a session since a cursor, which an earlier answer gave.
+
+        The oldest first, or with a query what matches it best. `since` None: from the start; `"now"`: only a cursor.
+        """
+        scope = Scope.of(
+            memory_type,
+            session_id=check_text("session_id", session_id, MAX_IDENTIFIER),
+            session_iter=session_iter,
+            task_code=task_code,
+            own_agent_id=own_agent_id,
+        )
+        return self._changes.since(since, scope, query, Page(limit=limit, max_tokens=max_tokens))
+
+    def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
+        """Return what a sub-agent needs to go on with a session's iteration."""
+        return self._documents.task_context(session_id, session_iter)
+
+    def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
+        """Return a chunk with its neighbours, up to 50 on either side."""
+        return self._documents.expand(chunk_id, surrounding_chunks)
+
+    def reconstruct_document(self, memory_id: str | int, offset: int = 0) -> DocumentResult:
+        """Return a document exactly as it was stored, from character `offset` on, as far as it fits."""
+        return self._documents.reconstruct(memory_id, offset)
+
+    def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> MemoryResult:
+        """Return a memory, its content from character `offset` on, as far as it fits."""
+        return self._documents.get(memory_id, offset)
+
+    def describe_memory(self, memory_id: str | int) -> str:
+        """Name a memory in one line, for a question to the user; this does not count as reading it."""
+        return self._documents.describe(memory_id)
+
+    def write_document_to_file(
+        self, memory_id: str | int, output_path: str, *, overwrite: bool = False
+    ) -> ExportResult:
+        """Write a document as Markdown with YAML front matter, inside an export folder only."""
+        return self._documents.export(memory_id, output_path, overwrite=overwrite)
+
+    def get_session_stats(self, session_id: str) -> SessionStatsResult:
+        """Count what a session holds."""
+        return self._maintenance.session_stats(session_id)
+
+    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> SessionsResult:
+        """Return sessions, latest activity first; limit 1-100."""
+        return self._maintenance.list_sessions(limit, agent_id)
+
+    def get_timeline(self, scope: Scope, limit: int = 100) -> TimelineResult:
+        """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
+        return self._overview.timeline(scope, limit)
+
+    def get_memory_stats(self) -> MemoryStatsResult:
+        """Count what the whole file holds."""
+        return self._overview.memory_stats()
+
+    def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
+        """Return up to 100 names of sessions, agents or tasks that contain a part, and how many there are.
+
+        With a session only those used in it. Those that begin with the part come first, then those used last.
+        """
+        return self._maintenance.find_names(column, part, session_id)
+
+    def delete_memory(self, memory_id: str | int) -> DeleteResult:
+        """Delete a memory with everything made from it."""
+        return self._maintenance.delete(memory_id)
+
+    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> CleanupResult:
+        """Delete the memories older than so many days, or say what would be deleted."""
+        return self._maintenance.clean_up(days_old, dry_run=dry_run)
+
+    def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
+        """Make the vectors of all memories that have none. Can be stopped and repeated at any time.
+
+        `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
+        """
+        return self._backfill.run(on_progress)
+
+    def reembed(self, on_progress: Progress | None = None) -> Reembedded:
+        """Make all vectors anew with this model, beside those of another one that the file has until then.
+
+        Servers of the other model go on answering. Can be stopped and repeated at any time. `on_progress(done, total)`
+        is called after each memory. Raises EmbeddingUnavailableError, DatabaseError.
+        """
+        return self._reembedding.run(on_progress)
+
+    def export_memories(
+        self,
+        target: IO[bytes],
+        session_id: str | None = None,
+        *,
+        with_vectors: bool = False,
+        on_progress: Progress | None = None,
+    ) -> Exported:
+        """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
+        return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
+
+    def import_memories(
+        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
+    ) -> Imported:
+        """Add the memories of an export, a seekable stream; those that are there already are skipped.
+
+        `as_session`: under this id instead of that of their one session. Can be stopped and repeated at any time.
+        Raises ValidationError, having changed nothing, if a line is not acceptable.
+        """
+        return self._transfer.read(source, as_session, on_progress)
+
+    def get_search_statistics(self) -> SearchStatistics:
+        """Return the latencies of this process's latest searches."""
+        return self._timer.statistics()

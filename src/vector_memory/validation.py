@@ -1,0 +1,131 @@
+"""What callers may send, and the limits: each check returns the value or says what to send instead."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vector_memory.errors import ValidationError
+
+MAX_CONTENT = 500_000
+MAX_IDENTIFIER = 200
+MAX_TITLE = 500
+MAX_DESCRIPTION = 5_000
+MAX_QUERY = 10_000
+MAX_TAGS = 20
+MAX_TAG = 100
+MAX_METADATA = 20_000
+MAX_DEPTH = 32
+MAX_LIMIT = 100
+MAX_OFFSET = 10_000
+LEAST_TOKENS = 200
+ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
+IDENTIFIER = re.compile(r"[0-9]{1,18}")
+LARGEST = 10**18
+
+MAX_NOTE = 10_000
+"""Characters of a tagged memory."""
+
+
+def check_text(name: str, value: object, maximum: int) -> str:
+    """Return `value` if it is text of 1 to `maximum` characters that UTF-8 can write, or raise a ValidationError."""
+    if not isinstance(value, str):
+        raise ValidationError(f"{name} must be text.")
+    if not value.strip():
+        raise ValidationError(f"{name} must not be empty: send 1 to {maximum:,} characters.")
+    if len(value) > maximum:
+        raise ValidationError(f"{name} is {len(value):,} characters long: send at most {maximum:,}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValidationError(
+            f"{name} holds a lone surrogate at character {error.start:,}: send text that UTF-8 can encode."
+        ) from None
+    return value
+
+
+def check_optional_text(name: str, value: object, maximum: int) -> str | None:
+    """Like `check_text`, but None stays None, and that is what to send instead of an empty text."""
+    if isinstance(value, str) and not value.strip():
+        raise ValidationError(f"{name} must not be empty: leave it out, or send 1 to {maximum:,} characters.")
+    return None if value is None else check_text(name, value, maximum)
+
+
+def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
+    """Return `value` if it is a whole number in the range, or raise a ValidationError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise ValidationError(f"{name} must be a whole number from {minimum:,} to {maximum:,}.")
+    return value
+
+
+def written(value: object) -> str:
+    """Return a whole number in digits; nothing for what is none, or too large for any number here."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else ""
+
+
+def parse_iteration(value: str | int) -> int:
+    """Read a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
+    match = ITERATION.fullmatch(value if isinstance(value, str) else written(value))
+    if match is None:
+        raise ValidationError('session_iter must be a number such as 2, "2" or "v2".')
+    return int(match[1])
+
+
+def parse_id(name: str, value: str | int) -> int:
+    """Read the id of a memory or chunk: a whole number, or the same as text."""
+    match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else written(value))
+    if match is None:
+        raise ValidationError(f"{name} must be a whole number as returned by a store or search, for example 42.")
+    return int(match[0])
+
+
+def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the tags without repeats, in order, or raise a ValidationError."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise ValidationError('tags must be a list of texts, for example ["database", "api"].')
+    if len(value) > MAX_TAGS:
+        raise ValidationError(f"tags holds {len(value):,} entries: send at most {MAX_TAGS}.")
+    return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
+
+
+NO_JSON = (
+    "metadata must hold only what JSON can write: texts, numbers, true, false, null, lists, and objects whose names "
+    "are texts."
+)
+
+
+def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the metadata as a plain dict that JSON can write, or raise a ValidationError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValidationError('metadata must be an object, for example {"author": "me"}.')
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        levels = depth(value)
+    except (TypeError, ValueError, RecursionError):
+        raise ValidationError(NO_JSON) from None
+    if levels > MAX_DEPTH:
+        raise ValidationError(f"metadata is nested too deeply: send at most {MAX_DEPTH} levels.")
+    if len(text) > MAX_METADATA:
+        raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
+    if json.loads(text) != value:  # a number as a name, a tuple: they would be read back as something else
+        raise ValidationError(NO_JSON)
+    return dict(value)
+
+
+def depth(value: object) -> int:
+    """Return how many lists and objects are nested in each other."""
+    parts = list(value.values()) if isinstance(value, dict) else value
+    return 1 + max(map(depth, parts), default=0) if isinstance(parts, list) else 0
+
+
+def with_facts(metadata: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata with the facts that are kept there too; a caller may not say something else about them."""
+    for name, fact in facts.items():
+        if metadata.get(name, fact) != fact:
+            raise ValidationError(f"metadata says something else about {name}: send {name} as a parameter only.")
+    return metadata | facts
