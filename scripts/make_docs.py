@@ -78,7 +78,7 @@ def table(header: Row, rows: Sequence[Row]) -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     """Yield docs/commands.md."""
-    yield from head("Commands", "src/vector_memory/cli.py and src/vector_memory/commands")
+    yield from head("Commands", "src/vector_memory/cli")
     yield from ("```text", cli.__doc__.strip(), "```", "")
     yield (
         "Results are printed on standard output, errors on standard error, in one sentence. With `--json` an error is "
@@ -165,7 +165,7 @@ def value(default: object) -> str:
 
 def tools() -> Iterator[str]:
     """Yield docs/tools.md."""
-    yield from head("Tools", "src/vector_memory/tools")
+    yield from head("Tools", "src/vector_memory/server/tools")
     yield (
         "Optional parameters may be left out or null. Every answer has `success` (boolean), `message` and `error` "
         "(strings). A failed call is also marked as an error by the protocol, and `message` says what to do."
@@ -248,7 +248,7 @@ def type_name(schema: dict[str, Any]) -> str:
 
 def schema() -> Iterator[str]:
     """Yield docs/schema.md."""
-    yield from head("Database", "src/vector_memory/storage/schema.py")
+    yield from head("Database", "src/vector_memory/storage/sqlite/schema.py")
     yield (
         "One SQLite file in WAL mode. The stored texts are in `session_memories`; chunks, passages, vectors and "
         "keywords can be rebuilt from them. The tables in which vec0 keeps its own data are left out."
