@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vector_memory.server.tools.schemas import compact, inlined, require_only
+from vector_memory.server.tools.schemas import admitting_failures, compact, inlined
 
 SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "optional text": (
@@ -58,11 +58,22 @@ def test_compact_keeps_the_meaning(schema: dict[str, Any], expected: dict[str, A
     assert compact(expected) == expected
 
 
-def test_require_only_changes_nothing_else() -> None:
-    """Only the list of required fields is replaced."""
-    schema = {"properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
-    assert require_only(schema, "a") == {"properties": {"a": {}, "b": {}}, "required": ["a"]}
-    assert schema["required"] == ["a", "b"]
+def test_what_only_a_success_has_may_be_null_in_a_failure() -> None:
+    """Required fields become nullable and only `success` stays required; the schema it was made of is untouched."""
+    schema = {
+        "properties": {"success": {"type": "boolean", "default": True}, "id": {"type": "integer"}, "n": {"default": 0}},
+        "required": ["id"],
+    }
+    before = copy.deepcopy(schema)
+    assert admitting_failures(schema) == {
+        "properties": {
+            "success": {"type": "boolean", "default": True},
+            "id": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "n": {"default": 0},
+        },
+        "required": ["success"],
+    }
+    assert schema == before
 
 
 def test_definitions_are_put_where_they_are_referred_to_and_the_place_has_the_last_word() -> None:

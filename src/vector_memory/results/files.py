@@ -34,18 +34,18 @@ class FileSearchResult(FileResult):
 class FileTextResult(FileResult):
     """Lines of a file."""
 
-    path: str | None = None
-    content: str | None = None
-    total_lines: int | None = None
-    start_line: int | None = None
-    end_line: int | None = None
+    path: str
+    content: str
+    total_lines: int
+    start_line: int
+    end_line: int
     next_line: int | None = Field(default=None, description="Set when content is cut: send it as startLine")
 
 
 class FileWriteResult(FileResult):
     """The file that an entry was added to."""
 
-    path: str | None = None
+    path: str
 
 
 class FileStatusResult(FileResult):

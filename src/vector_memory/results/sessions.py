@@ -1,10 +1,10 @@
 """What every tool answers: pydantic models whose fields are the contract's keys.
 
-A failed call has the same shape: `success` false, `error` a code, `message` what to do next, everything else as its
-default. Models hold finished answers; nothing here reads or computes.
+A failed call has the same shape: `success` false, `error` a code, `message` what to do next, everything else its
+default or null (`Result.failed`). Models hold finished answers; nothing here reads or computes.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,19 +27,26 @@ class Result(BaseModel):
     message: str | None = None
     error: str | None = None
 
+    @classmethod
+    def failed(cls, code: str, message: str, **facts: object) -> Self:
+        """Return the body of a failed call: fields without a default, which only a success has, are None."""
+        absent = {name: None for name, field in cls.model_fields.items() if field.is_required()}
+        values: dict[str, Any] = absent | facts | {"success": False, "error": code, "message": message}
+        return cls.model_construct(**values)
+
 
 class StoreMemoryResult(Result):
     """Answer of every store tool: the receipt. `content_hash` is the first 16 hex digits of the SHA-256."""
 
-    memory_id: int | None = None
-    memory_type: str | None = None
-    agent_id: str | None = None
+    memory_id: int
+    memory_type: str
+    agent_id: str
     session_id: str | None = None
-    content_hash: str | None = None
-    chunks_created: int | None = None
-    passages_created: int | None = Field(default=None, description="Stretches of text with a vector: all of it")
+    content_hash: str
+    chunks_created: int
+    passages_created: int = Field(description="Stretches of text with a vector: all of it")
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
-    created_at: str | None = None
+    created_at: str
 
 
 class MemoryEntry(BaseModel):
@@ -100,8 +107,8 @@ class SearchMemoriesResult(SearchResult):
     results: list[FoundMemory] = []
     query: str | None = None
     filters: dict[str, Any] = {}
-    limit: int | None = None
-    latest_first: bool | None = None
+    limit: int
+    latest_first: bool
 
 
 class Provenance(BaseModel):
@@ -188,7 +195,7 @@ class ChangesResult(Result):
     """What others stored in a session since a cursor: the oldest first, or with a query what matches it best."""
 
     results: list[FoundMemory] = []
-    cursor: str | None = Field(default=None, description="Send it as since, next time")
+    cursor: str = Field(description="Send it as since, next time")
     has_more: bool = Field(default=False, description="More is new already: go on with the cursor")
     total_new: int = Field(default=0, description="How many are new, also those not in this answer")
     confidence: Confidence | None = Field(default=None, description="low: nothing new is about the query")
@@ -221,15 +228,15 @@ class ChunkEntry(BaseModel):
 class ExpandedChunkResult(Result):
     """A chunk with its neighbours; `expanded_content` is the stretch of the document they cover, nothing repeated."""
 
-    memory_id: int | None = None
-    memory_type: str | None = None
-    agent_id: str | None = None
+    memory_id: int
+    memory_type: str
+    agent_id: str
     session_id: str | None = None
-    created_at: str | None = None
-    target_chunk_index: int | None = None
-    context_window: int | None = None
+    created_at: str
+    target_chunk_index: int
+    context_window: int
     chunks_returned: int = 0
-    expanded_content: str | None = None
+    expanded_content: str
     content_end: int | None = Field(
         default=None, description="Set when a chunk is cut: read on with get_memory_by_id from this offset"
     )
@@ -239,28 +246,28 @@ class ExpandedChunkResult(Result):
 class DocumentResult(Result):
     """A document as it was stored, or the part of it that fits."""
 
-    memory_id: int | None = None
-    content: str | None = None
+    memory_id: int
+    content: str
     title: str | None = None
-    memory_type: str | None = None
-    agent_id: str | None = None
+    memory_type: str
+    agent_id: str
     session_id: str | None = None
-    created_at: str | None = None
-    chunk_count: int | None = None
-    content_length: int | None = Field(default=None, description="Characters of the whole content")
+    created_at: str
+    chunk_count: int
+    content_length: int = Field(description="Characters of the whole content")
     content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")
 
 
 class MemoryResult(Result):
     """One memory."""
 
-    memory: MemoryEntry | None = None
+    memory: MemoryEntry
 
 
 class SessionStatsResult(Result):
     """What a session holds."""
 
-    session_id: str | None = None
+    session_id: str
     memory_counts: dict[str, int] = {}
     agent_counts: dict[str, int] = {}
     total_memories: int = 0
@@ -325,15 +332,15 @@ class SessionsResult(Result):
 class ExportResult(Result):
     """A written file."""
 
-    file_path: str | None = None
-    memory_id: int | None = None
-    bytes_written: int | None = None
+    file_path: str
+    memory_id: int
+    bytes_written: int
 
 
 class DeleteResult(Result):
     """A deleted memory."""
 
-    memory_id: int | None = None
+    memory_id: int
 
 
 class CleanupResult(Result):
@@ -341,7 +348,7 @@ class CleanupResult(Result):
 
     memories_deleted: int = 0
     chunks_deleted: int = 0
-    dry_run: bool | None = None
+    dry_run: bool
 
 
 class BackfillResult(Result):

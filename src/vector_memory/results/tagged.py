@@ -12,12 +12,12 @@ Health = Literal["healthy", "warning", "critical"]
 class StoreTaggedResult(Result):
     """Receipt of a tagged memory; `category` and `tags` are as they were stored, in their canonical forms."""
 
-    memory_id: int | None = None
-    content_preview: str | None = Field(default=None, description="The first 100 characters")
-    category: str | None = None
+    memory_id: int
+    content_preview: str = Field(description="The first 100 characters")
+    category: str
     tags: list[str] = Field(default=[], description="In their canonical forms")
     rejected_tags: list[str] = Field(default=[], description="Sent, but not stored: message says why")
-    created_at: str | None = None
+    created_at: str
 
 
 class TaggedMemory(BaseModel):

@@ -81,6 +81,7 @@ class Documents:
             created_at=memory.created_at,
             chunk_count=memory.chunk_count,
             content_length=len(memory.content),
+            content="",
         )
 
         def build(packer: Packer) -> DocumentResult:
@@ -188,6 +189,7 @@ def expanded_chunk(
         target_chunk_index=target.chunk.index,
         context_window=window,
         chunks_returned=len(chunks),
+        expanded_content="",
         content_end=None if end is None else chunks[0].chunk.start + end,
     )
     shown = [packer.slim(chunk_entry(part, packer.cut(part.chunk.text, times=2).text), 1) for part in chunks]

@@ -62,8 +62,8 @@ class UnknownTools(Middleware):
 def failed_result(model: type[Result], error: VectorMemoryError) -> ToolResult:
     """Return a failure as a tool's answer: an error for the client, and the tool's own body for the caller."""
     facts = {name: value for name, value in vars(error).items() if name in model.model_fields}
-    body = model(success=False, error=error.code, message=str(error), **facts)
-    return ToolResult(structured_content=body.model_dump(mode="json"), is_error=True)
+    body = model.failed(error.code, str(error), **facts)
+    return ToolResult(structured_content=body.model_dump(mode="json", warnings=False), is_error=True)
 
 
 def as_ours(error: Exception, tool: Tool) -> VectorMemoryError:

@@ -12,7 +12,7 @@ from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.tools.failures import as_ours, failed_result
 from vector_memory.server.tools.params import WholeNumber
-from vector_memory.server.tools.schemas import compact, inlined, require_only, without_null
+from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
 from vector_memory.validation import LEAST_TOKENS
 
 LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
@@ -29,7 +29,7 @@ class MemoryTool(FunctionTool):
         return made.model_copy(
             update={
                 "parameters": without_null(inlined(compact(made.parameters))),
-                "output_schema": require_only(inlined(compact(made.output_schema or {})), "success"),
+                "output_schema": inlined(compact(admitting_failures(made.output_schema or {"properties": {}}))),
             }
         )
 

@@ -80,6 +80,8 @@ def _not_null(schema: Schema) -> Schema:
     return {**schema, "type": types[0] if len(types) == 1 else types}
 
 
-def require_only(schema: Schema, *names: str) -> Schema:
-    """Return an answer's schema in which only these fields must be there, so that a failure's short body fits it."""
-    return {**schema, "required": list(names)}
+def admitting_failures(schema: Schema) -> Schema:
+    """Return an answer's schema that the body of a failed call fits too: what only a success has may be null."""
+    required = schema.get("required", [])
+    nullable = {name: {"anyOf": [schema["properties"][name], {"type": "null"}]} for name in required}
+    return {**schema, "properties": schema["properties"] | nullable, "required": ["success"]}
