@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from any_json import json_objects
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -92,7 +92,7 @@ def test_an_import_stores_metadata_as_they_are_or_refuses_them(
     if added is None:
         assert problem.startswith("Line 2: ")
         return
-    (found,) = store.search_scoped(Scope(kind=kind), 1).results
+    (found,) = store.search_scoped(Scope(kind=kind), Page(limit=1)).results
     assert found.content == memory["content"]
     report = metadata.get("parent_report_id")
     # What may be an id means nothing in another file.

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.settings import Settings
@@ -30,11 +31,13 @@ def ids(answer: ChangesResult) -> list[int]:
     return [memory.id for memory in answer.results]
 
 
-def follow(store: SessionMemoryStore, since: str | None, **more: object) -> tuple[list[int], str]:
+def follow(
+    store: SessionMemoryStore, since: str | None, page: Page = Page(limit=20), own_agent_id: str | None = None
+) -> tuple[list[int], str]:
     """Go on from cursor to cursor until nothing is left; return the ids in the order they came, and the last cursor."""
     found: list[int] = []
     while True:
-        answer = store.search_changes("s", since=since, **more)  # type: ignore[arg-type]
+        answer = store.search_changes(Scope(session_id="s", own_agent_id=own_agent_id), since=since, page=page)
         found += ids(answer)
         assert answer.cursor is not None
         since = answer.cursor
@@ -46,7 +49,7 @@ def test_without_a_cursor_all_of_the_session_comes_in_the_order_it_was_stored(st
     stored = [add(store, f"text {kind}", kind=kind, session_iter=9 - at) for at, kind in enumerate(KINDS)]
     add(store, "another session", session_id="t")
     add(store, "knowledge", kind="knowledge_base", session_id=None, title="T")
-    answer = store.search_changes("s")
+    answer = store.search_changes(Scope(session_id="s"))
     assert ids(answer) == stored
     assert (answer.has_more, answer.total_new) == (False, len(KINDS))
     assert [memory.memory_type for memory in answer.results] == list(KINDS)
@@ -55,29 +58,29 @@ def test_without_a_cursor_all_of_the_session_comes_in_the_order_it_was_stored(st
 
 def test_a_cursor_gives_only_what_was_stored_after_it(store: SessionMemoryStore) -> None:
     add(store, "old")
-    cursor = store.search_changes("s").cursor
-    assert ids(store.search_changes("s", since=cursor)) == []
+    cursor = store.search_changes(Scope(session_id="s")).cursor
+    assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == []
     new = add(store, "new")
-    answer = store.search_changes("s", since=cursor)
+    answer = store.search_changes(Scope(session_id="s"), since=cursor)
     assert ids(answer) == [new]
-    assert ids(store.search_changes("s", since=answer.cursor)) == []
+    assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
 
 
 def test_now_is_a_cursor_before_which_nothing_is_told(store: SessionMemoryStore) -> None:
     add(store, "old")
-    answer = store.search_changes("s", since="now")
+    answer = store.search_changes(Scope(session_id="s"), since="now")
     assert (ids(answer), answer.has_more) == ([], False)
     new = add(store, "new")
-    assert ids(store.search_changes("s", since=answer.cursor)) == [new]
+    assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == [new]
 
 
 def test_what_one_wrote_oneself_is_left_out(store: SessionMemoryStore) -> None:
     add(store, "mine", "me")
     other = add(store, "yours", "you")
     add(store, "mine too", "me")
-    answer = store.search_changes("s", own_agent_id="me")
+    answer = store.search_changes(Scope(session_id="s", own_agent_id="me"))
     assert (ids(answer), answer.total_new, answer.has_more) == ([other], 1, False)
-    assert ids(store.search_changes("s", since=answer.cursor, own_agent_id="me")) == []
+    assert ids(store.search_changes(Scope(session_id="s", own_agent_id="me"), since=answer.cursor)) == []
 
 
 def test_filters_narrow_to_a_kind_an_iteration_and_a_task(store: SessionMemoryStore) -> None:
@@ -85,21 +88,21 @@ def test_filters_narrow_to_a_kind_an_iteration_and_a_task(store: SessionMemorySt
     add(store, "x", kind="report", session_iter=2, task_code="t")
     add(store, "x", kind="working_memory", session_iter=1, task_code="t")
     add(store, "x", kind="working_memory", session_iter=2, task_code="u")
-    answer = store.search_changes("s", memory_type="working_memory", session_iter="v2", task_code="t")
+    answer = store.search_changes(Scope("working_memory", session_id="s", session_iter="v2", task_code="t"))
     assert ids(answer) == [wanted]
 
 
 def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore) -> None:
     stored = [add(store, f"text {number}", f"agent {number % 3}") for number in range(11)]
-    assert follow(store, None, limit=2)[0] == stored
-    assert follow(store, None, limit=3, own_agent_id="agent 0")[0] == [one for one in stored if (one - 1) % 3]
+    assert follow(store, None, Page(limit=2))[0] == stored
+    assert follow(store, None, Page(limit=3), own_agent_id="agent 0")[0] == [one for one in stored if (one - 1) % 3]
 
 
 def test_what_does_not_fit_comes_with_the_next_cursor_and_long_texts_are_cut_with_where_to_read_on(
     store: SessionMemoryStore,
 ) -> None:
     stored = [add(store, f"Report {number}. " + "Some words. " * 200) for number in range(12)]
-    first = store.search_changes("s", max_tokens=1_000)
+    first = store.search_changes(Scope(session_id="s"), page=Page(max_tokens=1_000))
     assert first.has_more
     assert 0 < len(first.results) < len(stored)
     assert len(first.model_dump_json()) < 1_000 * 3 + 500
@@ -109,22 +112,24 @@ def test_what_does_not_fit_comes_with_the_next_cursor_and_long_texts_are_cut_wit
         assert whole is not None
         assert memory.content == whole.content[: memory.content_end]
     assert "content_end" in (first.message or "")
-    assert follow(store, None, max_tokens=1_000)[0] == stored
+    assert follow(store, None, Page(limit=20, max_tokens=1_000))[0] == stored
 
 
 def test_with_a_query_the_best_of_the_new_comes_first_whatever_its_kind(store: SessionMemoryStore) -> None:
     add(store, "alpha beta gamma delta", kind="report")
-    cursor = store.search_changes("s").cursor
+    cursor = store.search_changes(Scope(session_id="s")).cursor
     add(store, "one two three four", kind="report")
     observation = add(store, "alpha beta gamma delta", kind="report_observation")
     part = add(store, "alpha beta five six seven", kind="working_memory")
     add(store, "alpha beta gamma delta", "me", kind="report")
-    answer = store.search_changes("s", since=cursor, query="alpha beta gamma delta", own_agent_id="me", limit=2)
+    answer = store.search_changes(
+        Scope(session_id="s", own_agent_id="me"), since=cursor, query="alpha beta gamma delta", page=Page(limit=2)
+    )
     assert ids(answer) == [observation, part]
     assert answer.results[0].similarity == 1.0
     assert (answer.total_new, answer.has_more, answer.confidence) == (3, False, "high")
     assert "without query" in (answer.message or "")
-    assert ids(store.search_changes("s", since=answer.cursor)) == []
+    assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
 
 
 def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
@@ -132,7 +137,7 @@ def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
 ) -> None:
     add(store, "one two three")
     monkeypatch.setattr("vector_memory.sessions.changes.CONFIDENT", 1.1)
-    answer = store.search_changes("s", query="one two three")
+    answer = store.search_changes(Scope(session_id="s"), query="one two three")
     assert answer.confidence == "low"
     assert "Weak" in (answer.message or "")
 
@@ -140,11 +145,15 @@ def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
 def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: SessionMemoryStore) -> None:
     for number in range(40):
         add(store, f"alpha {number} beta {number % 7} gamma", f"agent {number % 4}", kind=KINDS[number % 6])
-    asked = {"since": "7", "own_agent_id": "agent 1", "query": "alpha 3 beta", "limit": 30}
-    before = ids(store.search_changes("s", **asked))  # type: ignore[arg-type]
+
+    def found() -> list[int]:
+        scope = Scope(session_id="s", own_agent_id="agent 1")
+        return ids(store.search_changes(Scope(session_id=scope), since="7", query="alpha 3 beta"))
+
+    before = found()
     store._index.start_loading()
     store._index.wait_for_loading()
-    assert ids(store.search_changes("s", **asked)) == before  # type: ignore[arg-type]
+    assert found() == before
     assert len(before) == len({*before}) == 25
     assert min(before) > 7
 
@@ -152,43 +161,43 @@ def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: Sessio
 def test_a_cursor_stays_good_when_the_last_memory_is_deleted(store: SessionMemoryStore) -> None:
     add(store, "stays")
     last = add(store, "goes")
-    cursor = store.search_changes("s").cursor
+    cursor = store.search_changes(Scope(session_id="s")).cursor
     store.delete_memory(last)
-    assert ids(store.search_changes("s", since=cursor)) == []
+    assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == []
     new = add(store, "new")
     assert new > last
-    assert ids(store.search_changes("s", since=cursor)) == [new]
+    assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == [new]
 
 
 def test_a_cursor_of_another_file_is_refused(store: SessionMemoryStore) -> None:
     add(store, "x")
     with pytest.raises(ValidationError, match="has not given"):
-        store.search_changes("s", since="5")
+        store.search_changes(Scope(session_id="s"), since="5")
 
 
 @pytest.mark.parametrize("since", ["yesterday", "-1", "", "1.5", True])
 def test_what_is_no_cursor_is_refused(store: SessionMemoryStore, since: str) -> None:
     with pytest.raises(ValidationError, match="since must be"):
-        store.search_changes("s", since=since)
+        store.search_changes(Scope(session_id="s"), since=since)
 
 
 def test_the_knowledge_base_is_not_part_of_a_session(store: SessionMemoryStore) -> None:
     with pytest.raises(ValidationError, match="belongs to no session"):
-        store.search_changes("s", memory_type="knowledge_base")
+        store.search_changes(Scope("knowledge_base", session_id="s"))
 
 
 def test_an_unknown_session_says_so_and_becomes_known(store: SessionMemoryStore) -> None:
-    answer = store.search_changes("s")
+    answer = store.search_changes(Scope(session_id="s"))
     assert answer.success
     assert "list_sessions" in (answer.message or "")
     new = add(store, "first")
-    assert ids(store.search_changes("s", since=answer.cursor)) == [new]
-    assert store.search_changes("s", since=str(new)).message == "Nothing new."
+    assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == [new]
+    assert store.search_changes(Scope(session_id="s"), since=str(new)).message == "Nothing new."
 
 
 def test_handing_out_counts_as_reading(store: SessionMemoryStore) -> None:
     memory_id = add(store, "x")
-    store.search_changes("s")
+    store.search_changes(Scope(session_id="s"))
     store._access.close()
     memory = store.get_memory_by_id(memory_id).memory
     assert memory is not None
@@ -204,7 +213,7 @@ def test_without_a_model_the_words_are_compared_and_the_answer_says_so(tmp_path:
     with SessionMemoryStore(tmp_path / "words.db", settings, embedder=embedder) as store:
         add(store, "gamma delta")
         found = add(store, "alpha beta")
-        answer = store.search_changes("s", query="beta")
+        answer = store.search_changes(Scope(session_id="s"), query="beta")
     assert ids(answer) == [found]
     assert (answer.results[0].similarity, answer.confidence) == (None, None)
     assert "Found by words only" in (answer.message or "")
@@ -226,7 +235,7 @@ STEPS = st.lists(
 def test_whoever_goes_from_cursor_to_cursor_reads_everything_others_stored_once(
     store: SessionMemoryStore, steps: list[tuple[str, int | str, str | None]]
 ) -> None:
-    cursor = store.search_changes("s", since="now").cursor
+    cursor = store.search_changes(Scope(session_id="s"), since="now").cursor
     waiting: list[int] = []
     for number, (step, value, session) in enumerate(steps):
         if step == "store":
@@ -237,7 +246,9 @@ def test_whoever_goes_from_cursor_to_cursor_reads_everything_others_stored_once(
         elif step == "delete" and waiting:
             store.delete_memory(waiting.pop(int(value) % len(waiting)))
         elif step == "look":
-            answer = store.search_changes("s", since=cursor, own_agent_id="a", limit=int(value))
+            answer = store.search_changes(
+                Scope(session_id="s", own_agent_id="a"), since=cursor, page=Page(limit=int(value))
+            )
             assert ids(answer) == waiting[: int(value)]
             assert answer.total_new == len(waiting)
             waiting = waiting[int(value) :]

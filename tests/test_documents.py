@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from lattice import LatticeEmbedder
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.sessions import access
 from vector_memory.store import SessionMemoryStore
@@ -51,7 +51,7 @@ def test_an_id_that_nobody_has_is_an_error_that_says_so(store: SessionMemoryStor
 
 def test_a_chunk_comes_with_its_neighbours_and_no_text_twice(store: SessionMemoryStore) -> None:
     memory_id = store_report(store)
-    chunks = store.search_chunks("word3", Scope.of("report"), 100).results
+    chunks = store.search_chunks("word3", Scope("report"), Page(limit=100)).results
     target = next(chunk for chunk in chunks if chunk.chunk_index == 4)
     result = store.expand_chunk_context(str(target.chunk_id), 2)
     assert [chunk.chunk_index for chunk in result.chunks] == [2, 3, 4, 5, 6]
@@ -123,9 +123,9 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
     memory_id = store_report(store)
     before = store.get_memory_by_id(memory_id).memory
     store.reconstruct_document(memory_id)
-    store.search_documents(None, Scope.of("report"), 5)
+    store.search_documents(None, Scope("report"), Page(limit=5))
     store.write_document_to_file(memory_id, "a.md")
-    store.search_chunks("word1", Scope.of("report"), 5)
+    store.search_chunks("word1", Scope("report"), Page(limit=5))
     settle(store)
     after = store.get_memory_by_id(memory_id).memory
     assert before is not None
@@ -183,7 +183,7 @@ def test_a_memory_is_described_in_one_line_whatever_its_title(store: SessionMemo
 def test_a_chunk_too_long_for_an_answer_is_cut_and_says_where_to_read_on(store: SessionMemoryStore) -> None:
     content = "```\n" + "code line\n" * 20_000 + "```"
     memory_id = store_report(store, content)
-    chunk = store.search_chunks("code", Scope.of("report"), 1).results[0]
+    chunk = store.search_chunks("code", Scope("report"), Page(limit=1)).results[0]
     expanded = store.expand_chunk_context(chunk.chunk_id, 0)
     for text, end in (
         (chunk.chunk_content, chunk.content_end),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from vector_memory.domain import Scope
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -27,7 +28,7 @@ def test_three_agents_with_servers_of_their_own_hand_a_task_over(tmp_path: Path)
     assert any("sees report 3 by researcher" in line for line in said["writer"])
     assert any("sees report 4 by writer" in line for line in said["reviewer"])
     with SessionMemoryStore(tmp_path / "memory.db", Settings(embedding_model="toy")) as store:
-        stored = store.search_changes("slow-checkout").results
+        stored = store.search_changes(Scope(session_id="slow-checkout")).results
     assert [(memory.agent_id, memory.memory_type) for memory in stored] == [
         ("main-orchestrator", "input_prompt"),
         ("main-orchestrator", "session_context"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lattice import LatticeEmbedder
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.results.sessions import BackfillResult
 from vector_memory.settings import Settings
@@ -65,8 +65,8 @@ def test_what_shares_a_name_with_a_deleted_memory_is_still_found_by_it(store: Se
     for text in ("one", "two"):
         store.store_memory("report", text, session_id="s", agent_id="a", task_code="t")
     store.delete_memory(1)
-    scope = Scope.of("report", session_id="s", agent_id="a", task_code="t")
-    assert [chunk.memory_id for chunk in store.search_chunks("two", scope, 5).results] == [2]
+    scope = Scope("report", session_id="s", agent_id="a", task_code="t")
+    assert [chunk.memory_id for chunk in store.search_chunks("two", scope, Page(limit=5)).results] == [2]
 
 
 def test_the_id_of_a_deleted_memory_is_not_given_again(store: SessionMemoryStore) -> None:
@@ -154,9 +154,9 @@ def test_memories_stored_without_a_model_are_found_after_a_backfill(tmp_path: Pa
             memories_processed=2, chunks_processed=chunk_count or 0, memories_remaining=0, message=result.message
         )
         assert steps == [(1, 2), (2, 2)]
-        assert store.search_memories("a b c", Scope.of("system_memory"), 1).results[0].similarity == 1.0
+        assert store.search_memories("a b c", Scope("system_memory"), Page(limit=1)).results[0].similarity == 1.0
         assert store.backfill_embeddings().memories_processed == 0
-        assert len(store.search_chunks("zanzibar3", Scope.of("report"), 100).results) == chunk_count
+        assert len(store.search_chunks("zanzibar3", Scope("report"), Page(limit=100)).results) == chunk_count
 
 
 def test_a_memory_that_another_process_indexes_meanwhile_is_indexed_once(tmp_path: Path, settings: Settings) -> None:
@@ -192,7 +192,7 @@ def test_a_memory_that_an_engine_fails_on_does_not_keep_the_others_from_being_in
         embedder.ready = True
         result = store.backfill_embeddings()
         assert (result.memories_processed, result.memories_remaining) == (2, 1)
-        found = store.search_memories("three", Scope.of("system_memory"), 5)
+        found = store.search_memories("three", Scope("system_memory"), Page(limit=5))
     assert sorted(memory.id for memory in found.results) == [1, 3]
     assert "1 memory of this scope has no vectors yet" in (found.message or "")
     assert "poison" not in caplog.text
@@ -233,7 +233,7 @@ def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: 
     def wait(store: SessionMemoryStore) -> None:
         assert store._backfill._thread is not None
         store._backfill._thread.join(30)
-        found = store.search_documents("ledger table lock", Scope.of("report"), 5, order="relevance").results
+        found = store.search_documents("ledger table lock", Scope("report"), Page(limit=5), order="relevance").results
         assert [memory.id for memory in found] == [1]
         assert store.reconstruct_document(3).chunk_count == 1
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.store import SessionMemoryStore
 
 TOPICS = {
@@ -41,15 +41,17 @@ def memory_id(store: SessionMemoryStore) -> int:
 
 
 def test_the_last_sentence_of_a_long_report_is_found_by_its_meaning(store: SessionMemoryStore, memory_id: int) -> None:
-    scope = Scope.of("report", session_id="review")
-    best = store.search_chunks("hardware failure: overheating because a ventilator broke", scope, 3).results[0]
+    scope = Scope("report", session_id="review")
+    best = store.search_chunks(
+        "hardware failure: overheating because a ventilator broke", scope, Page(limit=3)
+    ).results[0]
     assert best.memory_id == memory_id
     assert LAST in best.chunk_content
 
 
 def test_a_section_is_found_by_its_meaning(store: SessionMemoryStore, memory_id: int) -> None:
-    scope = Scope.of("report", session_id="review")
-    best = store.search_sections("how long are backups retained", scope, 1).results[0]
+    scope = Scope("report", session_id="review")
+    best = store.search_sections("how long are backups retained", scope, Page(limit=1)).results[0]
     assert best.memory_id == memory_id
     assert best.section_header == "# Review of the platform > ## Storage"
 

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
-from vector_memory.domain import Fingerprint, Scope
+from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.settings import Settings
@@ -136,7 +136,7 @@ def test_the_title_and_heading_in_front_of_a_passage_reach_the_vector_only_if_en
         settings = Settings(embedding_model="toy", embedding_dim=16, enable_enrichment=enriched)
         with SessionMemoryStore(tmp_path / f"{enriched}.db", settings, embedder=LatticeEmbedder()) as store:
             store.store_memory("report", "some words", session_id="s", title="Title")
-            found[enriched] = store.search_chunks("some words", Scope.of("report"), 1).results[0]
+            found[enriched] = store.search_chunks("some words", Scope("report"), Page(limit=1)).results[0]
     assert found[False].similarity == 1.0
     assert found[True].similarity < 1.0
     assert found[True].chunk_content == "some words"
@@ -158,7 +158,7 @@ def test_without_a_model_everything_is_stored_and_the_receipt_says_what_is_missi
         assert "Not yet findable by meaning. There is no model" in (receipt.message or "")
         assert store.reconstruct_document(receipt.memory_id or 0).content == DOCUMENT
         with pytest.raises(EmbeddingUnavailableError, match="fetch-model"):
-            store.search_chunks("word1", Scope.of("report"), 3, mode="vector")
+            store.search_chunks("word1", Scope("report"), Page(limit=3), mode="vector")
 
 
 def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Path, settings: Settings) -> None:
@@ -173,7 +173,7 @@ def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Pat
         assert "were made by lattice" in (receipt.message or "")
         assert counts(store)["vec_chunk_search"] == 1
         with pytest.raises(EmbeddingUnavailableError, match="lattice"):
-            store.search_chunks("first", Scope.of("report"), 3, mode="vector")
+            store.search_chunks("first", Scope("report"), Page(limit=3), mode="vector")
 
 
 def test_nothing_is_kept_of_a_memory_whose_write_fails(

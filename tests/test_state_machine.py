@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from lattice import LatticeEmbedder
 from other_process import SETTINGS, OtherProcess
-from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, NotFoundError
 from vector_memory.store import SessionMemoryStore
 
@@ -145,11 +145,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(query=CONTENTS, kind=KINDS, agent=st.none() | AGENTS, session=st.none() | SESSIONS, limit=st.integers(1, 20))
     def search(self, query: str, kind: MemoryKind, agent: str | None, session: str | None, limit: int) -> None:
-        scope = Scope.of(kind, agent_id=agent, session_id=session)
+        scope = Scope(kind, agent_id=agent, session_id=session)
         found = (
-            [chunk.memory_id for chunk in self.store.search_chunks(query, scope, limit).results]
+            [chunk.memory_id for chunk in self.store.search_chunks(query, scope, Page(limit=limit)).results]
             if TRAITS[kind].chunked
-            else [memory.id for memory in self.store.search_memories(query, scope, limit).results]
+            else [memory.id for memory in self.store.search_memories(query, scope, Page(limit=limit)).results]
         )
         assert found == self._nearest(query, scope)[:limit]
 

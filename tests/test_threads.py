@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memory_files import SETTINGS
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.search.index import loader as passage_index
 from vector_memory.sessions import access
 from vector_memory.sessions.access import AccessRecorder
@@ -27,9 +27,9 @@ def test_searches_are_answered_when_the_index_cannot_be_loaded_and_it_is_tried_a
             damaged.setattr(passage_index, "pieces_state", broken)
             store._index.start_loading()
             store._index.wait_for_loading()
-            assert store.search_chunks("words", Scope.of("report"), 5).total_results == 1
+            assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1
         monkeypatch.setattr(passage_index, "RETRY_SECONDS", 0.0)
-        assert store.search_chunks("words", Scope.of("report"), 5).total_results == 1
+        assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1
         store._index.wait_for_loading()
         assert store._index._catalogue is not None
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
-from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
+from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.maintenance.transfer import Imported, new_file
 from vector_memory.settings import Settings
@@ -116,7 +116,7 @@ def answers(store: SessionMemoryStore) -> list[Any]:
     for kind in MemoryKind:
         search = store.search_chunks if TRAITS[kind].chunked else store.search_memories
         for query in ("lock ledger", "the cause of it"):
-            result = search(query, Scope(kind=kind), 100).model_dump()
+            result = search(query, Scope(kind=kind), Page(limit=100)).model_dump()
             found += [{name: value for name, value in one.items() if name not in LEFT_OUT} for one in result["results"]]
     return found
 
@@ -288,7 +288,7 @@ def test_vectors_of_another_model_are_not_taken(store: SessionMemoryStore, embed
         (memory,) = contents(other)
         assert memory[-1] == []
         assert memory[-2] == contents(store)[0][-2]
-        assert other.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), 5, mode="keyword").results
+        assert other.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), Page(limit=5), mode="keyword").results
 
 
 def test_a_line_needs_no_more_than_kind_agent_and_text(other: SessionMemoryStore) -> None:

@@ -92,13 +92,13 @@ def test_knowledge_notes_its_title_and_category_in_its_metadata() -> None:
 
 
 def test_a_scope_names_only_the_filters_it_has() -> None:
-    scope = Scope.of("report", session_id="s", session_iter="v0", tags=["a"])
+    scope = Scope("report", session_id="s", session_iter="v0", tags=["a"])
     assert scope.as_filters() == {"memory_type": "report", "session_id": "s", "session_iter": 0, "tags": ["a"]}
 
 
 def test_a_filter_may_not_be_empty() -> None:
     with pytest.raises(ValidationError, match="agent_id must not be empty: leave it out"):
-        Scope.of("report", agent_id="")
+        Scope("report", agent_id="")
 
 
 def test_a_number_too_long_to_be_written_is_refused_like_any_other() -> None:

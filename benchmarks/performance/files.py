@@ -44,10 +44,10 @@ def parts(connection: apsw.Connection) -> dict[str, Part]:
     small, large = nearest(sessions, SMALL_SESSION), nearest(sessions, LARGE_SESSION)
     agent = nearest(agents, max(agents.values()))
     return {
-        "session of about 2,500": Part(Scope.of(main, session_id=small), sessions[small]),
-        "session of about 50,000": Part(Scope.of(main, session_id=large), sessions[large]),
-        "one agent": Part(Scope.of(main, agent_id=agent), agents[agent]),
-        "one kind, everything": Part(Scope.of(main), sum(agents.values())),
+        "session of about 2,500": Part(Scope(main, session_id=small), sessions[small]),
+        "session of about 50,000": Part(Scope(main, session_id=large), sessions[large]),
+        "one agent": Part(Scope(main, agent_id=agent), agents[agent]),
+        "one kind, everything": Part(Scope(main), sum(agents.values())),
     }
 
 
@@ -65,7 +65,7 @@ def shares(connection: apsw.Connection) -> dict[str, Part]:
     for share in SHARES:
         field, value = nearest(choices, round(share * whole))
         count = choices[field, value]
-        found[f"{share:.1%}"] = Part(Scope.of(main, **{field: value}), count)
+        found[f"{share:.1%}"] = Part(Scope(main, **{field: value}), count)
     return found
 
 

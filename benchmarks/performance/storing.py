@@ -12,7 +12,7 @@ from metering import MeteredEmbedder
 from texts import prompt, report
 from timing import Figures, summary, timed
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -75,6 +75,6 @@ def measure_idle(seconds: float = 2.0) -> Figures:
 
 def remove_all(store: SessionMemoryStore, session_id: str) -> None:
     """Delete what was stored here, so that the file is as it was."""
-    while found := store.search_scoped(Scope(session_id=session_id), 100).results:
+    while found := store.search_scoped(Scope(session_id=session_id), Page(limit=100)).results:
         for memory in found:
             store.delete_memory(memory.id)

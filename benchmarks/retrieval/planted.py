@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from cache import CachedEmbedder
 
-from vector_memory.domain import Scope, SearchMode
+from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -60,9 +60,12 @@ def fill(store: SessionMemoryStore, texts: Sequence[Sequence[str]], facts: Seque
 
 def hits(store: SessionMemoryStore, place: str, facts: Sequence[Fact], asked_by: str) -> float:
     """Return the share of the facts that are in one of the ten best chunks."""
-    scope = Scope.of("report", session_id=place)
+    scope = Scope("report", session_id=place)
     found = [
-        any(fact["fact"] in chunk.chunk_content for chunk in store.search_chunks(fact[asked_by], scope, DEPTH).results)
+        any(
+            fact["fact"] in chunk.chunk_content
+            for chunk in store.search_chunks(fact[asked_by], scope, Page(limit=DEPTH)).results
+        )
         for fact in facts
     ]
     return sum(found) / len(found)

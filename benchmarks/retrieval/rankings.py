@@ -10,7 +10,7 @@ import numpy as np
 from judged import JudgedSet, Question
 
 from vector_memory.chunking import chunk_document, find_token_counter
-from vector_memory.domain import Scope, SearchMode
+from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.embedding import Embedder
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.settings import Settings
@@ -37,8 +37,8 @@ class SearchModeRanking:
 
     def rank(self, question: Question) -> list[str]:
         """Search for whole documents by relevance: each counts with its best chunk."""
-        scope = Scope.of(self._kind, session_id=question.scope)
-        found = self._store.search_documents(question.text, scope, DEPTH, order="relevance")
+        scope = Scope(self._kind, session_id=question.scope)
+        found = self._store.search_documents(question.text, scope, Page(limit=DEPTH), order="relevance")
         return [self._documents[memory.id] for memory in found.results]
 
 

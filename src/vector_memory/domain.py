@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
@@ -20,6 +20,7 @@ from vector_memory.validation import (
     MAX_LIMIT,
     MAX_OFFSET,
     MAX_TITLE,
+    check_instance,
     check_metadata,
     check_optional_text,
     check_range,
@@ -110,6 +111,21 @@ def parse_kind(value: MemoryKind | str) -> MemoryKind:
         raise ValidationError(f"memory_type must be one of {', '.join(MemoryKind)}.") from None
 
 
+class MemoryFields(TypedDict, total=False):
+    """What may be said of a memory besides its kind and content. Which kinds need what: `NewMemory.of`."""
+
+    agent_id: str
+    session_id: str | None
+    session_iter: str | int | None
+    task_code: str | None
+    title: str | None
+    description: str | None
+    tags: Sequence[str] | None
+    metadata: Mapping[str, Any] | None
+    category: str | None
+    parent_report_id: str | int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
     """A memory that is about to be stored; `of` makes one of raw values."""
@@ -127,42 +143,30 @@ class NewMemory:
     parent_report_id: int | None = None
 
     @classmethod
-    def of(  # noqa: PLR0913 - one parameter for each field of a memory
-        cls,
-        kind: MemoryKind | str,
-        *,
-        agent_id: str,
-        content: str,
-        session_id: str | None,
-        session_iter: str | int | None,
-        task_code: str | None,
-        title: str | None,
-        description: str | None,
-        tags: Sequence[str] | None,
-        metadata: Mapping[str, Any] | None,
-        category: str | None,
-        parent_report_id: str | int | None,
-    ) -> "NewMemory":
-        """Make a memory of what a caller sent; what some kinds have besides goes into the metadata."""
+    def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
+        """Make a memory of what a caller sent; what only some kinds have goes into the metadata as well."""
         kind = parse_kind(kind)
         if kind is MemoryKind.TAGGED:
-            raise ValidationError("A tagged memory is stored by the tagged tools' store_memory, which knows its tags.")
-        report_id = None if parent_report_id is None else parse_id("parent_report_id", parent_report_id)
+            raise ValidationError("Store a tagged memory with the tagged family's store_memory, which takes its tags.")
+        parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
+        report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
+        title = fields.get("title")
         if kind is MemoryKind.KNOWLEDGE_BASE:
             extra["title"] = check_text("title", title, MAX_TITLE)
-            extra["category"] = check_optional_text("category", category, MAX_IDENTIFIER) or DEFAULT_CATEGORY
+            category = check_optional_text("category", fields.get("category"), MAX_IDENTIFIER)
+            extra["category"] = category or DEFAULT_CATEGORY
         return cls(
             kind=kind,
-            agent_id=agent_id,
+            agent_id=fields.get("agent_id", MAIN_AGENT),
             content=content,
-            session_id=session_id,
-            session_iter=1 if session_iter is None else parse_iteration(session_iter),
-            task_code=task_code,
+            session_id=fields.get("session_id"),
+            session_iter=1 if iteration is None else parse_iteration(iteration),
+            task_code=fields.get("task_code"),
             title=title,
-            description=description,
-            tags=check_tags(tags),
-            metadata=with_facts(check_metadata(metadata), extra),
+            description=fields.get("description"),
+            tags=check_tags(fields.get("tags")),
+            metadata=with_facts(check_metadata(fields.get("metadata")), extra),
             parent_report_id=report_id,
         )
 
@@ -178,26 +182,26 @@ class NewMemory:
         check_optional_text("description", self.description, MAX_DESCRIPTION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Scope:
-    """Which memories a request is about; None is any, several tags are any of them. `of` takes raw values.
+    """Which memories a request is about; None is any, and of several tags a memory needs one.
 
-    `own_agent_id`: only what others than this agent stored. `after_id`: only what was stored after this memory.
+    `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only what agents other than this one stored.
+    `after_id`: only what was stored after this memory. Raises ValidationError.
     """
 
-    kind: MemoryKind | None = None
-    agent_id: str | None = None
-    session_id: str | None = None
-    session_iter: int | None = None
-    task_code: str | None = None
-    category: str | None = None
-    tags: tuple[str, ...] = ()
-    own_agent_id: str | None = None
-    after_id: int | None = None
+    kind: MemoryKind | None
+    agent_id: str | None
+    session_id: str | None
+    session_iter: int | None
+    task_code: str | None
+    category: str | None
+    tags: tuple[str, ...]
+    own_agent_id: str | None
+    after_id: int | None
 
-    @classmethod
-    def of(  # noqa: PLR0913 - one parameter for each filter
-        cls,
+    def __init__(  # noqa: PLR0913 - one parameter for each filter
+        self,
         kind: MemoryKind | str | None = None,
         *,
         agent_id: str | None = None,
@@ -207,22 +211,26 @@ class Scope:
         category: str | None = None,
         tags: Sequence[str] | None = None,
         own_agent_id: str | None = None,
-    ) -> "Scope":
-        """Make a scope of what a caller sent."""
-        return cls(
-            kind=None if kind is None else parse_kind(kind),
-            agent_id=agent_id,
-            session_id=session_id,
-            session_iter=None if session_iter is None else parse_iteration(session_iter),
-            task_code=task_code,
-            category=category,
-            tags=check_tags(tags),
-            own_agent_id=own_agent_id,
-        )
+        after_id: int | None = None,
+    ) -> None:
+        values = {
+            "kind": None if kind is None else parse_kind(kind),
+            "agent_id": check_optional_text("agent_id", agent_id, MAX_IDENTIFIER),
+            "session_id": check_optional_text("session_id", session_id, MAX_IDENTIFIER),
+            "session_iter": None if session_iter is None else parse_iteration(session_iter),
+            "task_code": check_optional_text("task_code", task_code, MAX_IDENTIFIER),
+            "category": check_optional_text("category", category, MAX_IDENTIFIER),
+            "tags": check_tags(tags),
+            "own_agent_id": check_optional_text("own_agent_id", own_agent_id, MAX_IDENTIFIER),
+            "after_id": after_id,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
-    def __post_init__(self) -> None:
-        for name in ("agent_id", "session_id", "task_code", "category", "own_agent_id"):
-            check_optional_text(name, getattr(self, name), MAX_IDENTIFIER)
+    @classmethod
+    def checked(cls, value: object) -> "Scope":
+        """Return a value that is a Scope, or raise a ValidationError."""
+        return check_instance("scope", value, cls)
 
     def as_filters(self) -> dict[str, Any]:
         """Return the fields that narrow the scope, by their wire names."""
@@ -257,12 +265,12 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Which results are wanted: `limit` of them after the first `offset`; and how many tokens the answer may have.
+    """Which results are wanted: `limit` of them (1-100) after the first `offset`; and how long the answer may be.
 
-    `max_tokens` None: as many as the settings allow.
+    `max_tokens` None: as long as the settings allow. Raises ValidationError.
     """
 
-    limit: int
+    limit: int = 10
     offset: int = 0
     max_tokens: int | None = None
 
@@ -271,6 +279,11 @@ class Page:
         check_range("offset", self.offset, 0, MAX_OFFSET)
         if self.max_tokens is not None:
             check_range("max_tokens", self.max_tokens, LEAST_TOKENS, LARGEST)
+
+    @classmethod
+    def checked(cls, value: object) -> "Page":
+        """Return a value that is a Page, or raise a ValidationError."""
+        return check_instance("page", value, cls)
 
     @property
     def end(self) -> int:

@@ -1,11 +1,11 @@
 """The facade: everything the server, the command line and library users can do with one memory file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Literal, Self, Unpack
 
-from vector_memory.domain import MAIN_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
@@ -47,7 +47,9 @@ from vector_memory.storage.sqlite.names import NamedBy
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
-from vector_memory.validation import MAX_IDENTIFIER, check_text
+
+DEFAULT_PAGE = Page()
+CHANGES_PAGE = Page(limit=20)
 
 
 class SessionMemoryStore:
@@ -136,146 +138,70 @@ class SessionMemoryStore:
         self._access.close()
         self._database.close()
 
-    def store_memory(  # noqa: PLR0913 - one parameter for each field of a memory
+    def store_memory(
         self,
         memory_type: MemoryKind | str,
         content: str,
         *,
-        agent_id: str = MAIN_AGENT,
-        session_id: str | None = None,
-        session_iter: str | int | None = None,
-        task_code: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        tags: Sequence[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        category: str | None = None,
-        parent_report_id: str | int | None = None,
         on_progress: EmbeddingProgress | None = None,
+        **fields: Unpack[MemoryFields],
     ) -> StoreMemoryResult:
-        """Store a memory of any kind; the answer is its receipt.
+        """Store a memory of any kind and return its receipt.
 
-        Knowledge belongs to no session, needs a title and has a `category` (default `general`). An observation may name
-        the report it is about. `on_progress(done, total)` is called while passages are embedded. Raises
-        DuplicateMemoryError, ValidationError.
+        Knowledge belongs to no session, needs a `title` and has a `category` (default `general`); all other kinds need
+        a `session_id`. An observation may name the report it is about. `on_progress(done, total)` is called while
+        passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._saving.store(
-            NewMemory.of(
-                memory_type,
-                content=content,
-                agent_id=agent_id,
-                session_id=session_id,
-                session_iter=session_iter,
-                task_code=task_code,
-                title=title,
-                description=description,
-                tags=tags,
-                metadata=metadata,
-                category=category,
-                parent_report_id=parent_report_id,
-            ),
-            on_progress,
-        )
+        return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
     def search_scoped(
-        self,
-        scope: Scope,
-        limit: int,
-        *,
-        offset: int = 0,
-        max_tokens: int | None = None,
-        latest_first: bool = True,
+        self, scope: Scope, page: Page = DEFAULT_PAGE, *, latest_first: bool = True
     ) -> SearchMemoriesResult:
-        """Look up whole memories by their scope, newest (or oldest) first.
-
-        In every search: `limit` 1-100 results after the first `offset`, in an answer of at most `max_tokens`; `mode`
-        None is that of the settings.
-        """
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-        return self._coarse.scoped(scope, page, latest_first=latest_first)
+        """Return whole memories of a scope, newest (or oldest) first."""
+        return self._coarse.scoped(Scope.checked(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
-        self,
-        query: str | None,
-        scope: Scope,
-        limit: int,
-        *,
-        offset: int = 0,
-        max_tokens: int | None = None,
-        mode: SearchMode | str | None = None,
+        self, query: str | None, scope: Scope, page: Page = DEFAULT_PAGE, *, mode: SearchMode | str | None = None
     ) -> SearchMemoriesResult:
-        """Find whole memories of a kind that is not chunked, best match first; without a query look them up."""
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-        return self._coarse.memories(query, scope, page, SearchMode.of(mode))
+        """Find whole memories of a kind that is not chunked, best match first; without a query list the newest.
+
+        In every search `mode` None is the one in the settings.
+        """
+        return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_chunks(
-        self,
-        query: str,
-        scope: Scope,
-        limit: int,
-        *,
-        offset: int = 0,
-        max_tokens: int | None = None,
-        mode: SearchMode | str | None = None,
+        self, query: str, scope: Scope, page: Page = DEFAULT_PAGE, *, mode: SearchMode | str | None = None
     ) -> FineSearchResult:
         """Find the chunks that match the query best."""
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-        return self._fine.search(query, scope, page, SearchMode.of(mode))
+        return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_sections(
-        self,
-        query: str,
-        scope: Scope,
-        limit: int,
-        *,
-        offset: int = 0,
-        max_tokens: int | None = None,
-        mode: SearchMode | str | None = None,
+        self, query: str, scope: Scope, page: Page = DEFAULT_PAGE, *, mode: SearchMode | str | None = None
     ) -> MediumSearchResult:
         """Find the sections whose chunks match the query best."""
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-        return self._medium.search(query, scope, page, SearchMode.of(mode))
+        return self._medium.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_documents(
         self,
         query: str | None,
         scope: Scope,
-        limit: int,
+        page: Page = DEFAULT_PAGE,
         *,
         order: Literal["recent", "relevance"] = "recent",
-        offset: int = 0,
-        max_tokens: int | None = None,
         mode: SearchMode | str | None = None,
     ) -> CoarseSearchResult:
         """Find whole documents: the newest, or by `relevance` those whose chunks match the query best."""
-        page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-        return self._coarse.documents(query, scope, page, SearchMode.of(mode), order=order)
+        return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), order=order)
 
-    def search_changes(  # noqa: PLR0913 - one parameter for each filter
-        self,
-        session_id: str,
-        *,
-        since: str | int | None = None,
-        own_agent_id: str | None = None,
-        query: str | None = None,
-        memory_type: MemoryKind | str | None = None,
-        session_iter: str | int | None = None,
-        task_code: str | None = None,
-        limit: int = 20,
-        max_tokens: int | None = None,
+    def search_changes(
+        self, scope: Scope, *, since: str | int | None = None, query: str | None = None, page: Page = CHANGES_PAGE
     ) -> ChangesResult:
-        """Return what others than `own_agent_id` stored in a session since a cursor, which an earlier answer gave.
+        """Return what was stored in a session since a cursor, which an earlier answer gave.
 
-        The oldest first, or with a query what matches it best. `since` None: from the start; `"now"`: only a cursor.
+        `scope` has a session_id, and as `own_agent_id` the agent whose own memories are left out. The oldest first, or
+        with a query what matches it best. `since` None: from the start; `"now"`: only a cursor.
         """
-        scope = Scope.of(
-            memory_type,
-            session_id=check_text("session_id", session_id, MAX_IDENTIFIER),
-            session_iter=session_iter,
-            task_code=task_code,
-            own_agent_id=own_agent_id,
-        )
-        return self._changes.since(since, scope, query, Page(limit=limit, max_tokens=max_tokens))
+        return self._changes.since(since, Scope.checked(scope), query, Page.checked(page))
 
     def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
         """Return what a sub-agent needs to go on with a session's iteration."""
@@ -313,7 +239,7 @@ class SessionMemoryStore:
 
     def get_timeline(self, scope: Scope, limit: int = 100) -> TimelineResult:
         """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
-        return self._overview.timeline(scope, limit)
+        return self._overview.timeline(Scope.checked(scope), limit)
 
     def get_memory_stats(self) -> MemoryStatsResult:
         """Count what the whole file holds."""

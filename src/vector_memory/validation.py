@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from vector_memory.errors import ValidationError
+
+T = TypeVar("T")
 
 MAX_CONTENT = 500_000
 MAX_IDENTIFIER = 200
@@ -49,6 +51,13 @@ def check_optional_text(name: str, value: object, maximum: int) -> str | None:
     if isinstance(value, str) and not value.strip():
         raise ValidationError(f"{name} must not be empty: leave it out, or send 1 to {maximum:,} characters.")
     return None if value is None else check_text(name, value, maximum)
+
+
+def check_instance(name: str, value: object, kind: type[T]) -> T:
+    """Return `value` if it is one of these, or raise a ValidationError."""
+    if not isinstance(value, kind):
+        raise ValidationError(f"{name} must be a {kind.__name__}.")
+    return value
 
 
 def check_range(name: str, value: object, minimum: int, maximum: int) -> int:

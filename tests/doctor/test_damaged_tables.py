@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory_files import CHILD, SETTINGS, change, doctor, examine, found
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.storage.sqlite import database as databases
@@ -65,7 +65,7 @@ def test_a_file_without_our_tables_is_refused_and_mended_and_its_texts_stay(path
     report, _ = doctor(path).mend_all(report)
     assert found(report) == {}
     with SessionMemoryStore(path, SETTINGS) as store:
-        assert store.search_chunks("word3", Scope.of("report"), 1).total_results
+        assert store.search_chunks("word3", Scope("report"), Page(limit=1)).total_results
         assert store.get_memory_by_id(3).memory is not None
 
 

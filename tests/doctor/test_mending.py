@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from memory_files import SETTINGS, WRITER, change, doctor, examine, found, process, said
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.maintenance.doctor.report import State
@@ -91,7 +91,7 @@ def test_what_was_mended_is_found_again(path: Path) -> None:
     change(path, "delete from vec_chunk_search")
     doctor(path).mend(examine(path))
     with SessionMemoryStore(path, SETTINGS) as store:
-        results = store.search_chunks("word3", Scope.of("report"), 1).results
+        results = store.search_chunks("word3", Scope("report"), Page(limit=1)).results
     assert "word3" in results[0].chunk_content
 
 

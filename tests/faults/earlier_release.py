@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vector_memory.domain import Scope
 from vector_memory.errors import VectorMemoryError
+from vector_memory.session_memory_store import SessionMemoryStore
 from vector_memory.settings import Settings
-from vector_memory.store import SessionMemoryStore
+from vector_memory.values import Scope
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
 

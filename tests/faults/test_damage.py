@@ -13,7 +13,7 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import content, memory, open_store
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.store import SessionMemoryStore
 
@@ -26,7 +26,7 @@ EVERY = effort(quick=5, long=1)
 """One page out of so many is damaged."""
 
 
-class Page(NamedTuple):
+class FilePage(NamedTuple):
     """A page of a table or an index."""
 
     table: str
@@ -53,10 +53,12 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def pages(path: Path) -> list[Page]:
+def pages(path: Path) -> list[FilePage]:
     """Return every so many pages of a file."""
     with connected(path) as connection:
-        return [Page(*row) for row in connection.execute("select name, pageno from dbstat order by pageno")][::EVERY]
+        return [FilePage(*row) for row in connection.execute("select name, pageno from dbstat order by pageno")][
+            ::EVERY
+        ]
 
 
 def damaged(path: Path, place: int, data: bytes) -> Path:
@@ -69,13 +71,13 @@ def damaged(path: Path, place: int, data: bytes) -> Path:
     return copy
 
 
-def without_headers(path: Path) -> Iterator[tuple[Page, Path]]:
+def without_headers(path: Path) -> Iterator[tuple[FilePage, Path]]:
     """Yield copies of a file; in each the header of one page is nonsense."""
     for page in pages(path):
         yield page, damaged(path, page.header, b"\xff" * 8)
 
 
-def with_flipped_bytes(path: Path) -> Iterator[tuple[Page, Path]]:
+def with_flipped_bytes(path: Path) -> Iterator[tuple[FilePage, Path]]:
     """Yield copies of a file; in each the middle of one page is nonsense."""
     for page in pages(path):
         yield page, damaged(path, page.header + PAGE // 4, random.Random(page.number).randbytes(64))
@@ -93,10 +95,10 @@ def use_all(path: Path) -> None:
     with open_store(path) as store:
         read_all(store)
         for kind in ("report", "working_memory", "knowledge_base"):
-            store.search_chunks("naïve", Scope.of(kind), 10)
-            store.search_sections("naïve", Scope.of(kind), 10)
-            store.search_documents("naïve", Scope.of(kind), 10, order="relevance")
-        store.search_memories("naïve", Scope.of("report_observation"), 10)
+            store.search_chunks("naïve", Scope(kind), Page(limit=10))
+            store.search_sections("naïve", Scope(kind), Page(limit=10))
+            store.search_documents("naïve", Scope(kind), Page(limit=10), order="relevance")
+        store.search_memories("naïve", Scope("report_observation"), Page(limit=10))
         store.list_sessions()
         for number in range(100, 104):
             store.store_memory(**memory(number))
@@ -173,7 +175,7 @@ def test_a_search_that_meets_a_vector_without_its_chunk_names_the_doctor(path: P
 
 def test_a_damaged_schema_is_said_when_the_file_is_opened(path: Path) -> None:
     with pytest.raises(DatabaseError, match="restore it from a backup"):
-        open_store(damaged(path, Page("sqlite_schema", 1).header, b"\xff" * 8))
+        open_store(damaged(path, FilePage("sqlite_schema", 1).header, b"\xff" * 8))
 
 
 def test_a_text_that_is_no_longer_text_is_said(path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected, faults_of
 from memory_files import SETTINGS
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.sqlite.database import Database
@@ -115,7 +115,7 @@ def test_after_an_upgrade_a_server_of_an_earlier_release_writes_nothing_and_says
         assert server.end() == 0
         assert rows(path) == before
         store.store_memory("report", "# Three\n\nThe third.", **place)
-        found = store.search_chunks("third", Scope.of(MemoryKind.REPORT), 1, mode="keyword").results
+        found = store.search_chunks("third", Scope(MemoryKind.REPORT), Page(limit=1), mode="keyword").results
         assert [chunk.memory_id for chunk in found] == [max(row[0] for row in rows(path)["memories"])]
     assert faults_of(path, ToyEngine(16)) == []
 
@@ -154,7 +154,7 @@ def test_after_an_upgrade_by_a_newer_release_nothing_is_written_and_reading_goes
             store.store_memory("report", "# Two\n\nThe second.", session_id="s", agent_id="a")
         with pytest.raises(DatabaseError, match="restart this server with the newer release"):
             store.delete_memory(1)
-        found = store.search_chunks("first", Scope.of(MemoryKind.REPORT), 1).results
+        found = store.search_chunks("first", Scope(MemoryKind.REPORT), Page(limit=1)).results
         assert [chunk.memory_id for chunk in found] == [1]
 
 
@@ -163,4 +163,4 @@ def test_what_cannot_be_read_after_an_upgrade_is_not_called_damage(path: Path) -
         store.store_memory("report", "# One\n\nThe first.", session_id="s", agent_id="a")
         upgraded(path, "alter table keyword_postings rename to terms")
         with pytest.raises(DatabaseError, match="restart this server with the newer release"):
-            store.search_chunks("first", Scope.of(MemoryKind.REPORT), 1)
+            store.search_chunks("first", Scope(MemoryKind.REPORT), Page(limit=1))

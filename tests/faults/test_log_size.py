@@ -12,7 +12,7 @@ import pytest
 from faults.effort import effort
 from faults.soundness import connected
 from faults.workload import memory, open_store, search
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import VectorMemoryError
 from vector_memory.storage.sqlite.log_keeper import LONG_PAGES
 from vector_memory.store import SessionMemoryStore
@@ -153,16 +153,16 @@ def test_the_log_is_gone_when_the_last_store_is_closed(path: Path) -> None:
 
 
 Call = Callable[[SessionMemoryStore], object]
-REPORTS = Scope.of("report")
+REPORTS = Scope("report")
 CALLS: dict[str, Call] = {
     "store": lambda store: store.store_memory(**memory(5)),
     "store again": lambda store: store.store_memory(**memory(0)),
-    "look up": lambda store: store.search_scoped(REPORTS, 3),
-    "search memories": lambda store: store.search_memories("naïve", Scope.of("report_observation"), 3),
-    "search chunks": lambda store: store.search_chunks("naïve", REPORTS, 3),
-    "search sections": lambda store: store.search_sections("naïve", REPORTS, 3),
-    "search documents": lambda store: store.search_documents("naïve", REPORTS, 3, order="relevance"),
-    "recent documents": lambda store: store.search_documents(None, REPORTS, 3),
+    "look up": lambda store: store.search_scoped(REPORTS, Page(limit=3)),
+    "search memories": lambda store: store.search_memories("naïve", Scope("report_observation"), Page(limit=3)),
+    "search chunks": lambda store: store.search_chunks("naïve", REPORTS, Page(limit=3)),
+    "search sections": lambda store: store.search_sections("naïve", REPORTS, Page(limit=3)),
+    "search documents": lambda store: store.search_documents("naïve", REPORTS, Page(limit=3), order="relevance"),
+    "recent documents": lambda store: store.search_documents(None, REPORTS, Page(limit=3)),
     "context": lambda store: store.load_session_context_for_task("s0", 1),
     "expand": lambda store: store.expand_chunk_context(1),
     "expand nothing": lambda store: store.expand_chunk_context(999),
@@ -174,9 +174,9 @@ CALLS: dict[str, Call] = {
     "export": lambda store: store.write_document_to_file(1, "report.md"),
     "statistics": lambda store: store.get_session_stats("s0"),
     "sessions": lambda store: store.list_sessions(),
-    "what is new": lambda store: store.search_changes("s0", limit=1),
-    "what is new about something": lambda store: store.search_changes("s0", query="naïve"),
-    "what is new after nothing": lambda store: store.search_changes("s0", since=999),
+    "what is new": lambda store: store.search_changes(Scope(session_id="s0"), page=Page(limit=1)),
+    "what is new about something": lambda store: store.search_changes(Scope(session_id="s0"), query="naïve"),
+    "what is new after nothing": lambda store: store.search_changes(Scope(session_id="s0"), since=999),
     "names": lambda store: store.find_names("agent_id", "a", "s0"),
     "delete": lambda store: store.delete_memory(2),
     "delete nothing": lambda store: store.delete_memory(999),

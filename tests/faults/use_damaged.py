@@ -16,7 +16,7 @@ import apsw
 
 from faults.damages import damage
 from memory_files import SETTINGS, doctor, found
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.errors import VectorMemoryError
 from vector_memory.store import SessionMemoryStore
 
@@ -34,22 +34,24 @@ def calls(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
     """Return calls of all that reads and of what writes."""
     named: dict[str, Callable[[], object]] = {}
     for kind in (MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE):
-        scope = Scope.of(kind)
+        scope = Scope(kind)
         for mode in ("vector", "keyword", "hybrid"):
             named[f"chunks {kind} {mode}"] = lambda scope=scope, mode=mode: store.search_chunks(
-                "word3", scope, 5, mode=mode
+                "word3", scope, Page(limit=5), mode=mode
             )
-        named[f"sections {kind}"] = lambda scope=scope: store.search_sections("word3", scope, 5)
-        named[f"documents {kind}"] = lambda scope=scope: store.search_documents("word3", scope, 5, order="relevance")
-        named[f"newest {kind}"] = lambda scope=scope: store.search_documents(None, scope, 5)
+        named[f"sections {kind}"] = lambda scope=scope: store.search_sections("word3", scope, Page(limit=5))
+        named[f"documents {kind}"] = lambda scope=scope: store.search_documents(
+            "word3", scope, Page(limit=5), order="relevance"
+        )
+        named[f"newest {kind}"] = lambda scope=scope: store.search_documents(None, scope, Page(limit=5))
     return named | {
-        "memories": lambda: store.search_memories("make", Scope.of("system_memory"), 5),
-        "tagged": lambda: store.search_memories("make", Scope.of(MemoryKind.TAGGED), 5),
+        "memories": lambda: store.search_memories("make", Scope("system_memory"), Page(limit=5)),
+        "tagged": lambda: store.search_memories("make", Scope(MemoryKind.TAGGED), Page(limit=5)),
         "sessions": store.list_sessions,
         "stats": store.get_memory_stats,
         "session stats": lambda: store.get_session_stats("s"),
         "timeline": lambda: store.get_timeline(Scope()),
-        "changes": lambda: store.search_changes("s"),
+        "changes": lambda: store.search_changes(Scope(session_id="s")),
         "context": lambda: store.load_session_context_for_task("s", 1),
         "get": lambda: [store.get_memory_by_id(number) for number in (1, 2, 4)],
         "document": lambda: store.reconstruct_document(2),

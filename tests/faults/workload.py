@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -61,7 +61,7 @@ def delete_one(store: SessionMemoryStore, memory_id: int, tell: Tell) -> None:
 
 def search(store: SessionMemoryStore, number: int) -> int:
     """Look for the text of a memory among the reports and return how many chunks were found."""
-    return store.search_chunks(content(number), Scope.of(MemoryKind.REPORT), 5).total_results
+    return store.search_chunks(content(number), Scope(MemoryKind.REPORT), Page(limit=5)).total_results
 
 
 def work(store: SessionMemoryStore, numbers: Iterable[int], source: random.Random, tell: Tell) -> None:

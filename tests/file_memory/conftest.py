@@ -43,7 +43,7 @@ def open_memory(folder: Path, index_file: Path, settings: Settings) -> Iterator[
     opened: list[FileMemory] = []
 
     def open_memory(model: EmbeddingModel | None = None) -> FileMemory:
-        opened.append(FileMemory(folder, index_file, settings, model or EmbeddingModel(ToyEngine)))
+        opened.append(FileMemory(folder, settings, index_file=index_file, model=model or EmbeddingModel(ToyEngine)))
         return opened[-1]
 
     yield open_memory

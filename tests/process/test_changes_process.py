@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from memory_files import CHILD, SETTINGS
+from vector_memory.domain import Page, Scope
 from vector_memory.store import SessionMemoryStore
 
 WRITERS, MEMORIES = 4, 40
@@ -36,7 +37,9 @@ def test_a_reader_who_goes_from_cursor_to_cursor_misses_nothing_of_what_several_
         looks, cursor, at_work = 0, None, True
         while at_work:
             at_work = any(one.poll() is None for one in writers)
-            answer = store.search_changes("s", since=cursor, own_agent_id="agent-0", limit=5)
+            answer = store.search_changes(
+                Scope(session_id="s", own_agent_id="agent-0"), since=cursor, page=Page(limit=5)
+            )
             read += [(memory.id, memory.content) for memory in answer.results]
             cursor, looks = answer.cursor, looks + 1
             at_work = at_work or answer.has_more

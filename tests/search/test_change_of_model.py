@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lattice import DIMENSIONS
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.results.sessions import FoundChunk
@@ -21,8 +21,8 @@ def test_a_search_during_which_the_model_is_changed_answers_by_the_old_vectors_o
 ) -> None:
     for number in range(5):
         store.store_memory("report", f"word{number} and more of it", session_id="s")
-    scope = Scope.of("report")
-    before = store.search_chunks("more word3", scope, 3, mode="vector").results
+    scope = Scope("report")
+    before = store.search_chunks("more word3", scope, Page(limit=3), mode="vector").results
     reads, read = itertools.count(), store._database.read
 
     def change_the_model_first() -> AbstractContextManager[Connection]:
@@ -39,6 +39,6 @@ def test_a_search_during_which_the_model_is_changed_answers_by_the_old_vectors_o
 def answer(store: SessionMemoryStore, scope: Scope) -> list[FoundChunk] | str:
     """Return what a search finds, or how it refuses."""
     try:
-        return store.search_chunks("more word3", scope, 3, mode="vector").results
+        return store.search_chunks("more word3", scope, Page(limit=3), mode="vector").results
     except EmbeddingUnavailableError as error:
         return str(error)

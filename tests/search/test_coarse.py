@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.search.latency import SearchTimer
 from vector_memory.store import SessionMemoryStore
@@ -23,22 +23,27 @@ def filled(store: SessionMemoryStore) -> SessionMemoryStore:
 
 
 def test_memories_come_by_iteration_as_a_number_then_by_time_the_newest_first(filled: SessionMemoryStore) -> None:
-    assert ids(filled.search_scoped(Scope.of("input_prompt", session_id="s"), 10)) == [4, 2, 1, 3]
+    assert ids(filled.search_scoped(Scope("input_prompt", session_id="s"), Page(limit=10))) == [4, 2, 1, 3]
 
 
 def test_latest_first_false_turns_the_order_round(filled: SessionMemoryStore) -> None:
-    assert ids(filled.search_scoped(Scope.of("input_prompt", session_id="s"), 10, latest_first=False)) == [3, 1, 2, 4]
+    assert ids(filled.search_scoped(Scope("input_prompt", session_id="s"), Page(limit=10), latest_first=False)) == [
+        3,
+        1,
+        2,
+        4,
+    ]
 
 
 def test_a_scoped_result_has_similarity_2_and_says_so(filled: SessionMemoryStore) -> None:
-    result = filled.search_scoped(Scope.of("input_prompt", session_id="s", session_iter="10"), 1)
+    result = filled.search_scoped(Scope("input_prompt", session_id="s", session_iter="10"), Page(limit=1))
     assert [(memory.similarity, memory.source_type) for memory in result.results] == [(2.0, "scoped")]
     assert result.filters == {"memory_type": "input_prompt", "session_id": "s", "session_iter": 10}
     assert (result.limit, result.latest_first, result.total_results, result.query) == (1, True, 1, None)
 
 
 def test_a_scope_with_nothing_in_it_is_an_empty_answer_that_names_its_filters(filled: SessionMemoryStore) -> None:
-    result = filled.search_scoped(Scope.of("input_prompt", session_id="other"), 5)
+    result = filled.search_scoped(Scope("input_prompt", session_id="other"), Page(limit=5))
     assert result.success
     assert result.results == []
     assert "memory_type, session_id" in (result.message or "")
@@ -47,32 +52,32 @@ def test_a_scope_with_nothing_in_it_is_an_empty_answer_that_names_its_filters(fi
 def test_system_memories_are_found_by_meaning_with_a_query_and_by_scope_without(store: SessionMemoryStore) -> None:
     for text in ("alpha beta", "gamma delta", "epsilon zeta"):
         store.store_memory("system_memory", text, session_id="s")
-    found = store.search_memories("gamma delta", Scope.of("system_memory"), 3)
+    found = store.search_memories("gamma delta", Scope("system_memory"), Page(limit=3))
     assert (found.results[0].id, found.results[0].similarity, found.results[0].source_type) == (2, 1.0, "vector")
     assert found.query == "gamma delta"
-    assert ids(store.search_memories(None, Scope.of("system_memory"), 3)) == [3, 2, 1]
+    assert ids(store.search_memories(None, Scope("system_memory"), Page(limit=3))) == [3, 2, 1]
 
 
 def test_documents_come_newest_first_unless_relevance_is_asked_for(store: SessionMemoryStore) -> None:
     for text in ("alpha beta", "gamma delta", "epsilon zeta"):
         store.store_memory("report", text, session_id="s")
-    recent = store.search_documents("alpha beta", Scope.of("report"), 2)
+    recent = store.search_documents("alpha beta", Scope("report"), Page(limit=2))
     assert ids(recent) == [3, 2]
     assert {memory.similarity for memory in recent.results} == {2.0}
     assert "not compared with the query" in (recent.message or "")
-    relevant = store.search_documents("alpha beta", Scope.of("report"), 2, order="relevance")
+    relevant = store.search_documents("alpha beta", Scope("report"), Page(limit=2), order="relevance")
     assert (relevant.results[0].id, relevant.results[0].similarity) == (1, 1.0)
 
 
 def test_relevance_needs_a_query(store: SessionMemoryStore) -> None:
     with pytest.raises(ValidationError, match="needs a query"):
-        store.search_documents(None, Scope.of("report"), 2, order="relevance")
+        store.search_documents(None, Scope("report"), Page(limit=2), order="relevance")
 
 
 def test_long_documents_share_the_answer_and_say_where_they_go_on(store: SessionMemoryStore) -> None:
     for letter in "abc":
         store.store_memory("report", f"{letter} " * 40_000, session_id="s")
-    result = store.search_documents(None, Scope.of("report"), 3)
+    result = store.search_documents(None, Scope("report"), Page(limit=3))
     assert [memory.content_length for memory in result.results] == [80_000] * 3
     assert all(memory.content_end == len(memory.content) > 10_000 for memory in result.results)
     assert "3 shortened" in (result.message or "")
@@ -81,8 +86,8 @@ def test_long_documents_share_the_answer_and_say_where_they_go_on(store: Session
 def test_statistics_count_every_search_by_type_and_give_percentiles(store: SessionMemoryStore) -> None:
     store.store_memory("report", "text", session_id="s")
     for _ in range(3):
-        store.search_chunks("text", Scope.of("report"), 1)
-    store.search_sections("text", Scope.of("report"), 1)
+        store.search_chunks("text", Scope("report"), Page(limit=1))
+    store.search_sections("text", Scope("report"), Page(limit=1))
     statistics = store.get_search_statistics()
     assert statistics.by_type == {"search_fine_report": 3, "search_medium_report": 1}
     assert statistics.total_queries == 4
@@ -94,7 +99,7 @@ def test_a_slow_search_is_counted_and_logged_without_its_query(
 ) -> None:
     timer = SearchTimer(slow_threshold=0.0)
     with caplog.at_level(logging.WARNING), timer.time("search_fine_report"):
-        store.search_chunks("secret words", Scope.of("report"), 1)
+        store.search_chunks("secret words", Scope("report"), Page(limit=1))
     assert timer.statistics().slow_query_rate == 1.0
     assert "search_fine_report took" in caplog.text
     assert "secret" not in caplog.text

@@ -9,13 +9,13 @@ from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_saving import NoModel
 from vector_memory import store as session_memory_store
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.results.sessions import FineSearchResult
 from vector_memory.search import retriever as retrieval
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
-HERE = Scope.of("report", session_id="s", session_iter=2, agent_id="me")
+HERE = Scope("report", session_id="s", session_iter=2, agent_id="me")
 FAR = "w1 w2 w3 w4"
 
 
@@ -36,7 +36,7 @@ def put(
 
 
 def ask(store: SessionMemoryStore, query: str = "a b c d") -> FineSearchResult:
-    return store.search_chunks(query, HERE, 5)
+    return store.search_chunks(query, HERE, Page(limit=5))
 
 
 def test_a_near_result_makes_confidence_high_and_says_nothing_more(store: SessionMemoryStore) -> None:
@@ -54,7 +54,7 @@ def test_a_far_result_is_given_but_said_to_be_weak(store: SessionMemoryStore) ->
 
 
 def test_an_empty_scope_is_said_to_be_empty(store: SessionMemoryStore) -> None:
-    answer = store.search_chunks("a b c d", Scope.of("report", session_id="nowhere"), 5)
+    answer = store.search_chunks("a b c d", Scope("report", session_id="nowhere"), Page(limit=5))
     assert (answer.confidence, answer.results) == ("low", [])
     assert (answer.message or "").startswith("Nothing is stored in this scope (memory_type, session_id)")
 
@@ -81,18 +81,18 @@ def test_what_is_elsewhere_is_counted_but_not_shown(store: SessionMemoryStore) -
 def test_every_grain_says_it(store: SessionMemoryStore) -> None:
     store.store_memory("system_memory", FAR, session_id="s")
     answers = [
-        store.search_sections("a b c d", HERE, 5),
-        store.search_documents("a b c d", HERE, 5, order="relevance"),
-        store.search_memories("a b c d", Scope.of("system_memory"), 5),
+        store.search_sections("a b c d", HERE, Page(limit=5)),
+        store.search_documents("a b c d", HERE, Page(limit=5), order="relevance"),
+        store.search_memories("a b c d", Scope("system_memory"), Page(limit=5)),
     ]
     assert [(answer.confidence, "Weak" in (answer.message or "")) for answer in answers] == [("low", True)] * 3
 
 
 def test_where_nothing_is_compared_by_meaning_there_is_no_confidence(store: SessionMemoryStore) -> None:
     answers = [
-        store.search_chunks("a", HERE, 5, mode="keyword"),
-        store.search_documents(None, HERE, 5),
-        store.search_scoped(HERE, 5),
+        store.search_chunks("a", HERE, Page(limit=5), mode="keyword"),
+        store.search_documents(None, HERE, Page(limit=5)),
+        store.search_scoped(HERE, Page(limit=5)),
     ]
     assert [answer.confidence for answer in answers] == [None] * 3
 
@@ -100,7 +100,7 @@ def test_where_nothing_is_compared_by_meaning_there_is_no_confidence(store: Sess
 def test_without_a_model_the_words_are_searched_and_that_is_said(tmp_path: Path, settings: Settings) -> None:
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=NoModel()) as store:  # type: ignore[arg-type]
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
-        answer = store.search_chunks("proxies", Scope.of("report"), 3)
+        answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "Found by words only. There is no model: run vector-memory fetch-model." in (answer.message or "")
         assert "1 memory of this scope has no vectors yet" in (answer.message or "")
@@ -122,9 +122,9 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
     with SessionMemoryStore(path, settings) as store:
-        answer = store.search_chunks("proxies", Scope.of("report"), 3)
+        answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "still being loaded" in (answer.message or "")
         loaded.set()
         store._model.wait_for_loading(30)
-        assert "vector" in store.search_chunks("proxies", Scope.of("report"), 3).results[0].sources
+        assert "vector" in store.search_chunks("proxies", Scope("report"), Page(limit=3)).results[0].sources

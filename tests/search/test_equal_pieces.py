@@ -10,7 +10,7 @@ import pytest
 
 from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import load_index, open_store
-from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
+from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.indexing.indexer import words_of
 from vector_memory.search import neighbours
@@ -22,7 +22,7 @@ from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.vectors import Passage, insert_passages
 from vector_memory.store import SessionMemoryStore
 
-REPORTS = Scope.of("report")
+REPORTS = Scope("report")
 FEW, MANY = 4_500, 9_000
 """More than sqlite-vec's 4,096 neighbours."""
 
@@ -92,10 +92,10 @@ def test_a_search_among_twice_as_many_equal_pieces_reads_no_more_rows_and_finds_
         for more in (MANY - FEW, 0):
             if room is not None:
                 load_index(store)
-            store.search_chunks("warm up", REPORTS, 10)
+            store.search_chunks("warm up", REPORTS, Page(limit=10))
             for mode in ("vector", "hybrid", "keyword"):
                 rows.number = 0
-                found = store.search_chunks("x y", REPORTS, 10, mode=mode)
+                found = store.search_chunks("x y", REPORTS, Page(limit=10), mode=mode)
                 work.append(rows.number)
                 assert [chunk.chunk_id for chunk in found.results] == list(range(1, 11))
                 assert "Not everything" not in (found.message or "")
@@ -111,7 +111,9 @@ def test_pages_of_equal_pieces_have_no_gaps_and_no_repeats(tmp_path: Path, room:
         if room is not None:
             load_index(store)
         for mode in ("vector", "hybrid", "keyword"):
-            pages = [store.search_chunks("x y", REPORTS, 90, offset=offset, mode=mode) for offset in (0, 90, 180)]
+            pages = [
+                store.search_chunks("x y", REPORTS, Page(limit=90, offset=offset), mode=mode) for offset in (0, 90, 180)
+            ]
             assert [chunk.chunk_id for page in pages for chunk in page.results] == list(range(1, 271))
 
 
@@ -140,11 +142,16 @@ def nearly_equal(request: pytest.FixtureRequest, tmp_path: Path, settings: Setti
 def test_what_is_nearer_only_by_an_error_of_the_arithmetic_comes_in_the_order_of_the_ids(
     nearly_equal: SessionMemoryStore, mode: str
 ) -> None:
-    chunks = nearly_equal.search_chunks("0", REPORTS, 4, mode=mode).results
+    chunks = nearly_equal.search_chunks("0", REPORTS, Page(limit=4), mode=mode).results
     assert [chunk.chunk_id for chunk in chunks] == [1, 2, 3, 4]
     assert {chunk.similarity for chunk in chunks} == {0.6}
-    assert [s.memory_id for s in nearly_equal.search_sections("0", REPORTS, 4, mode=mode).results] == [1, 2, 3, 4]
-    documents = nearly_equal.search_documents("0", REPORTS, 4, order="relevance", mode=mode).results
+    assert [s.memory_id for s in nearly_equal.search_sections("0", REPORTS, Page(limit=4), mode=mode).results] == [
+        1,
+        2,
+        3,
+        4,
+    ]
+    documents = nearly_equal.search_documents("0", REPORTS, Page(limit=4), order="relevance", mode=mode).results
     assert [document.id for document in documents] == [1, 2, 3, 4]
 
 
@@ -152,7 +159,7 @@ def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(neighbours, "MAX_SCANNED", 150)
     with open_store(tmp_path / "memory.db") as store:
         fill(store, FEW)
-        whole = store.search_chunks("x", REPORTS, 100, mode="vector")
-        short = store.search_chunks("x", REPORTS, 100, offset=100, mode="vector")
+        whole = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")
+        short = store.search_chunks("x", REPORTS, Page(limit=100, offset=100), mode="vector")
     assert "Not everything" not in json.dumps(whole.message)
     assert "Not everything in this scope (memory_type) was compared" in json.dumps(short.message)

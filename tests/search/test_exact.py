@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
@@ -163,13 +163,13 @@ def test_chunks_and_memories_are_those_of_a_brute_force_scan(
     passages = passages_of(store)
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         expected = brute_force(passages, query, scope, lambda passage: passage.chunk_id)[:limit]
-        found = store.search_chunks(query, scope, limit, mode="vector").results
+        found = store.search_chunks(query, scope, Page(limit=limit), mode="vector").results
         assert [(chunk.chunk_id, chunk.similarity) for chunk in found] == [
             (number, similarity(distance)) for number, distance in expected
         ]
-        documents = store.search_documents(query, scope, limit, order="relevance", mode="vector").results
+        documents = store.search_documents(query, scope, Page(limit=limit), order="relevance", mode="vector").results
     else:
-        documents = store.search_memories(query, scope, limit, mode="vector").results  # type: ignore[assignment]
+        documents = store.search_memories(query, scope, Page(limit=limit), mode="vector").results  # type: ignore[assignment]
     expected = brute_force(passages, query, scope, lambda passage: passage.memory_id)[:limit]
     assert [(memory.id, memory.similarity) for memory in documents] == [
         (number, similarity(distance)) for number, distance in expected
@@ -209,7 +209,7 @@ def test_results_are_exact_beyond_the_limits_of_the_vector_index(
     assert len(passages) > 4096
     scope = Scope(kind=scope.kind, session_id=scope.session_id, tags=tags)
     expected = brute_force(passages, "a b c d", scope, lambda passage: passage.chunk_id)
-    found = deep_store.search_chunks("a b c d", scope, 100, mode="vector").results
+    found = deep_store.search_chunks("a b c d", scope, Page(limit=100), mode="vector").results
     assert [chunk.chunk_id for chunk in found] == [number for number, _ in expected[:100]]
 
 
@@ -221,7 +221,7 @@ def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(t
         for number in range(6):
             store.store_memory("report", "same " * (4000 - 4 * number), session_id="s")
         found = store.search_chunks(
-            "same same same same", Scope.of("report", session_id="s"), 100, mode="vector"
+            "same same same same", Scope("report", session_id="s"), Page(limit=100), mode="vector"
         ).results
         ids = [chunk.chunk_id for chunk in found]
         assert len(passages_of(store)) > 4096
@@ -236,7 +236,7 @@ def test_similarity_is_the_cosine_cut_to_0_and_1(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         for text in texts:
             store.store_memory("report", text, session_id="s")
-        found = store.search_chunks("a b c d", Scope.of("report"), 100, mode="vector").results
+        found = store.search_chunks("a b c d", Scope("report"), Page(limit=100), mode="vector").results
     assert {chunk.chunk_content: chunk.similarity for chunk in found} == pytest.approx(
         {text: max(0.0, cosine) for text, cosine in cosines.items()}, abs=1e-6
     )
@@ -246,9 +246,9 @@ def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_pat
     path = tmp_path / "memory.db"
     with open_store(path) as store:
         fill(store, random.Random(3), 40)
-        everything = store.search_chunks("a b", Scope.of("report"), 100).results
+        everything = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
     with open_store(path, use_threshold_filtering=True, similarity_threshold=0.25) as store:
-        found = store.search_chunks("a b", Scope.of("report"), 100).results
+        found = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
     assert found == [chunk for chunk in everything if (chunk.similarity or 0.0) >= 0.25]
     assert 0 < len(found) < len(everything)
 
@@ -259,19 +259,19 @@ def test_what_another_process_has_just_stored_is_found(tmp_path: Path, loaded: b
     with open_store(path) as one, open_store(path) as other:
         if loaded:
             load_index(one)
-        assert one.search_chunks("a", Scope.of("report"), 5).results == []
+        assert one.search_chunks("a", Scope("report"), Page(limit=5)).results == []
         other.store_memory("report", "a b c d", session_id="s")
-        assert len(one.search_chunks("a", Scope.of("report"), 5).results) == 1
+        assert len(one.search_chunks("a", Scope("report"), Page(limit=5)).results) == 1
 
 
 @pytest.mark.parametrize("limit", [0, 101, -1, 10**9])
 def test_a_limit_outside_1_to_100_is_refused(store: SessionMemoryStore, limit: int) -> None:
     for search in (store.search_chunks, store.search_sections, store.search_documents, store.search_memories):
         with pytest.raises(ValidationError, match="limit must be a whole number from 1 to 100"):
-            search("a", Scope.of("report"), limit)
+            search("a", Scope("report"), limit)
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 10_001])
 def test_a_query_without_words_or_too_long_is_refused(store: SessionMemoryStore, query: str) -> None:
     with pytest.raises(ValidationError, match="query"):
-        store.search_chunks(query, Scope.of("report"), 5)
+        store.search_chunks(query, Scope("report"), Page(limit=5))

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
-from vector_memory.domain import TRAITS, Scope
+from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
 from vector_memory.search.fusion import VECTOR_WEIGHT
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
-HERE = Scope.of("report", session_id="s1")
+HERE = Scope("report", session_id="s1")
 
 
 @pytest.fixture(params=[2, retrieval.DEPTH], ids=["short lists", "lists"], autouse=True)
@@ -60,19 +60,19 @@ def test_results_are_those_of_a_brute_force_scan(
 ) -> None:
     expected = [piece for piece, _ in fused_by_force(store, query, scope)][:limit]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
-        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, limit).results] == expected
+        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=limit)).results] == expected
     else:
-        assert [memory.id for memory in store.search_memories(query, scope, limit).results] == expected
+        assert [memory.id for memory in store.search_memories(query, scope, Page(limit=limit)).results] == expected
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore, mode: str, size: int) -> None:
-    everything = store.search_chunks("a b c", Scope.of("report"), 100, mode=mode)
+    everything = store.search_chunks("a b c", Scope("report"), Page(limit=100), mode=mode)
     ids: list[int] = []
     offset: int | None = 0
     while offset is not None and offset < 100:
-        page = store.search_chunks("a b c", Scope.of("report"), size, offset=offset, mode=mode)
+        page = store.search_chunks("a b c", Scope("report"), Page(limit=size, offset=offset), mode=mode)
         ids += [chunk.chunk_id for chunk in page.results]
         offset = page.next_offset
     assert ids[:100] == [chunk.chunk_id for chunk in everything.results]
@@ -80,8 +80,8 @@ def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore, mode: str,
 
 
 def test_documents_are_ranked_by_their_best_chunk(store: SessionMemoryStore) -> None:
-    chunks = store.search_chunks("a b c", HERE, 100).results
-    documents = store.search_documents("a b c", HERE, 100, order="relevance").results
+    chunks = store.search_chunks("a b c", HERE, Page(limit=100)).results
+    documents = store.search_documents("a b c", HERE, Page(limit=100), order="relevance").results
     firsts = list(dict.fromkeys(chunk.memory_id for chunk in chunks))
     assert [document.id for document in documents] == firsts
 
@@ -93,12 +93,16 @@ def test_other_sessions_in_the_file_change_nothing(tmp_path: Path) -> None:
         for number in range(12):
             store.store_memory("report", f"{number} " + "a b c d e f "[: number + 1] * 9, session_id="s1")
         before = [
-            store.search_chunks(query, HERE, 100, mode=mode) for query in queries for mode in ("hybrid", "keyword")
+            store.search_chunks(query, HERE, Page(limit=100), mode=mode)
+            for query in queries
+            for mode in ("hybrid", "keyword")
         ]
         for number in range(30):
             store.store_memory("report", f"{number} a a a unknown d g", session_id=f"other {number}")
         after = [
-            store.search_chunks(query, HERE, 100, mode=mode) for query in queries for mode in ("hybrid", "keyword")
+            store.search_chunks(query, HERE, Page(limit=100), mode=mode)
+            for query in queries
+            for mode in ("hybrid", "keyword")
         ]
     assert after == before
 
@@ -108,19 +112,19 @@ def test_an_exact_name_is_found_though_the_meaning_is_far_and_says_where_it_came
         for number in range(200):
             store.store_memory("report", f"filler {number} of the same kind", session_id="s1")
         store.store_memory("report", "calls store_report when ECONNREFUSED comes", session_id="s1")
-        first = store.search_chunks("econnrefused", HERE, 1).results[0]
+        first = store.search_chunks("econnrefused", HERE, Page(limit=1)).results[0]
         assert "ECONNREFUSED" in first.chunk_content
         assert "keyword" in first.sources
         assert first.similarity is not None
-        assert store.search_chunks("report", HERE, 1, mode="keyword").results[0].chunk_id == first.chunk_id
-        assert store.search_chunks("filler", HERE, 1, mode="vector").results[0].sources == ["vector"]
+        assert store.search_chunks("report", HERE, Page(limit=1), mode="keyword").results[0].chunk_id == first.chunk_id
+        assert store.search_chunks("filler", HERE, Page(limit=1), mode="vector").results[0].sources == ["vector"]
 
 
 def test_by_words_only_what_has_none_of_them_is_not_found(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         store.store_memory("report", "the proxy was cold", session_id="s1")
-        answer = store.search_chunks("warm", HERE, 5, mode="keyword")
+        answer = store.search_chunks("warm", HERE, Page(limit=5), mode="keyword")
         assert answer.results == []
         assert "has any of these words" in (answer.message or "")
-        found = store.search_chunks("proxies", HERE, 5, mode="keyword").results
+        found = store.search_chunks("proxies", HERE, Page(limit=5), mode="keyword").results
         assert [(chunk.similarity, chunk.sources) for chunk in found] == [(None, ["keyword"])]

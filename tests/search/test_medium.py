@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.search.fusion import Hit
 from vector_memory.search.medium import MatchedSection, Section, rank_sections, sections_of
 from vector_memory.storage.sqlite.chunks import ChunkOutline
@@ -90,7 +90,7 @@ def test_the_similarity_of_a_section_is_the_mean_of_those_chunks_that_have_one()
 
 def test_the_text_of_a_section_is_the_stretch_of_the_document_that_holds_it(store: SessionMemoryStore) -> None:
     store.store_memory("report", DOCUMENT, session_id="s")
-    found = store.search_sections("slow queries", Scope.of("report"), 10).results
+    found = store.search_sections("slow queries", Scope("report"), Page(limit=10)).results
     by_header = {section.section_header: section for section in found}
     assert set(by_header) == {"", "# Performance", "# Performance > ## Database", "# Performance > ## API"}
     database = by_header["# Performance > ## Database"]
@@ -103,8 +103,8 @@ def test_the_text_of_a_section_is_the_stretch_of_the_document_that_holds_it(stor
 
 def test_the_similarity_of_a_section_is_the_mean_of_its_chunks_in_the_fine_search(store: SessionMemoryStore) -> None:
     store.store_memory("report", DOCUMENT, session_id="s")
-    chunks = store.search_chunks("slow queries", Scope.of("report"), 50).results
-    for section in store.search_sections("slow queries", Scope.of("report"), 10).results:
+    chunks = store.search_chunks("slow queries", Scope("report"), Page(limit=50)).results
+    for section in store.search_sections("slow queries", Scope("report"), Page(limit=10)).results:
         parts = [
             chunk.similarity
             for chunk in chunks
@@ -117,14 +117,14 @@ def test_the_similarity_of_a_section_is_the_mean_of_its_chunks_in_the_fine_searc
 def test_five_chunks_are_searched_for_each_section_asked_for(store: SessionMemoryStore) -> None:
     parts = [" ".join(f"word{part}{number}" for number in range(30)) for part in range(12)]
     store.store_memory("report", "# One\n\n" + "\n\n".join(parts), session_id="s")
-    assert store.search_sections("word1", Scope.of("report"), 1).results[0].matched_chunks == 5
-    assert store.search_sections("word1", Scope.of("report"), 2).results[0].matched_chunks == 10
+    assert store.search_sections("word1", Scope("report"), Page(limit=1)).results[0].matched_chunks == 5
+    assert store.search_sections("word1", Scope("report"), Page(limit=2)).results[0].matched_chunks == 10
 
 
 def test_a_section_too_long_for_an_answer_says_where_to_read_on(store: SessionMemoryStore) -> None:
     content = "# Long\n\n" + "".join(f"word{number} " for number in range(12_000))
     memory_id = store.store_memory("report", content, session_id="s").memory_id or 0
-    section = store.search_sections("word1 word2", Scope.of("report"), 1).results[0]
+    section = store.search_sections("word1 word2", Scope("report"), Page(limit=1)).results[0]
     assert section.content_end is not None
     assert content.startswith(section.section_content)
     rest = store.get_memory_by_id(memory_id, offset=section.content_end).memory

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from lattice import LatticeEmbedder
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.store import SessionMemoryStore
 
-REPORTS = Scope.of("report", session_id="s")
+REPORTS = Scope("report", session_id="s")
 Search = Callable[..., Any]
 SEARCHES: dict[str, Callable[[SessionMemoryStore], Search]] = {
-    "chunks": lambda store: lambda **page: store.search_chunks("word1 filler", REPORTS, **page),
-    "sections": lambda store: lambda **page: store.search_sections("word1 filler", REPORTS, **page),
-    "documents": lambda store: lambda **page: store.search_documents("word1", REPORTS, order="relevance", **page),
-    "recent": lambda store: lambda **page: store.search_documents(None, REPORTS, **page),
-    "scoped": lambda store: lambda **page: store.search_scoped(REPORTS, **page),
+    "chunks": lambda store: lambda **page: store.search_chunks("word1 filler", REPORTS, Page(**page)),
+    "sections": lambda store: lambda **page: store.search_sections("word1 filler", REPORTS, Page(**page)),
+    "documents": lambda store: lambda **page: store.search_documents("word1", REPORTS, Page(**page), order="relevance"),
+    "recent": lambda store: lambda **page: store.search_documents(None, REPORTS, Page(**page)),
+    "scoped": lambda store: lambda **page: store.search_scoped(REPORTS, Page(**page)),
 }
 every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 
@@ -73,22 +73,22 @@ def test_a_short_answer_names_what_it_leaves_out_and_where_to_go_on(
 def test_no_answer_is_longer_than_the_settings_allow(filled: SessionMemoryStore, tmp_path: Path) -> None:
     settings = filled.settings.model_copy(update={"max_response_tokens": 500})
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=LatticeEmbedder()) as store:
-        answer = store.search_chunks("word1", REPORTS, 12)
+        answer = store.search_chunks("word1", REPORTS, Page(limit=12))
         assert len(answer.results) < 12
-        assert store.search_chunks("word1", REPORTS, 12, max_tokens=10**9) == answer
+        assert store.search_chunks("word1", REPORTS, Page(limit=12, max_tokens=10**9)) == answer
 
 
 def test_a_later_page_of_sections_is_ranked_by_the_same_chunks_as_the_first(store: SessionMemoryStore) -> None:
     parts = "\n\n".join(f"# S{part}\n\n" + " ".join(f"w{part}{word}" for word in range(140)) for part in range(9))
     store.store_memory("report", parts, session_id="s")
-    chunks = store.search_chunks("w11 w22 w33 w44", REPORTS, 10, mode="vector").results
+    chunks = store.search_chunks("w11 w22 w33 w44", REPORTS, Page(limit=10), mode="vector").results
     found: dict[str, list[float]] = {}
     for chunk in chunks:
         found.setdefault(chunk.header_path, []).append(chunk.similarity or 0.0)
     expected = sorted(found, key=lambda header: -fmean(found[header]))
     assert any(len(similarities) > 1 for similarities in found.values())
     for offset in range(0, len(expected), 2):
-        page = store.search_sections("w11 w22 w33 w44", REPORTS, 2, offset=offset, mode="vector").results
+        page = store.search_sections("w11 w22 w33 w44", REPORTS, Page(limit=2, offset=offset), mode="vector").results
         assert [section.section_header for section in page] == expected[offset : offset + 2]
 
 
@@ -104,4 +104,4 @@ def test_after_the_last_result_there_is_none(
 @pytest.mark.parametrize("page", [{"offset": -1}, {"offset": 10_001}, {"max_tokens": 199}, {"offset": True}])
 def test_a_page_that_cannot_be_is_refused(filled: SessionMemoryStore, page: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(page))):
-        filled.search_chunks("word1", REPORTS, 5, **page)
+        filled.search_chunks("word1", REPORTS, Page(limit=5, **page))

@@ -24,7 +24,7 @@ from search.test_exact import (
     passages_of,
     similarity,
 )
-from vector_memory.domain import TRAITS, Scope
+from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
@@ -38,7 +38,7 @@ from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.units import FiledMemory, PiecesState
 from vector_memory.store import SessionMemoryStore
 
-REPORTS = Scope.of("report")
+REPORTS = Scope("report")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("store"), st.integers(0, 1), st.integers(0, 2**32)),
@@ -86,10 +86,10 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )[:100]
     if chunked:
-        chunks = store.search_chunks(query, scope, 100, mode="vector").results
+        chunks = store.search_chunks(query, scope, Page(limit=100), mode="vector").results
         found = [(chunk.chunk_id, chunk.similarity) for chunk in chunks]
     else:
-        memories = store.search_memories(query, scope, 100, mode="vector").results
+        memories = store.search_memories(query, scope, Page(limit=100), mode="vector").results
         found = [(memory.id, memory.similarity) for memory in memories]
     assert found == [(number, similarity(distance)) for number, distance in expected]
 
@@ -99,7 +99,7 @@ def test_what_another_process_was_told_is_stored_is_found_at_once(store: Session
     try:
         for number in range(5):
             receipt = other.call("store_memory", "report", f"unheard-of {number}", session_id="s1")
-            first = store.search_chunks(f"unheard-of {number}", REPORTS, 1, mode="vector").results[0]
+            first = store.search_chunks(f"unheard-of {number}", REPORTS, Page(limit=1), mode="vector").results[0]
             assert (first.memory_id, first.similarity) == (receipt["memory_id"], 1.0)
             assert answers_from_memory(store)
     finally:
@@ -112,10 +112,10 @@ def test_what_another_process_deleted_is_not_found_and_what_comes_next_is(
     require_exact(store, "a b", REPORTS)
     other = OtherProcess(path)
     try:
-        for chunk in store.search_chunks("a b", REPORTS, 8, mode="vector").results:
+        for chunk in store.search_chunks("a b", REPORTS, Page(limit=8), mode="vector").results:
             other.call("delete_memory", chunk.memory_id)
             require_exact(store, "a b", REPORTS)
-            require_exact(store, "a b", Scope.of("report", session_id="s1"))
+            require_exact(store, "a b", Scope("report", session_id="s1"))
         assert answers_from_memory(store)
     finally:
         other.close()
@@ -128,7 +128,7 @@ def test_when_most_memories_are_deleted_the_rest_is_found(store: SessionMemorySt
         for memory_id in ids[:-4]:
             other.delete_memory(memory_id)
     for kind in ("report", "working_memory", "knowledge_base", "system_memory"):
-        require_exact(store, "a b c", Scope.of(kind))
+        require_exact(store, "a b c", Scope(kind))
 
 
 def test_behind_more_deleted_passages_than_are_fetched_at_once_the_rest_is_found(
@@ -136,10 +136,13 @@ def test_behind_more_deleted_passages_than_are_fetched_at_once_the_rest_is_found
 ) -> None:
     with open_store(path) as other:
         receipt = other.store_memory("report", "same " * 8_000, session_id="s1")
-        assert store.search_chunks("same same same same", REPORTS, 1, mode="vector").results[0].similarity == 1.0
+        assert (
+            store.search_chunks("same same same same", REPORTS, Page(limit=1), mode="vector").results[0].similarity
+            == 1.0
+        )
         other.delete_memory(receipt.memory_id)
     require_exact(store, "same same same same", REPORTS)
-    require_exact(store, "same same same same", Scope.of("report", session_id="s1"))
+    require_exact(store, "same same same same", Scope("report", session_id="s1"))
 
 
 def test_after_the_model_was_changed_and_changed_back_nothing_old_is_left(
@@ -155,7 +158,7 @@ def test_after_the_model_was_changed_and_changed_back_nothing_old_is_left(
         changed_back.store_memory("report", "a b", session_id="s1")
     for _ in range(2):
         require_exact(store, "a b", REPORTS)
-        require_exact(store, "a b", Scope.of("report", session_id="s1"))
+        require_exact(store, "a b", Scope("report", session_id="s1"))
         store._index.wait_for_loading()
     assert answers_from_memory(store)
 
@@ -163,19 +166,19 @@ def test_after_the_model_was_changed_and_changed_back_nothing_old_is_left(
 def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMemoryStore, path: Path) -> None:
     retriever = store._fine._retriever
     question = retriever.prepare("unheard-of", None)
-    scope = Scope.of("report", session_id="s1")
+    scope = Scope("report", session_id="s1")
     with store._database.read() as connection:
         before = retriever.find(connection, question, scope, 100)
         with open_store(path) as other:
             receipt = other.store_memory("report", "unheard-of", session_id="s1")
-        newest = store.search_chunks("unheard-of", scope, 1).results[0]
+        newest = store.search_chunks("unheard-of", scope, Page(limit=1)).results[0]
         assert newest.memory_id == receipt.memory_id
         assert retriever.find(connection, question, scope, 100) == before
-    assert store.search_chunks("unheard-of", scope, 1).results == [newest]
+    assert store.search_chunks("unheard-of", scope, Page(limit=1)).results == [newest]
 
 
 def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(path: Path) -> None:
-    scope = Scope.of("report", session_id="s1")
+    scope = Scope("report", session_id="s1")
     with open_store(path) as store:
         retriever = store._fine._retriever
         question = retriever.prepare("a b", None)
@@ -326,7 +329,7 @@ def test_a_damaged_block_of_vectors_is_said_with_advice(store: SessionMemoryStor
         other._index.start_loading()
         other._index.wait_for_loading()
         with pytest.raises(DatabaseError):
-            other.search_chunks("a b", REPORTS, 5, mode="vector")
+            other.search_chunks("a b", REPORTS, Page(limit=5), mode="vector")
 
 
 @settings(max_examples=100, deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from other_process import OtherProcess
 from search.test_exact import QUERIES, SCOPES, fill, load_index, open_store
 from search.test_hybrid import fused_by_force
-from vector_memory.domain import TRAITS, Scope
+from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
 from vector_memory.search.index import bm25 as word_scores
 from vector_memory.search.index import loader as passage_index
@@ -24,7 +24,7 @@ from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
-REPORTS = Scope.of("report")
+REPORTS = Scope("report")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("store"), st.integers(0, 1), st.integers(0, 2**32)),
@@ -68,9 +68,9 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     assert found == {(match[0], match[1] or match[0]): match.score / ranking.possible for match in best}
     expected = [piece for piece, _ in fused_by_force(store, query, scope)][:100]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
-        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, 100).results] == expected
+        assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=100)).results] == expected
     else:
-        assert [memory.id for memory in store.search_memories(query, scope, 100).results] == expected
+        assert [memory.id for memory in store.search_memories(query, scope, Page(limit=100)).results] == expected
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,7 +112,7 @@ def test_keywords_that_another_process_makes_again_are_read_anew(store: SessionM
         require_exact(store, "a b", REPORTS)
         with other._database.write() as connection:
             keywords.rebuild(connection)
-    assert store.search_chunks("a b", REPORTS, 5).results
+    assert store.search_chunks("a b", REPORTS, Page(limit=5)).results
     store._index.wait_for_loading()
     require_exact(store, "a b c", REPORTS)
 
@@ -123,9 +123,9 @@ def test_words_that_another_process_was_told_are_stored_are_found_at_once(
     other = OtherProcess(tmp_path / "memory.db")
     try:
         for number in range(4):
-            store.search_chunks("a unheardof", REPORTS, 5)
+            store.search_chunks("a unheardof", REPORTS, Page(limit=5))
             receipt = other.call("store_memory", "report", f"a {number} unheardof", session_id="s1")
-            found = store.search_chunks("unheardof", REPORTS, 9, mode="keyword").results
+            found = store.search_chunks("unheardof", REPORTS, Page(limit=9), mode="keyword").results
             assert receipt["memory_id"] in {chunk.memory_id for chunk in found}
             assert len(found) == number + 1
             require_exact(store, "a unheardof", REPORTS)
@@ -136,17 +136,17 @@ def test_words_that_another_process_was_told_are_stored_are_found_at_once(
 def test_the_postings_of_what_was_deleted_are_not_kept(store: SessionMemoryStore, tmp_path: Path, wide: int) -> None:
     with open_store(tmp_path / "memory.db") as other:
         receipt = other.store_memory("report", "a unheardof", session_id="s1")
-        store.search_chunks("unheardof", REPORTS, 5)
+        store.search_chunks("unheardof", REPORTS, Page(limit=5))
         term = keywords.hash_of("unheardof")
         catalogue = store._index._catalogue
         assert catalogue is not None
         assert (catalogue.pieces.postings.get(term) is not None) is bool(wide)
         other.delete_memory(receipt.memory_id)
-    assert store.search_chunks("b", REPORTS, 5).results
+    assert store.search_chunks("b", REPORTS, Page(limit=5)).results
     catalogue = store._index._catalogue
     assert catalogue is not None
     assert catalogue.pieces.postings.get(term) is None
-    assert store.search_chunks("unheardof", REPORTS, 5, mode="keyword").results == []
+    assert store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results == []
 
 
 def test_lists_that_were_not_used_for_longest_make_room(
@@ -170,10 +170,10 @@ def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
         with open_store(tmp_path / "memory.db") as other:
             for _ in range(2):
                 other.store_memory("report", f"a unheardof {random.random()}", session_id="s1")
-                store.search_chunks("a unheardof", REPORTS, 100)
+                store.search_chunks("a unheardof", REPORTS, Page(limit=100))
                 assert retriever.find(connection, question, REPORTS, 100).hits == before
             other.delete_memory(before[0].memory_id)
-        store.search_chunks("a unheardof", REPORTS, 100)
+        store.search_chunks("a unheardof", REPORTS, Page(limit=100))
         found = retriever.find(connection, question, REPORTS, 100).hits
     assert [hit[:4] for hit in found] == [hit[:4] for hit in before]
 
@@ -185,7 +185,7 @@ def test_a_memory_that_has_no_vectors_yet_is_found_by_its_words_among_those_that
         monkeypatch.setattr(other._saving._indexer, "embed", lambda *_: None)
         receipt = other.store_memory("report", "unheardof words", session_id="s1")
     for limit in (20, 100):
-        found = store.search_chunks("unheardof words", REPORTS, limit).results
+        found = store.search_chunks("unheardof words", REPORTS, Page(limit=limit)).results
         assert (receipt.memory_id, None) in {(chunk.memory_id, chunk.similarity) for chunk in found}
 
 
@@ -199,7 +199,7 @@ def test_after_a_failure_the_tables_answer_and_the_file_is_read_again_later(
     with monkeypatch.context() as patch:
         patch.setattr(passage_index, "caught_up", fail)
         for _ in range(3):
-            assert len(store.search_chunks("unheardof", REPORTS, 5, mode="keyword").results) == 1
+            assert len(store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results) == 1
     assert caplog.text.count("was not loaded") == 1
     monkeypatch.setattr(passage_index, "RETRY_SECONDS", 0)
     require_exact(store, "a unheardof", REPORTS)
@@ -212,16 +212,18 @@ def test_forty_threads_that_store_search_and_delete_find_what_there_is(store: Se
     def work(name: str) -> None:
         start.wait()
         for round_ in range(3):
-            scope = Scope.of("report", session_id=name if round_ else None)
+            scope = Scope("report", session_id=name if round_ else None)
             text = f"a b {name} {round_}"
             receipt = store.store_memory("report", text, session_id=name)
-            assert [chunk.memory_id for chunk in store.search_chunks(text, scope, 1).results] == [receipt.memory_id]
-            words = store.search_chunks(name, REPORTS, 5, mode="keyword").results
+            assert [chunk.memory_id for chunk in store.search_chunks(text, scope, Page(limit=1)).results] == [
+                receipt.memory_id
+            ]
+            words = store.search_chunks(name, REPORTS, Page(limit=5), mode="keyword").results
             assert [chunk.memory_id for chunk in words] == [receipt.memory_id]
             store.delete_memory(receipt.memory_id)
-            assert store.search_chunks(name, REPORTS, 5, mode="keyword").results == []
+            assert store.search_chunks(name, REPORTS, Page(limit=5), mode="keyword").results == []
 
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(work, names))
-    for scope in (REPORTS, Scope.of("report", session_id="s1"), Scope.of("system_memory")):
+    for scope in (REPORTS, Scope("report", session_id="s1"), Scope("system_memory")):
         require_exact(store, "a b thread1word", scope)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.domain import Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.store import SessionMemoryStore
 
 DATA = Path(__file__).parents[1] / "data"
@@ -48,9 +48,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemorySto
 
 def found(store: SessionMemoryStore, place: str, asked_by: str) -> float:
     """Return the share of the facts that are in one of the ten best chunks."""
-    scope = Scope.of("report", session_id=place)
+    scope = Scope("report", session_id=place)
     hits = [
-        any(fact["fact"] in chunk.chunk_content for chunk in store.search_chunks(fact[asked_by], scope, 10).results)
+        any(
+            fact["fact"] in chunk.chunk_content
+            for chunk in store.search_chunks(fact[asked_by], scope, Page(limit=10)).results
+        )
         for fact in FACTS
     ]
     return sum(hits) / len(hits)

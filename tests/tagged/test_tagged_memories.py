@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vector_memory.domain import MemoryKind, Scope, SearchMode
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
 from vector_memory.settings import Settings
@@ -244,7 +244,7 @@ def test_the_session_family_does_not_see_tagged_memories(store: SessionMemorySto
     store.tagged.store("A note about caching.", "performance", ["redis"])
     store.store_memory("knowledge_base", "Knowledge about caching.", agent_id="a", title="T", category="performance")
     assert store.list_sessions().total_sessions == 0
-    knowledge = store.search_chunks("note about caching", Scope.of(MemoryKind.KNOWLEDGE_BASE), 10)
+    knowledge = store.search_chunks("note about caching", Scope(MemoryKind.KNOWLEDGE_BASE), Page(limit=10))
     assert [chunk.memory_id for chunk in knowledge.results] == [2]
     assert store.cleanup_old_memories(0, dry_run=True).memories_deleted == 1
     assert store.cleanup_old_memories(0, dry_run=False).memories_deleted == 1

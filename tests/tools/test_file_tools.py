@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def files(folder: Path, tmp_path: Path) -> Iterator[FileMemory]:
     settings, model = Settings(embedding_model="toy"), EmbeddingModel(ToyEngine)
-    with FileMemory(folder, tmp_path / "index.sqlite", settings, model) as files:
+    with FileMemory(folder, settings, index_file=tmp_path / "index.sqlite", model=model) as files:
         yield files
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, text_of
 from vector_memory.files.index_file import IndexFile
@@ -21,7 +21,7 @@ from vector_memory.files.watcher import Follower
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
-from vector_memory.settings import Settings
+from vector_memory.settings import FilePlace, Settings
 from vector_memory.storage.sqlite import file_index
 from vector_memory.storage.sqlite.file_index import Counts, FileIndex
 from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
@@ -67,15 +67,25 @@ def index_path(index_folder: Path, folder: Path, model: str) -> Path:
 class FileMemory:
     """A folder of Markdown files and its index. Safe to use from several threads; several processes may share both.
 
-    `folder`: need not exist. `index_file`: the database, created if need be when it is used first; where that fails,
-    files can still be read and written. Nothing is indexed before `start_background_work`. Every method raises a
-    subclass of VectorMemoryError on failure.
+    `folder` need not exist. `index_file` is the database, created at first use; where that fails, files can still be
+    read and written. By default it is in the folder that the server uses as well (`FilePlace.db_dir`). `model` is one
+    that the process shares with something else. Nothing is indexed before `start_background_work`. Every method raises
+    a subclass of VectorMemoryError on failure.
     """
 
-    def __init__(self, folder: Path, index_file: Path, settings: Settings, model: EmbeddingModel) -> None:
-        self.settings = settings
-        self._model = model
+    def __init__(
+        self,
+        folder: Path | str,
+        settings: Settings | None = None,
+        *,
+        index_file: Path | None = None,
+        model: EmbeddingModel | None = None,
+    ) -> None:
+        folder = Path(folder)
+        self.settings = settings = settings or Settings()
+        self._model = model = model or EmbeddingModel(lambda: load_embedder(settings))
         self._folder = MemoryFolder(folder)
+        index_file = index_file or index_path(FilePlace().db_dir, folder, settings.embedding_model)
         self._index = IndexFile(index_file, settings.embedding_dim)
         self._packer = Packer(settings.max_response_tokens)
         self._stopping = threading.Event()

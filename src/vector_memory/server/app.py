@@ -188,7 +188,7 @@ def run_server(
         return store
 
     def open_files() -> FileMemory:
-        files = FileMemory(file_place.folder(), index_of(file_place, settings), settings, model)
+        files = FileMemory(file_place.folder(), settings, index_file=index_of(file_place, settings), model=model)
         opened.append(files)
         return files
 

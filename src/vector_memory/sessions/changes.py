@@ -18,7 +18,7 @@ from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.sqlite.changes import count_by_kind, last_id, list_in_order
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.memories import count_unindexed, get_memories
-from vector_memory.validation import parse_id
+from vector_memory.validation import MAX_IDENTIFIER, check_text, parse_id
 
 NOW = "now"
 """The cursor of somebody who wants to know only what is stored from now on."""
@@ -45,6 +45,7 @@ class Changes:
         Without a cursor everything is new; `"now"` only asks for one. Whoever goes on from cursor to cursor misses
         nothing and reads nothing twice. Raises ValidationError for a cursor that this file has not given.
         """
+        check_text("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
             raise ValidationError(f"A {scope.kind} belongs to no session: find it with the searches of its kind.")
         answer = self._in_order(cursor, scope, page) if query is None else self._best(cursor, scope, query, page)

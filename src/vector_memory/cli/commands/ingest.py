@@ -58,7 +58,7 @@ def ingest(
     set_up_logging("ERROR", settings.log_file, [place.file()])
     _require_storable(paths, kind, session)
     # What would be wrong with every file is said once.
-    Scope.of(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
+    Scope(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
     files = files_of(paths)
     with resumable(), SessionMemoryStore(place.file(), settings) as store:
 

@@ -71,7 +71,7 @@ def search(
     path = existing(place)
     settings = settings.model_copy(update={"max_response_tokens": MOST_RESPONSE_TOKENS})
     scopes = [
-        Scope.of(
+        Scope(
             one,
             agent_id=agent,
             session_id=session,
@@ -119,12 +119,12 @@ class Search:
     def _ask(self, scope: Scope, limit: int, offset: int) -> Answer:
         store, query, mode = self._store, self._query, self._mode
         if scope.kind is None or not is_chunked(scope.kind):
-            return store.search_memories(query, scope, limit, offset=offset, mode=mode)
+            return store.search_memories(query, scope, Page(limit=limit, offset=offset), mode=mode)
         if self._grain == "chunk":
-            return store.search_chunks(query, scope, limit, offset=offset, mode=mode)
+            return store.search_chunks(query, scope, Page(limit=limit, offset=offset), mode=mode)
         if self._grain == "section":
-            return store.search_sections(query, scope, limit, offset=offset, mode=mode)
-        return store.search_documents(query, scope, limit, order="relevance", offset=offset, mode=mode)
+            return store.search_sections(query, scope, Page(limit=limit, offset=offset), mode=mode)
+        return store.search_documents(query, scope, Page(limit=limit, offset=offset), order="relevance", mode=mode)
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
         yield f"{counted(len(found), 'result')}." if found else "Nothing was found."
@@ -143,7 +143,7 @@ class Search:
             return None
         try:
             self._store.search_memories(
-                self._query, Scope(kind=MemoryKind.SYSTEM_MEMORY), limit=1, mode=SearchMode.VECTOR
+                self._query, Scope(kind=MemoryKind.SYSTEM_MEMORY), Page(limit=1), mode=SearchMode.VECTOR
             )
         except EmbeddingUnavailableError as error:
             return str(error)

@@ -95,7 +95,7 @@ def timeline(
     place: PlaceFlags = Place(),
 ) -> None:
     """List what was stored in a session, the latest at the end: when, by whom, of which kind."""
-    scope = Scope.of(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
+    scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
     with opened(place) as database:
         found = Overview(database).timeline(scope, limit)
     if as_json:

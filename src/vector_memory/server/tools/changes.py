@@ -6,7 +6,7 @@ from typing import Annotated
 from fastmcp.tools import tool
 from pydantic import Field, StrictInt
 
-from vector_memory.domain import TRAITS
+from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools.params import READS, InSession, Limit, MaxTokens, OfIteration, OfTask, Store
 
@@ -37,13 +37,14 @@ def search_changes(
     Keep the answer's cursor for the next call. While has_more is true, go on with it at once.
     """
     return store.search_changes(
-        session_id,
+        Scope(
+            memory_type,
+            session_id=session_id,
+            own_agent_id=own_agent_id,
+            session_iter=session_iter,
+            task_code=task_code,
+        ),
         since=since,
-        own_agent_id=own_agent_id,
         query=query,
-        memory_type=memory_type,
-        session_iter=session_iter,
-        task_code=task_code,
-        limit=limit,
-        max_tokens=max_tokens,
+        page=Page(limit=limit, max_tokens=max_tokens),
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastmcp.tools import tool
 from pydantic import Field
 
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
@@ -45,8 +45,10 @@ def search_session_context(
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's saved states, newest first."""
-    scope = Scope.of(MemoryKind.SESSION_CONTEXT, session_id=session_id, session_iter=session_iter)
-    return store.search_scoped(scope, limit, offset=offset, max_tokens=max_tokens, latest_first=latest_first)
+    scope = Scope(MemoryKind.SESSION_CONTEXT, session_id=session_id, session_iter=session_iter)
+    return store.search_scoped(
+        scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), latest_first=latest_first
+    )
 
 
 @tool(title="Search input prompts", annotations=READS)
@@ -61,8 +63,10 @@ def search_input_prompts(
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's user prompts, newest first."""
-    scope = Scope.of(MemoryKind.INPUT_PROMPT, session_id=session_id, session_iter=session_iter)
-    return store.search_scoped(scope, limit, offset=offset, max_tokens=max_tokens, latest_first=latest_first)
+    scope = Scope(MemoryKind.INPUT_PROMPT, session_id=session_id, session_iter=session_iter)
+    return store.search_scoped(
+        scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), latest_first=latest_first
+    )
 
 
 @tool(title="Search system memory", annotations=READS)
@@ -79,14 +83,14 @@ def search_system_memory(
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Find saved commands and configuration by meaning."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.SYSTEM_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_memories(query, scope, limit, offset=offset, max_tokens=max_tokens)
+    return store.search_memories(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens))
 
 
 @tool(title="Search reports: chunks", annotations=READS)
@@ -104,10 +108,10 @@ def search_reports_specific_chunks(
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in reports: the chunks closest in meaning. Try this first; see more with expand_chunk_context."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+    return store.search_chunks(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode)
 
 
 @tool(title="Search reports: sections", annotations=READS)
@@ -125,10 +129,12 @@ def search_reports_section_context(
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
     """Find the sections of reports on a topic, each in full: when chunks lack context."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+    return store.search_sections(
+        query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
+    )
 
 
 @tool(title="Search reports: documents", annotations=READS)
@@ -146,10 +152,10 @@ def search_reports_full_documents(
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole reports: the newest, or those that match best."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
+    return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
 
 
 @tool(title="Search working memory: chunks", annotations=READS)
@@ -167,14 +173,14 @@ def search_working_memory_specific_chunks(
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in working memory: the chunks closest in meaning. Try this first."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+    return store.search_chunks(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode)
 
 
 @tool(title="Search working memory: sections", annotations=READS)
@@ -192,14 +198,16 @@ def search_working_memory_section_context(
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
     """Find the sections of working memory on a topic, each in full: when chunks lack context."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+    return store.search_sections(
+        query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
+    )
 
 
 @tool(title="Search working memory: documents", annotations=READS)
@@ -217,14 +225,14 @@ def search_working_memory_full_documents(
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole working memories: the newest, or those that match best."""
-    scope = Scope.of(
+    scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
+    return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
 
 
 @tool(title="Search knowledge base: chunks", annotations=READS)
@@ -240,8 +248,8 @@ def search_knowledge_base_specific_chunks(
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
-    scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_chunks(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    return store.search_chunks(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode)
 
 
 @tool(title="Search knowledge base: sections", annotations=READS)
@@ -257,8 +265,10 @@ def search_knowledge_base_section_context(
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
     """Find the sections of the knowledge base on a topic, each in full: when chunks lack context."""
-    scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_sections(query, scope, limit, offset=offset, max_tokens=max_tokens, mode=search_mode)
+    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    return store.search_sections(
+        query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
+    )
 
 
 @tool(title="Search knowledge base: documents", annotations=READS)
@@ -274,5 +284,5 @@ def search_knowledge_base_full_documents(
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole knowledge base entries: the newest, or those that match best."""
-    scope = Scope.of(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_documents(query, scope, limit, order=order, offset=offset, max_tokens=max_tokens)
+    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
