@@ -42,7 +42,7 @@ class Server:
             [sys.executable, str(ROOT / "main.py"), "serve", "--toolsets", "files", "--log-level", "ERROR"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "CLAUDE_PROJECT_DIR": str(project), "CWE_DB_DIR": str(indexes)},
+            env={**os.environ, "CLAUDE_PROJECT_DIR": str(project), "VECTOR_MEMORY_DB_DIR": str(indexes)},
         )
         self._request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=CLIENT)
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})

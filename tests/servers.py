@@ -21,7 +21,7 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientInfo": CLIENT,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-QUICK = {"EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""}
+QUICK = {"VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""}
 """The toy engine, and no token table: loading it would take longer than the rest."""
 
 TRIES = 3

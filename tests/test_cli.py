@@ -160,7 +160,7 @@ def test_switches_take_words(word: str, opposite: bool, served: list[Served], mo
         word = {"true": "false", "1": "0", "yes": "no", "TRUE": "FALSE", "Yes": "No"}[word]
     serve(f"--enable-enrichment={word}")
     serve("--enable-enrichment", word)
-    monkeypatch.setenv("ENABLE_ENRICHMENT", word)
+    monkeypatch.setenv("VECTOR_MEMORY_ENABLE_ENRICHMENT", word)
     serve()
     assert [call.settings.enable_enrichment for call in served] == [not opposite] * 3
 
@@ -191,7 +191,7 @@ def test_refusal_names_what_is_wrong_and_what_is_accepted(
 
 @pytest.mark.parametrize(
     ("words", "variables"),
-    [(["--embedding-dim", "0"], {}), ([], {"EMBEDDING_DIM": "0"}), (["--nope"], {}), (["nope"], {})],
+    [(["--embedding-dim", "0"], {}), ([], {"VECTOR_MEMORY_READ_ONLY": "treu"}), (["--nope"], {}), (["nope"], {})],
 )
 def test_what_is_not_understood_ends_with_2(words: list[str], variables: dict[str, str]) -> None:
     """The process says one sentence on standard error, nothing on standard output, and ends with 2."""

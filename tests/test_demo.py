@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def demo(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "vector_memory", "demo", *map(str, words)],
-        env={**os.environ, "EMBEDDING_MODEL": "toy"},
+        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -49,7 +49,7 @@ def variables(tmp_path: Path) -> dict[str, str]:
     """Where the command of this environment is installed, and uv leaves the environment as it is."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     home = {"HOME": str(tmp_path), "CLAUDE_PROJECT_DIR": str(tmp_path)}
-    return os.environ | home | {"PATH": path, "UV_NO_SYNC": "1", "EMBEDDING_MODEL": "toy"}
+    return os.environ | home | {"PATH": path, "UV_NO_SYNC": "1", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
 
 
 def filled(text: str, folder: Path, variables: dict[str, str]) -> str:

@@ -248,12 +248,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--stores", type=int, default=50, help="of each process")
-    parser.add_argument("--model", help="EMBEDDING_MODEL of the servers; default: the real one")
+    parser.add_argument("--model", help="VECTOR_MEMORY_EMBEDDING_MODEL of the servers; default: the real one")
     parser.add_argument("--hold", type=float, default=5.0, help="seconds for which the write lock is held")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.model:
-        os.environ["EMBEDDING_MODEL"] = arguments.model
+        os.environ["VECTOR_MEMORY_EMBEDDING_MODEL"] = arguments.model
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
         ledger, worked = measure(path, arguments.processes, arguments.stores, arguments.hold)

@@ -44,7 +44,7 @@ def empty_start() -> dict[str, float]:
 
 def one_start(database: Path) -> dict[str, float]:
     """Start our server twice: to see what it takes while nothing is asked, and to search at once."""
-    server = Server(database, settings={"EMBEDDING_IDLE_SECONDS": str(SECONDS_IDLE)})
+    server = Server(database, settings={"VECTOR_MEMORY_EMBEDDING_IDLE_SECONDS": str(SECONDS_IDLE)})
     figures = first_answers(server) | memory(server, "after tools/list")
     time.sleep(SECONDS_TO_LOAD)
     figures |= memory(server, "model loaded")

@@ -88,10 +88,10 @@ class Settings(BaseModel):
         description="Fetch candidates in growing batches; off: one exact scan of the filtered set. Same results.",
     )
     use_threshold_filtering: bool = Field(
-        default=False, description="Drop results whose similarity is below SIMILARITY_THRESHOLD."
+        default=False, description="Drop results whose similarity is below the similarity threshold."
     )
     similarity_threshold: float = Field(
-        default=0.4, ge=0, le=1, description="Smallest similarity that USE_THRESHOLD_FILTERING keeps."
+        default=0.4, ge=0, le=1, description="The smallest similarity that threshold filtering keeps."
     )
     memory_limit: int = Field(
         default=10_000,

@@ -46,7 +46,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     for module in (ingesting, moving, searching, upkeep):
         monkeypatch.setattr(module, "set_up_logging", lambda *_: None)
     monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "memory.db"))
-    monkeypatch.setenv("EMBEDDING_MODEL", "toy")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     thresholds = gc.get_threshold()

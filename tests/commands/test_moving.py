@@ -54,8 +54,8 @@ def test_without_a_model_the_texts_come_and_it_is_said(
 ) -> None:
     """The memories are there to be found by their words, and the message says what to do."""
     run("export", "-o", "all.jsonl")
-    monkeypatch.setenv("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
-    monkeypatch.setenv("EMBEDDING_MODEL_PATH", str(tmp_path))
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
     ended = run("import", "all.jsonl", "--database-path", tmp_path / "copy.db")
     assert ended.code == 0
     assert "5 memories without vectors: run `vector-memory backfill`." in ended.out

@@ -39,7 +39,7 @@ def test_what_a_terminal_cannot_show_does_not_fail_a_command(words: list[str], t
             **os.environ,
             "PYTHONIOENCODING": "ascii",
             "VECTOR_MEMORY_DATABASE_PATH": str(tmp_path / "x.db"),
-            "EMBEDDING_MODEL": "toy",
+            "VECTOR_MEMORY_EMBEDDING_MODEL": "toy",
         },
         capture_output=True,
         text=True,

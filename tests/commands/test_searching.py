@@ -100,8 +100,8 @@ def test_modes_compare_what_they_say(run: Run) -> None:
 @pytest.mark.usefixtures("memory")
 def test_without_a_model_words_answer_and_it_is_said(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer says why nothing was compared by meaning, for all kinds and for one."""
-    monkeypatch.setenv("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
-    monkeypatch.setenv("EMBEDDING_MODEL_PATH", str(tmp_path))
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
     for flags in ([], ["--kind", "report"]):
         ended = run("search", "nightly job", *flags, "--json")
         assert ended.code == 0
@@ -112,11 +112,11 @@ def test_without_a_model_words_answer_and_it_is_said(tmp_path: Path, run: Run, m
 
 def test_what_has_no_vectors_is_counted(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory that was stored without a model is found by its words, and the message says how to change that."""
-    monkeypatch.setenv("EMBEDDING_MODEL_PATH", str(tmp_path))
-    monkeypatch.setenv("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
     run("ingest", "-", "--session", "s", "--kind", "system_memory", stdin=b"make deploy")
-    monkeypatch.setenv("EMBEDDING_MODEL", "toy")
-    monkeypatch.delenv("EMBEDDING_MODEL_PATH")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
+    monkeypatch.delenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH")
     ended = run("search", "deploy")
     assert "make deploy" in ended.out
     assert "1 memory has no vectors yet" in " ".join(ended.out.split())

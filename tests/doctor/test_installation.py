@@ -35,7 +35,7 @@ def test_a_model_that_is_not_there_is_a_problem(path: Path, tmp_path: Path, monk
     monkeypatch.setattr(vector_memory.chunking.tokens, "has_cl100k", lambda: False)
     report = examine(path, Settings(embedding_model_path=tmp_path))
     assert found(report) == {"model": State.PROBLEM, "tokens": State.WARNING}
-    assert "EMBEDDING_MODEL_PATH" in said(report, "model")
+    assert "VECTOR_MEMORY_EMBEDDING_MODEL_PATH" in said(report, "model")
 
 
 def test_weights_that_are_not_the_official_ones_are_a_problem(path: Path, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_second_engine_gives_a_text_the_same_bits_in_every_batch(second):
 def test_a_model_that_is_not_here_is_not_downloaded_and_the_error_says_how_to_get_it(tmp_path):
     with pytest.raises(EmbeddingUnavailableError, match="hf download sentence-transformers/no-such-model"):
         SentenceTransformersEngine("no-such-model")
-    with pytest.raises(EmbeddingUnavailableError, match="EMBEDDING_MODEL_PATH"):
+    with pytest.raises(EmbeddingUnavailableError, match="VECTOR_MEMORY_EMBEDDING_MODEL_PATH"):
         SentenceTransformersEngine("mine", tmp_path)
 
 
@@ -97,5 +97,5 @@ def test_the_network_is_never_asked_for_anything(weights):
 @needs_extra
 def test_a_wrong_number_of_dimensions_is_refused_and_the_right_one_named(weights):
     chosen = Settings(embedding_model="my/model", embedding_model_path=weights.folder, embedding_dim=512)
-    with pytest.raises(ConfigurationError, match="set EMBEDDING_DIM=384"):
+    with pytest.raises(ConfigurationError, match="set VECTOR_MEMORY_EMBEDDING_DIM=384"):
         load_embedder(chosen)

@@ -95,7 +95,9 @@ def test_the_cache_is_where_the_hub_client_has_it(monkeypatch, variable, value, 
 
 @pytest.mark.usefixtures("no_package")
 def test_without_any_model_the_error_says_how_to_get_one():
-    with pytest.raises(EmbeddingUnavailableError, match=r"vector-memory fetch-model.*EMBEDDING_MODEL_PATH"):
+    with pytest.raises(
+        EmbeddingUnavailableError, match=r"vector-memory fetch-model.*VECTOR_MEMORY_EMBEDDING_MODEL_PATH"
+    ):
         find_weights(None)
 
 
@@ -103,7 +105,7 @@ def test_a_configured_folder_without_the_model_is_an_error_that_names_it(tmp_pat
     with pytest.raises(EmbeddingUnavailableError) as caught:
         find_weights(tmp_path)
     assert str(tmp_path) in str(caught.value)
-    assert "EMBEDDING_MODEL_PATH" in str(caught.value)
+    assert "VECTOR_MEMORY_EMBEDDING_MODEL_PATH" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", SHA256)
@@ -114,7 +116,9 @@ def test_a_file_that_differs_from_the_official_one_is_refused(weights, tmp_path,
     wrong[-1] ^= 1
     (tmp_path / name).unlink()  # not to write through the hard link
     (tmp_path / name).write_bytes(wrong)
-    with pytest.raises(EmbeddingUnavailableError, match=rf"{name} in EMBEDDING_MODEL_PATH .* not the official one"):
+    with pytest.raises(
+        EmbeddingUnavailableError, match=rf"{name} in VECTOR_MEMORY_EMBEDDING_MODEL_PATH .* not the official one"
+    ):
         OnnxEngine(find_weights(tmp_path))
 
 

@@ -29,7 +29,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""},
+            env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""},
             cwd=path.parent,
         )
         self._last_id = 0

@@ -94,7 +94,7 @@ def test_without_an_index_files_are_read_and_written_until_there_is_one(
     memory = open_memory()
     memory.start_background_work()
     for use in (memory.status, lambda: memory.search("quokka")):
-        with pytest.raises(DatabaseError, match="CWE_DB_DIR"):
+        with pytest.raises(DatabaseError, match="VECTOR_MEMORY_DB_DIR"):
             use()
     assert memory.get("a.md").content == "The quokka."
     assert memory.write("The wombat.", now=MORNING).path == "memory/2026-02-13.md"
@@ -102,7 +102,7 @@ def test_without_an_index_files_are_read_and_written_until_there_is_one(
     assert found(memory, "quokka") == ["memory/a.md"]
     shutil.rmtree(index_file.parent)
     index_file.parent.write_text("A file again.")
-    with pytest.raises(DatabaseError, match="CWE_DB_DIR"):
+    with pytest.raises(DatabaseError, match="VECTOR_MEMORY_DB_DIR"):
         memory.search("quokka")
 
 

@@ -20,7 +20,7 @@ from vector_memory.store import SessionMemoryStore
 
 SECONDS_TO_END = 0.4
 WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
-SLOW = {"EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
+SLOW = {"VECTOR_MEMORY_EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
 KEPT = {"agent_id": "a", "session_id": "kept", "content": "Acknowledged."}
 LONG = "\n".join(f"# Part {number}\n\nIt goes on, slowly." for number in range(200))
 

@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 def variables(project: Path, tmp_path: Path) -> dict[str, str]:
     return {
         "CLAUDE_PROJECT_DIR": str(project),
-        "CWE_DB_DIR": str(tmp_path / "indexes"),
+        "VECTOR_MEMORY_DB_DIR": str(tmp_path / "indexes"),
         "VECTOR_MEMORY_TOOLSETS": "files",
     }
 
@@ -88,7 +88,7 @@ def test_a_server_whose_index_has_no_place_starts_with_all_its_other_tools(
     (tmp_path / "indexes").write_text("A file where the folder should be.")
     with Server(tmp_path, **{**variables, "VECTOR_MEMORY_TOOLSETS": "all"}) as server:
         server.hello()
-        assert "CWE_DB_DIR" in server.call("memory_search", query="workers")["message"]
+        assert "VECTOR_MEMORY_DB_DIR" in server.call("memory_search", query="workers")["message"]
         assert server.call("memory_get", path="fastapi-server-workers.md")["success"]
         assert server.call("list_sessions")["success"]
 

@@ -44,7 +44,7 @@ def test_the_last_level_states_the_values_that_hold() -> None:
         f"| {tags.MAX_TAGS} |",
         f"{tags.MAX_TAG} characters",
         f"| {MAX_RESULTS} |",
-        f"{Settings().memory_limit:,} (`MEMORY_LIMIT`",
+        f"{Settings().memory_limit:,} (`VECTOR_MEMORY_MEMORY_LIMIT`",
     ):
         assert value in text, value
     assert merging.STOP_WORDS.issubset(re.findall(r"[a-z]+", text))

@@ -30,7 +30,7 @@ QUESTIONS = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("day")
-    with Server(folder, VECTOR_MEMORY_TOOLSETS="tagged", EMBEDDING_MODEL=DEFAULT_MODEL) as server:
+    with Server(folder, VECTOR_MEMORY_TOOLSETS="tagged", VECTOR_MEMORY_EMBEDDING_MODEL=DEFAULT_MODEL) as server:
         yield server.hello()
 
 

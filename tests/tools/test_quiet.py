@@ -81,7 +81,11 @@ def failures(server: Server, tool: MemoryTool, calls: Iterable[dict[str, Any]]) 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path(tmp_path: Path, version: str) -> None:
-    noisy = {"LOG_LEVEL": "DEBUG", "LOG_FILE": "server.log", "LOG_SLOW_QUERY_THRESHOLD": "0"}
+    noisy = {
+        "VECTOR_MEMORY_LOG_LEVEL": "DEBUG",
+        "VECTOR_MEMORY_LOG_FILE": "server.log",
+        "VECTOR_MEMORY_LOG_SLOW_QUERY_THRESHOLD": "0",
+    }
     with Server(tmp_path, version=version, **noisy) as server:
         server.hello()
         failed = {tool.name: list(failures(server, tool, calls(tool))) for tool in SESSION_TOOLS}

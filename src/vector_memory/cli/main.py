@@ -31,7 +31,7 @@ Keep well:
   --version    print the version
 
 `vector-memory COMMAND --help` lists the flags of a command. Every setting is
-also an environment variable: --default-chunk-size is DEFAULT_CHUNK_SIZE.
+also an environment variable: --log-level is VECTOR_MEMORY_LOG_LEVEL.
 With --json a command prints one JSON object, and errors as one, too.
 
 Exit code 0: done, 1: failed, 2: not understood, 130: interrupted.

@@ -29,14 +29,14 @@ def load_embedder(settings: "Settings") -> Embedder:
 
     all-MiniLM-L6-v2 runs on ONNX Runtime, `toy` is the engine for tests, everything else needs sentence-transformers.
     Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if its vectors have another
-    length than EMBEDDING_DIM.
+    length than VECTOR_MEMORY_EMBEDDING_DIM.
     """
     engine = _load_engine(settings.embedding_model.removeprefix("sentence-transformers/"), settings)
     dimensions = engine.fingerprint.dimensions
     if dimensions != settings.embedding_dim:
         raise ConfigurationError(
-            f"EMBEDDING_DIM is {settings.embedding_dim}, but vectors of {settings.embedding_model} have {dimensions} "
-            f"numbers: set EMBEDDING_DIM={dimensions}."
+            f"Vectors of {settings.embedding_model} have {dimensions} numbers, not {settings.embedding_dim}: set "
+            f"VECTOR_MEMORY_EMBEDDING_DIM={dimensions}."
         )
     return engine
 

@@ -1,4 +1,4 @@
-"""The second engine: any other EMBEDDING_MODEL, through sentence-transformers and torch, which are an extra."""
+"""The second engine: any other model, through sentence-transformers and torch, which are an extra."""
 
 import itertools
 import os
@@ -60,7 +60,7 @@ def _load(name: str, folder: Path | None) -> "SentenceTransformer":
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - takes seconds, and is an extra
     except ImportError:
         raise EmbeddingUnavailableError(
-            f"EMBEDDING_MODEL={name} needs sentence-transformers. Install it with `pip install "
+            f"VECTOR_MEMORY_EMBEDDING_MODEL={name} needs sentence-transformers. Install it with `pip install "
             f"'vector-memory[sentence-transformers]'` (in a clone: `uv sync --extra sentence-transformers`)."
         ) from None
     try:
@@ -71,11 +71,13 @@ def _load(name: str, folder: Path | None) -> "SentenceTransformer":
 
 def _not_here(name: str, folder: Path | None) -> str:
     if folder:
-        return f"EMBEDDING_MODEL_PATH ({folder}) does not hold a model that sentence-transformers can load."
+        return (
+            f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder}) does not hold a model that sentence-transformers can load."
+        )
     repository = name if "/" in name else f"{ORGANISATION}/{name}"
     return (
-        f"EMBEDDING_MODEL={name} is not on this machine, and nothing is downloaded while serving. Run "
-        f"`hf download {repository}` once, or set EMBEDDING_MODEL_PATH to the model's folder."
+        f"VECTOR_MEMORY_EMBEDDING_MODEL={name} is not on this machine, and nothing is downloaded while serving. Run "
+        f"`hf download {repository}` once, or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to the model's folder."
     )
 
 
@@ -84,7 +86,8 @@ def _own_tokenizer(name: str, model: "SentenceTransformer") -> Tokenizer:
     backend: Any = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise EmbeddingUnavailableError(
-            f"EMBEDDING_MODEL={name} has no tokenizer that tells where word pieces stand: choose another model."
+            f"The model {name} has no tokenizer that tells where word pieces stand: choose another "
+            "VECTOR_MEMORY_EMBEDDING_MODEL."
         )
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.no_truncation()

@@ -1,7 +1,7 @@
 """A toy engine for tests: no weights, the same vectors on every machine, and similar texts have similar vectors.
 
 It hashes word stems into a fixed number of dimensions (the hashing trick: Weinberger et al., 2009, arXiv:0902.2206).
-Choose it with EMBEDDING_MODEL=toy to try a configuration without a model; it knows words, not meanings.
+Choose it with VECTOR_MEMORY_EMBEDDING_MODEL=toy to try a configuration without a model; it knows words, not meanings.
 """
 
 import hashlib

@@ -24,7 +24,7 @@ SHA256 = {
 
 MISSING = (
     "The embedding model all-MiniLM-L6-v2 is not on this machine. Run `vector-memory fetch-model` once (about 90 MB), "
-    "or set EMBEDDING_MODEL_PATH to a folder that holds model.safetensors and tokenizer.json."
+    "or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that holds model.safetensors and tokenizer.json."
 )
 
 
@@ -74,10 +74,10 @@ def find_weights(configured: Path | None) -> Weights:
 
 def _configured(folder: Path) -> Weights:
     remedy = (
-        "Set EMBEDDING_MODEL_PATH to a folder with the files of all-MiniLM-L6-v2, or EMBEDDING_MODEL to the name "
-        "of the model that is in this one."
+        "Set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder with the files of all-MiniLM-L6-v2, or "
+        "VECTOR_MEMORY_EMBEDDING_MODEL to the name of the model that is in this one."
     )
-    found = Weights(folder.expanduser(), f"EMBEDDING_MODEL_PATH ({folder})", remedy)
+    found = Weights(folder.expanduser(), f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
     if not found.is_complete:
         raise EmbeddingUnavailableError(f"{found.source} does not hold {' and '.join(SHA256)}. {remedy}")
     return found

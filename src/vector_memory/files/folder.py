@@ -136,7 +136,7 @@ class MemoryFolder:
             with opened_parent(self.path, ()) as parent:
                 append_block(parent, name, block)
         except NotADirectoryError:
-            raise MemoryStorageError("The memory folder is no folder: set CWE_MEMORY_DIR to one.") from None
+            raise MemoryStorageError("The memory folder is no folder: set VECTOR_MEMORY_MEMORY_DIR to one.") from None
         except OSError as error:
             raise as_ours(error) from None
         return name

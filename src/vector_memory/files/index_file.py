@@ -70,7 +70,7 @@ class IndexFile:
             raise
         except (OSError, DatabaseError) as error:
             reason = f"{error.strerror}." if isinstance(error, OSError) else error
-            message = f"The index of the memory files cannot be used: {reason} CWE_DB_DIR sets its folder."
+            message = f"The index of the memory files cannot be used: {reason} VECTOR_MEMORY_DB_DIR sets its folder."
             raise DatabaseError(message) from error
 
     def _opened(self) -> FileIndex:

@@ -56,7 +56,7 @@ def cut_short(scope: Scope) -> str:
 
 def all_too_different(threshold: float) -> str:
     """Say that a threshold has left nothing."""
-    return f"Everything in this scope is less similar than SIMILARITY_THRESHOLD ({threshold:g})."
+    return f"Everything in this scope is less similar than VECTOR_MEMORY_SIMILARITY_THRESHOLD ({threshold:g})."
 
 
 def no_such_words(scope: Scope) -> str:

@@ -246,7 +246,7 @@ class TaggedMemories:
         if memories.count_memories(connection, EVERYTHING) >= self._limit:
             raise MemoryStorageError(
                 f"Memory limit reached: there are {self._limit:,} memories. Run clear_old_memories with a max_to_keep "
-                "below that, or raise MEMORY_LIMIT. Nothing was stored."
+                "below that, or raise VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
             )
 
 
@@ -324,7 +324,7 @@ def said_of_health(health: Health, usage: float, unindexed: int) -> str | None:
     """Say what is to be done about the health, if something is."""
     said = []
     if usage >= NEARLY_FULL:
-        said.append("Nearly full: run clear_old_memories, or raise MEMORY_LIMIT.")
+        said.append("Nearly full: run clear_old_memories, or raise VECTOR_MEMORY_MEMORY_LIMIT.")
     if unindexed:
         said.append(f"{unindexed:,} without vectors are found by words only: run `vector-memory backfill`.")
     return " ".join(said) if health != "healthy" else None

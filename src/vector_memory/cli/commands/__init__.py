@@ -10,8 +10,8 @@ from vector_memory import __version__
 from vector_memory.cli.arguments import fill_from_environment
 
 VARIABLES_HELP = (
-    "Every setting is also an environment variable: --default-chunk-size is DEFAULT_CHUNK_SIZE, and --database-path "
-    "and --working-dir are VECTOR_MEMORY_DATABASE_PATH and VECTOR_MEMORY_WORKING_DIR. A flag wins."
+    "Every setting is also an environment variable: --default-chunk-size is VECTOR_MEMORY_DEFAULT_CHUNK_SIZE. A flag "
+    "overrides it."
 )
 
 COMMANDS = {

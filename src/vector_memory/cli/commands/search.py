@@ -49,7 +49,8 @@ def search(
     category: Annotated[str | None, Parameter(help="Only this category.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Only what has one of these tags; may be repeated.")] = None,
     mode: Annotated[
-        SearchMode | None, Parameter(help="Compare meaning and words, or one of them; default: SEARCH_MODE.")
+        SearchMode | None,
+        Parameter(help="Compare meaning and words, or one of them; default: --search-mode."),
     ] = None,
     limit: Annotated[int, Parameter(help="At most so many, up to 100.")] = 5,
     offset: Annotated[int, Parameter(help="Leave out the first so many.")] = 0,

@@ -173,7 +173,7 @@ def require_ours(connection: apsw.Connection) -> None:
         return
     if connection.pragma("application_id") != APPLICATION_ID:
         raise DatabaseError(
-            "The index's file is a database of another program and was left untouched: choose another CWE_DB_DIR."
+            "The index's file is a database of another program and was left untouched: choose another --db-dir."
         )
     version = int(connection.pragma("user_version"))
     if version > VERSION:
@@ -233,7 +233,7 @@ def remove_index(path: Path) -> None:
 def require_own_file(path: Path) -> None:
     """Raise a DatabaseError if a link has the name of the index."""
     if path.is_symlink():
-        raise DatabaseError("The index's file is a link, which is not followed: choose another CWE_DB_DIR.")
+        raise DatabaseError("The index's file is a link, which is not followed: choose another --db-dir.")
 
 
 def prepare_vectors(connection: apsw.Connection, dimensions: int) -> None:

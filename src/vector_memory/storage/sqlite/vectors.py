@@ -80,7 +80,7 @@ def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerpri
     made = f"were made by {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
     raise EmbeddingUnavailableError(
         f"The vectors of this file {made}, and this server runs {describe(fingerprint)}: they cannot be compared. Run "
-        "`vector-memory reembed` to make them anew with this model, or set EMBEDDING_MODEL back."
+        "`vector-memory reembed` to make them anew with this model, or set VECTOR_MEMORY_EMBEDDING_MODEL back."
     )
 
 
