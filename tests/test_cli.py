@@ -18,28 +18,38 @@ from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings import Offer, Place, ServerPlace, Settings, Toolset
+from vector_memory.settings import SPECIFIED, FilePlace, Offer, Place, ServerPlace, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 COMMANDS = tuple(commands.COMMANDS)
-OUR_VARIABLES = [name.upper() for name in Settings.model_fields] + [
-    f"VECTOR_MEMORY_{name.upper()}" for name in [*Place.model_fields, *Offer.model_fields]
-]
+OUR_VARIABLES = [
+    f"VECTOR_MEMORY_{name.upper()}"
+    for name in [*Settings.model_fields, *Place.model_fields, *Offer.model_fields, *FilePlace.model_fields]
+] + [name.upper() for name in SPECIFIED]
+
+IGNORED = {
+    "DEFAULT_CHUNK_SIZE": ("3", "a whole number from 32 to 8192"),
+    "LOG_LEVEL": ("trace", "DEBUG, INFO, WARNING or ERROR"),
+    "VECTOR_MEMORY_ENABLE_ENRICHMENT": ("maybe", "true or false (1 or 0, yes or no)"),
+    "VECTOR_MEMORY_MEMORY_LIMIT": ("512M", "a whole number from 1 to 10000000"),
+    "VECTOR_MEMORY_SEARCH_MODE": ("semantic", "hybrid, vector or keyword"),
+    "VECTOR_MEMORY_LOG_FILE": ("~no-such-user/x", "a path"),
+    "EMBEDDING_DIM": ("512", "a whole number from 1 to 8192"),
+}
 
 REFUSED = [
     (["--default-chunk-size", "3"], {}, '--default-chunk-size is "3"; accepted: a whole number from 32 to 8192.'),
     (["--default-chunk-size=many"], {}, '--default-chunk-size is "many"; accepted: a whole number from 32 to 8192.'),
     (["--default-chunk-size"], {}, "--default-chunk-size needs a value: a whole number from 32 to 8192."),
-    ([], {"DEFAULT_CHUNK_SIZE": "3"}, 'DEFAULT_CHUNK_SIZE is "3"; accepted: a whole number from 32 to 8192.'),
-    ([], {"LOG_LEVEL": "LOUD"}, 'LOG_LEVEL is "LOUD"; accepted: DEBUG, INFO, WARNING or ERROR.'),
-    ([], {"ENABLE_ENRICHMENT": "maybe"}, 'ENABLE_ENRICHMENT is "maybe"; accepted: true or false (1 or 0, yes or no).'),
+    ([], {"VECTOR_MEMORY_READ_ONLY": "treu"}, 'VECTOR_MEMORY_READ_ONLY is "treu"; accepted: true or false'),
+    (["--search-mode", "foo"], {}, '--search-mode is "foo"; accepted: hybrid, vector or keyword.'),
     (["--read-only", "maybe"], {}, '--read-only is "maybe"; accepted: true or false (1 or 0, yes or no).'),
     (["--enable-enrichment", "maybe"], {}, '--enable-enrichment is "maybe"; accepted: true or false'),
     (["--similarity-threshold", "2"], {}, '--similarity-threshold is "2"; accepted: a number from 0 to 1.'),
     (["--log-file", "~no-such-user/x"], {}, '--log-file is "~no-such-user/x": its ~ stands for no known home folder.'),
     (["--database-path", "${DB}"], {}, "it holds a ${variable} that the client did not fill in."),
     ([], {"VECTOR_MEMORY_WORKING_DIR": "${DIR}"}, 'VECTOR_MEMORY_WORKING_DIR is "${DIR}": it holds a ${variable}'),
-    (["--default-chunk-size", "60"], {"DEFAULT_CHUNK_OVERLAP": "40"}, "DEFAULT_CHUNK_OVERLAP (40) must be at most"),
+    (["--default-chunk-size", "60"], {"DEFAULT_CHUNK_OVERLAP": "40"}, "default_chunk_overlap (40) must be at most"),
     (["--database-path", "a", "--working-dir", "b"], {}, "Give either --database-path or --working-dir"),
     (["--database-path", ""], {}, "--database-path is empty: give it a value or leave it out."),
     (["--embedding-modle", "x"], {}, "Unknown option: --embedding-modle. Did you mean --embedding-model?"),
@@ -116,6 +126,42 @@ def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: 
         default_chunk_size=200, vector_search_batch_size=7, log_slow_query_threshold=0.5, max_response_tokens=600
     )
     assert served[0].settings == expected
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_a_variable_that_cannot_be_used_is_ignored_with_a_warning(
+    name: str, served: list[Served], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A value that another program means, or a typing error, does not keep the memory from starting."""
+    value, accepted = IGNORED[name]
+    monkeypatch.setenv(name, value)
+    serve()
+    assert served[0].settings == Settings()
+    warning = f'vector-memory: {name} is "{value}"; accepted: {accepted}. Using the default instead.\n'
+    assert capsys.readouterr().err == warning
+
+
+def test_variables_that_do_not_go_together_are_ignored_together(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two settings that exclude each other none is kept; others are."""
+    monkeypatch.setenv("DEFAULT_CHUNK_SIZE", "100")
+    monkeypatch.setenv("VECTOR_MEMORY_DEFAULT_CHUNK_OVERLAP", "60")
+    monkeypatch.setenv("LOG_LEVEL", "error")
+    serve()
+    assert served[0].settings == Settings(log_level="ERROR")
+
+
+def test_the_prefixed_variable_wins_and_only_the_specification_s_names_have_another(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`VECTOR_MEMORY_` begins every variable; a common name that the specification does not have means nothing."""
+    monkeypatch.setenv("LOG_LEVEL", "ERROR")
+    monkeypatch.setenv("VECTOR_MEMORY_LOG_LEVEL", "DEBUG")
+    monkeypatch.setenv("EMBEDDING_MODEL", "other")
+    monkeypatch.setenv("MEMORY_LIMIT", "5")
+    serve()
+    assert served[0].settings == Settings(log_level="DEBUG", embedding_model="other")
 
 
 @pytest.mark.parametrize("name", OUR_VARIABLES)

@@ -66,7 +66,7 @@ def test_what_cannot_work_is_refused(values: dict[str, object]) -> None:
 
 def test_overlap_over_half_a_chunk_is_refused_by_both_names() -> None:
     """Chunks that would hardly advance are refused, and the message names both settings with their values."""
-    with pytest.raises(pydantic.ValidationError, match=r"DEFAULT_CHUNK_OVERLAP \(51\).*DEFAULT_CHUNK_SIZE \(100\)"):
+    with pytest.raises(pydantic.ValidationError, match=r"default_chunk_overlap \(51\).*default_chunk_size \(100\)"):
         Settings(default_chunk_size=100, default_chunk_overlap=51)
     assert Settings(default_chunk_size=100, default_chunk_overlap=50).default_chunk_overlap == 50
 
@@ -136,5 +136,5 @@ def test_export_folders_are_full_paths(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_another_length_than_the_default_models_is_refused_at_once() -> None:
     """A wrong EMBEDDING_DIM shows at start and not at the first search."""
-    with pytest.raises(ValueError, match="EMBEDDING_DIM \\(512\\) must be 384"):
+    with pytest.raises(ValueError, match="embedding_dim \\(512\\) must be 384"):
         Settings(embedding_dim=512)

@@ -5,7 +5,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode
 from vector_memory.errors import ConfigurationError
@@ -35,7 +44,7 @@ Synchronous = Annotated[Literal["FULL", "NORMAL"], BeforeValidator(_upper_case)]
 
 
 class Settings(BaseModel):
-    """What can be configured. A field `name` is the flag `--name` and the environment variable `NAME`; the flag wins.
+    """What can be configured. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`; the flag wins.
 
     The descriptions are printed by `--help` and in docs/configuration.md.
     """
@@ -125,19 +134,58 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _length_is_the_models(self) -> "Settings":
         if self.embedding_model == DEFAULT_MODEL and self.embedding_dim != DEFAULT_DIM:
-            raise ValueError(
-                f"EMBEDDING_DIM ({self.embedding_dim}) must be {DEFAULT_DIM}, the length of {DEFAULT_MODEL}'s vectors"
+            raise refused_together(
+                f"embedding_dim ({self.embedding_dim}) must be {DEFAULT_DIM}, the length of {DEFAULT_MODEL}'s vectors",
+                "embedding_dim",
             )
         return self
 
     @model_validator(mode="after")
     def _overlap_leaves_room(self) -> "Settings":
         if self.default_chunk_overlap * 2 > self.default_chunk_size:
-            raise ValueError(
-                f"DEFAULT_CHUNK_OVERLAP ({self.default_chunk_overlap}) must be at most half of "
-                f"DEFAULT_CHUNK_SIZE ({self.default_chunk_size})"
+            raise refused_together(
+                f"default_chunk_overlap ({self.default_chunk_overlap}) must be at most half of "
+                f"default_chunk_size ({self.default_chunk_size})",
+                "default_chunk_overlap",
+                "default_chunk_size",
             )
         return self
+
+
+SPECIFIED = frozenset(
+    {
+        "embedding_model",
+        "embedding_dim",
+        "warm_start_embedding_model",
+        "default_chunk_size",
+        "default_chunk_overlap",
+        "vector_search_batch_size",
+        "use_iterative_fetching",
+        "use_threshold_filtering",
+        "auto_backfill_threshold",
+        "log_slow_query_threshold",
+        "log_level",
+    }
+)
+"""Settings whose variables the specification names without the prefix: those names are understood as well."""
+
+
+def refused_together(message: str, *names: str) -> PydanticCustomError:
+    """Return the error for settings that do not go together; `names` are those to change."""
+    return PydanticCustomError("together", "{message}", {"message": message, "names": names})
+
+
+def unusable(values: dict[str, str]) -> set[str]:
+    """Return the names of those settings whose values, given as text, cannot be used."""
+    try:
+        Settings.model_validate(values)
+    except ValidationError as error:
+        found: set[str] = set()
+        for detail in error.errors(include_url=False, include_input=False):
+            found.update(map(str, detail["loc"][:1] or detail["ctx"]["names"]))
+        found = found & values.keys() or set(values)
+        return found | unusable({name: value for name, value in values.items() if name not in found})
+    return set()
 
 
 def project_folder() -> Path:
@@ -185,7 +233,10 @@ class ServerPlace(Place):
 
 
 class FilePlace(BaseModel):
-    """Where the Markdown files of `--toolsets files` are. A field `name` is the flag `--name` and `CWE_NAME`."""
+    """Where the Markdown files of `--toolsets files` are.
+
+    A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`, or `CWE_NAME` as in the specification.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -250,17 +301,26 @@ class Offer(BaseModel):
 
 def accepted(name: str) -> str:
     """Say in words which values the setting `name` takes."""
-    match (Settings.model_json_schema()["properties"] | Offer.model_json_schema()["properties"])[name]:
+    model = Settings if name in Settings.model_fields else Offer
+    schema = model.model_json_schema()
+    match _resolved(schema["properties"][name], schema):
         case {"enum": [*others, last]}:
             return f"{', '.join(others)} or {last}"
         case {"type": "boolean"}:
             return "true or false (1 or 0, yes or no)"
-        case {"type": "integer" | "number"} as schema:
-            return _accepted_numbers(schema)
+        case {"type": "integer" | "number"} as numbers:
+            return _accepted_numbers(numbers)
         case {"anyOf": _}:
             return "a path"
         case _:
             return "a name"
+
+
+def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema that a reference leads to, or the schema itself."""
+    reference = schema.get("$ref", "").removeprefix("#/$defs/")
+    resolved: dict[str, Any] = root["$defs"][reference] if reference else schema
+    return resolved
 
 
 def _accepted_numbers(schema: dict[str, Any]) -> str:

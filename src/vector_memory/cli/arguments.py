@@ -1,6 +1,7 @@
 """Reads the flags and the environment, and says in one sentence what is wrong with them."""
 
 import os
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
@@ -22,12 +23,20 @@ from cyclopts import (
     ValidationError,
 )
 
-from vector_memory.settings import FilePlace, Offer, Place, Settings, accepted
+from vector_memory.settings import (
+    SPECIFIED,
+    FilePlace,
+    Offer,
+    Place,
+    Settings,
+    accepted,
+    unusable,
+)
 
-VARIABLES = {name: name.upper() for name in Settings.model_fields}
-PLACE_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Place.model_fields}
-OFFER_VARIABLES = {name: f"VECTOR_MEMORY_{name.upper()}" for name in Offer.model_fields}
-FILE_VARIABLES = {name: f"CWE_{name.upper()}" for name in FilePlace.model_fields}
+PREFIX = "VECTOR_MEMORY_"
+ALIASES = {name: name.upper() for name in SPECIFIED} | {name: f"CWE_{name.upper()}" for name in FilePlace.model_fields}
+"""The names that the specification gives to variables; those with the prefix win."""
+
 SWITCHES = {
     f"--{name.replace('_', '-')}"
     for name, field in (Settings.model_fields | Offer.model_fields).items()
@@ -56,25 +65,35 @@ def run(app: App, words: Sequence[str]) -> None:
 
 
 def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give what has no flag the value of its variable. An empty variable counts as not set.
+    """Give what has no flag the value of its variable.
 
-    An empty flag is refused: a script whose variable was empty would otherwise get another database than it meant.
+    An empty flag is refused: a script whose variable was empty would otherwise get another database than it meant. A
+    setting's variable that cannot be used is ignored with a warning: many tools set LOG_LEVEL, and a memory that does
+    not start is worse. Not so for the place and what is offered: a guess there would hide or expose memories.
     """
     for argument in arguments:
         if argument.hint is not bool and any(token.value == "" for token in argument.tokens):
             raise UsageError(f"{argument.name} is empty: give it a value or leave it out.")
     known = _by_name(arguments)
-    for name, variable in _variables_that_count(arguments).items():
-        if name in known and (value := os.environ.get(variable)):
-            known[name].append(Token(keyword=variable, value=value, source="env"))
+    flagged = {name for name, argument in known.items() if argument.tokens}
+    if flagged & Place.model_fields.keys():  # a flag for the place overrides each variable for the place
+        flagged |= Place.model_fields.keys()
+    tokens = {name: token for name in known if name not in flagged and (token := _from_environment(name))}
+    for name in unusable({name: token.value for name, token in tokens.items() if name in Settings.model_fields}):
+        token = tokens.pop(name)
+        sys.stderr.write(f"vector-memory: {_given(token)}; accepted: {accepted(name)}. Using the default instead.\n")
+    for name, token in tokens.items():
+        known[name].append(token)
 
 
-def _variables_that_count(arguments: ArgumentCollection) -> dict[str, str]:
-    """Return the variables that no flag overrules; a flag for the place overrules each variable for the place."""
-    flagged = {argument.field_info.name for argument in arguments if argument.tokens}
-    place = {} if flagged & PLACE_VARIABLES.keys() else PLACE_VARIABLES
-    variables = VARIABLES | OFFER_VARIABLES | FILE_VARIABLES | place
-    return {name: variable for name, variable in variables.items() if name not in flagged}
+def _from_environment(name: str) -> Token | None:
+    """Return what a variable says of a setting or place. An empty variable counts as not set."""
+    if not any(name in model.model_fields for model in (Settings, Offer, Place, FilePlace)):
+        return None
+    variables = [f"{PREFIX}{name.upper()}", *filter(None, [ALIASES.get(name)])]
+    return next(
+        (Token(keyword=key, value=os.environ[key], source="env") for key in variables if os.environ.get(key)), None
+    )
 
 
 def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
