@@ -211,7 +211,7 @@ def test_a_run_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(temp
 
 
 def test_servers_of_the_old_model_go_on_until_the_end_and_notice_it(tmp_path: Path) -> None:
-    with Server(tmp_path, EMBEDDING_DIM="64") as server:
+    with Server(tmp_path, VECTOR_MEMORY_EMBEDDING_DIM="64") as server:
         path = server.hello().path
 
         def store(number: int) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def test_servers_of_the_old_model_go_on_until_the_end_and_notice_it(tmp_path: Pa
         assert "6 memories; 0 remain" in reembed(path, Watched(2, work))
         assert faults_of(path, NEW) == []
         assert "vector-memory reembed" in store(200)["message"]
-    with Server(tmp_path, EMBEDDING_DIM="2") as server:
+    with Server(tmp_path, VECTOR_MEMORY_EMBEDDING_DIM="2") as server:
         found = server.hello().call("search_reports_specific_chunks", query="word1", limit=1)
         assert found["total_results"] == 1
 
@@ -398,7 +398,7 @@ def test_without_a_memory_the_command_makes_none(tmp_path: Path) -> None:
 def test_an_interrupted_command_says_that_it_can_be_repeated(path: Path, tmp_path: Path) -> None:
     with opened(path, OLD) as store:
         store.store_memory("input_prompt", "This is embedded slowly.", session_id="s")
-    slow = {"EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
+    slow = {"VECTOR_MEMORY_EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
     # A shell starts what it runs in the background with interrupts ignored, which would be inherited.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(

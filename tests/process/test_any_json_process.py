@@ -23,7 +23,7 @@ NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("json")
-    places = {"CWE_MEMORY_DIR": str(folder / "notes"), "CWE_DB_DIR": str(folder / "index")}
+    places = {"VECTOR_MEMORY_MEMORY_DIR": str(folder / "notes"), "VECTOR_MEMORY_DB_DIR": str(folder / "index")}
     with Server(folder, version=MODERN, VECTOR_MEMORY_TOOLSETS="all", **places) as started:
         yield started.hello()
 
