@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import TOY
+from servers import SLOW_MODEL
 from vector_memory.store import SessionMemoryStore
 
 
@@ -49,6 +50,33 @@ def test_what_a_terminal_cannot_show_does_not_fail_a_command(words: list[str], t
     assert "\\u6f22" in ended.stdout
     if "--json" in words:
         assert json.loads(ended.stdout)["content"] == "Zoë → 漢字"
+
+
+def test_a_search_waits_for_a_model_that_loads_slowly(tmp_path: Path) -> None:
+    """The answer does not depend on how fast the machine is: it is compared by meaning, and the process ends well."""
+    variables = {
+        "VECTOR_MEMORY_DATABASE_PATH": str(tmp_path / "x.db"),
+        "VECTOR_MEMORY_EMBEDDING_MODEL": "slow",
+        "PYTHONPATH": str(SLOW_MODEL),
+        "SLOW_LOADING": "2",
+    }
+    ingest, search = (
+        subprocess.run(
+            [sys.executable, "-P", "-m", "vector_memory", *words],
+            cwd=tmp_path,
+            env={**os.environ, **variables},
+            input="The nightly job waited for a lock.",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for words in (["ingest", "-", "--session", "s"], ["search", "nightly", "--json"])
+    )
+    assert (ingest.returncode, ingest.stderr) == (0, "")
+    assert (search.returncode, search.stderr) == (0, "")
+    answer = json.loads(search.stdout)
+    assert [result["similarity"] is None for result in answer["results"]] == [False]
+    assert "words only" not in answer["message"]
 
 
 @pytest.mark.parametrize("words", [["sessions"], ["stats"], ["timeline", "outage"], ["show", "2"]], ids=" ".join)

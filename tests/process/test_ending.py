@@ -59,7 +59,7 @@ def searching(folder: Path) -> Server:
 
 
 def loading(folder: Path) -> Server:
-    server = Server(folder, SLOW_LOADING="1", **SLOW).hello()
+    server = Server(folder, SLOW_LOADING="60", **SLOW).hello()
     wait_for(folder / "loading")
     server.ask_tool("store_report", **KEPT)
     assert server.call("list_sessions")["success"]

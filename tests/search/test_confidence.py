@@ -122,6 +122,7 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
     with SessionMemoryStore(path, settings) as store:
+        store._model.start_loading()
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "still being loaded" in (answer.message or "")

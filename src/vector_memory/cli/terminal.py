@@ -82,6 +82,18 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def status(what: str) -> Iterator[None]:
+    """Show that something takes time, if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
 def resumable() -> Iterator[None]:
     """Say to who interrupts the block that what was done is not lost."""
     try:

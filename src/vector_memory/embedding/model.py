@@ -74,6 +74,7 @@ class EmbeddingModel:
         self._loading = threading.Lock()
         self._starting = threading.Lock()
         self._loader = threading.Thread()
+        self._loads_in_background = False
         self._engine: Embedder | None = None
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
@@ -81,6 +82,7 @@ class EmbeddingModel:
 
     def start_loading(self) -> None:
         """Load in the background, unless that is under way; returns at once. A failure shows at the next use."""
+        self._loads_in_background = True
         with self._starting:
             if not self._loader.is_alive():
                 self._loader = threading.Thread(target=self._load_quietly, name="embedding-model", daemon=True)
@@ -92,8 +94,12 @@ class EmbeddingModel:
         return self._engine is not None
 
     def wait_for_loading(self, seconds: float) -> bool:
-        """Wait at most so long for the engine to be loaded, or to fail; False: it is still being loaded."""
-        if self._engine is None:
+        """Wait at most this long for an engine that loads in the background; False: it is still loading.
+
+        Where nobody has called `start_loading`, as in a command, this returns True at once: the next use loads the
+        engine, and takes as long as it takes.
+        """
+        if self._engine is None and self._loads_in_background:
             self.start_loading()
             self._loader.join(seconds)
         return not self._loader.is_alive()

@@ -1,7 +1,7 @@
 """Stands in for the library of this name: a model that can be caught at work.
 
-It takes a minute to embed a text with the word "slowly", and to load when SLOW_LOADING is set. The files `embedding`
-and `loading` in the current folder say that it has begun.
+It takes a minute to embed a text with the word "slowly", and as many seconds to load as SLOW_LOADING says. The files
+`embedding` and `loading` in the current folder say that it has begun.
 """
 
 import os
@@ -27,7 +27,7 @@ class SentenceTransformer:
         assert local_files_only
         if "SLOW_LOADING" in os.environ:
             Path("loading").touch()
-            time.sleep(MINUTE)
+            time.sleep(float(os.environ["SLOW_LOADING"]))
         backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))  # noqa: S106 - not a password
         backend.pre_tokenizer = pre_tokenizers.Whitespace()
         self.tokenizer = SimpleNamespace(backend_tokenizer=backend)

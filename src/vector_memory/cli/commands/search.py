@@ -20,7 +20,7 @@ from vector_memory.cli.flags import (
     existing,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import counted, print_json
+from vector_memory.cli.terminal import counted, print_json, status
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.indexer import is_chunked
@@ -83,7 +83,7 @@ def search(
         )
         for one in ([kind] if kind else MemoryKind)
     ]
-    with SessionMemoryStore(path, settings, read_only=True) as store:
+    with SessionMemoryStore(path, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         found, message = (search.one if kind else search.all)(scopes, limit, offset)
     if as_json:
