@@ -21,16 +21,17 @@ def progress(done, total):
 back_up(path, more[0], overwrite=True, on_progress=progress)
 """
 BACKING_UP_BY_COMMAND = """
-from vector_memory import backups, cli
-back_up = backups.back_up
+from vector_memory.cli.main import main
+from vector_memory.maintenance import backup
+back_up = backup.back_up
 def slow(source, target, *, on_progress, **options):
     def progress(done, total):
         print("begun", flush=True)
         time.sleep(60)
     back_up(source, target, on_progress=progress, **options)
-backups.back_up = slow
+backup.back_up = slow
 sys.argv = ["vector-memory", "backup", str(more[0]), "--database-path", str(path)]
-cli.main()
+main()
 """
 STORING = """
 with SessionMemoryStore(path, settings) as store:

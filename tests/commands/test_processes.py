@@ -94,5 +94,5 @@ def test_looking_imports_neither_server_nor_model(words: list[str], memory: Path
     )
     assert ended.stdout
     imported = {name.removeprefix("vector_memory.") for name in json.loads(ended.stderr)}
-    unwanted = {"store", "search", "embedding", "chunking", "server", "fastmcp", "onnxruntime", "numpy"}
+    unwanted = {"store", "search", "embedding", "chunking", "server.app", "fastmcp", "onnxruntime", "numpy"}
     assert not unwanted & imported
