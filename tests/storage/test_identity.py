@@ -13,7 +13,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
-from vector_memory.storage.sqlite.lock_table import TABLE
+from vector_memory.storage.sqlite.lock_table import TABLE, is_log_of_another
 from vector_memory.storage.sqlite.rows import fetch_column
 
 ADD = """
@@ -70,7 +70,13 @@ def replace(path: Path) -> None:
     other.replace(path)
 
 
-@pytest.mark.parametrize("harm", [move, delete, replace])
+def leave_a_link(path: Path) -> None:
+    """SQLite looks for the log beside the file that the link points to; the open one is beside the link."""
+    move(path)
+    path.symlink_to("moved.db")
+
+
+@pytest.mark.parametrize("harm", [move, delete, replace, leave_a_link])
 def test_a_database_that_is_not_at_its_path_is_neither_written_nor_read(
     database: Database, path: Path, harm: Callable[[Path], None]
 ) -> None:
@@ -200,16 +206,16 @@ def test_each_read_and_each_write_looks_at_the_files_once(database: Database, mo
     looks: list[str] = []
     stat = os.stat
 
-    def counted(name: str) -> os.stat_result:
-        looks.append(name)
-        return stat(name)
+    def counted(name: str, *, follow_symlinks: bool) -> os.stat_result:
+        looks.append(f"{name} {follow_symlinks}")
+        return stat(name, follow_symlinks=follow_symlinks)
 
     monkeypatch.setattr("vector_memory.storage.sqlite.identity.os.stat", counted)
     texts(database)
-    assert len(looks) == len(set(looks)) == 3
+    assert len(looks) == len(set(looks)) == 4
     looks.clear()
     add(database, "second")
-    assert len(looks) == len(set(looks)) == 3
+    assert len(looks) == len(set(looks)) == 4
 
 
 def test_an_index_of_files_without_its_own_log_is_not_in_place(tmp_path: Path) -> None:
@@ -257,3 +263,32 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
     assert texts(database) == ["first"]
     database.close()
     assert opened_elsewhere(path) == ""
+
+
+@pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
+@pytest.mark.parametrize("link", [leave_a_link, lambda path: path.with_name("hard.db").hardlink_to(path)])
+def test_no_database_is_opened_beside_a_server_that_uses_another_log_with_it(
+    database: Database, path: Path, link: Callable[[Path], None]
+) -> None:
+    """Two logs of one database: what one of them holds would be lost, or damage what the other one wrote."""
+    link(path)
+    name = path if path.is_symlink() else path.with_name("hard.db")
+    assert "under another name" in opened_elsewhere(name)
+    database.close()
+    assert opened_elsewhere(name) == ""
+    assert texts_in(name) == ["first"]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_lock_that_one_reading_of_the_table_misses_is_found_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may leave out entries when the table changes while it is read."""
+    inode = log_index_of(path).stat().st_ino
+    readings = iter(["", f"1: POSIX  ADVISORY  READ 1 08:01:{inode} 128 128\n"])
+
+    def read_text(_table: Path, **_options: str) -> str:
+        return next(readings, "")
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert is_log_of_another(path)

@@ -33,11 +33,14 @@ Identity = tuple[int, int]
 class OpenFiles:
     """The files of an open database: `path`, and the log and its index, which exist as long as it is open.
 
-    To be made when the connection has read something. Every check is one `stat` a file, a few microseconds in all.
+    To be made when the connection has read something. Every check is one `stat` a file, and one more for the name: a
+    file that was moved and left a link behind is the same, but whoever opens the link looks for another log. A few
+    microseconds in all.
     """
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self._path = str(path)
+        self._named = identity_of(self._path, follow_links=False)
         # SQLite puts the log beside the file that a symbolic link points to.
         real = Path(connection.filename)
         self._log = str(log_of(real))
@@ -46,7 +49,8 @@ class OpenFiles:
 
     def require_in_place(self) -> None:
         """Raise a DatabaseError if one of the files is not the one that was opened."""
-        if identity_of(self._path) != self._identity:
+        named = identity_of(self._path, follow_links=False)
+        if named != self._named or identity_of(self._path) != self._identity:
             raise DatabaseError(MOVED)
         if any(identity_of(name) != identity for name, identity in self._beside.items()):
             raise DatabaseError(LOG_MOVED)
@@ -64,10 +68,11 @@ class OpenFiles:
         return identity_of(self._path) != self._identity and identity_of(self._log) == self._beside[self._log]
 
 
-def identity_of(name: str) -> Identity | None:
+def identity_of(name: str, *, follow_links: bool = True) -> Identity | None:
     """Return which file has this name now, None if there is none."""
     try:
-        status = os.stat(name)  # noqa: PTH116 - half the time of Path.stat, before each read and write
+        # Half the time of Path.stat, before each read and write.
+        status = os.stat(name, follow_symlinks=follow_links)  # noqa: PTH116
     except OSError:
         return None
     return status.st_dev, status.st_ino
