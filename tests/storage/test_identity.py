@@ -185,6 +185,21 @@ def test_no_new_database_is_made_beside_a_log_without_one(path: Path, tmp_path: 
     assert texts_in(killed) == ["first"]
 
 
+def test_a_log_that_a_moved_database_left_beside_a_link_is_not_ignored(path: Path, tmp_path: Path) -> None:
+    server = Database(path, dimensions=4)
+    add(server, "first")
+    killed = tmp_path / "killed" / "store.db"
+    killed.parent.mkdir()
+    # In another process: here closing the files would drop SQLite's locks.
+    subprocess.run(["cp", path, log_of(path), killed.parent], check=True)
+    server.close()
+    leave_a_link(killed)
+    with pytest.raises(DatabaseError, match="beside the link"):
+        Database(killed, dimensions=4)
+    killed.with_name("moved.db").replace(killed)
+    assert texts_in(killed) == ["first"]
+
+
 def test_a_database_behind_a_symbolic_link_is_as_good_as_any(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"

@@ -26,6 +26,12 @@ LOG_WITHOUT_DATABASE = (
     "memories that are nowhere else. Put the database back beside it, or move the log away to begin an empty memory."
 )
 
+LOG_BESIDE_LINK = (
+    "The database is a link, and beside the link is a write-ahead log (the file ending in -wal), which can hold "
+    "memories that are nowhere else: the database was moved without it. Put the database back in the place of the "
+    "link, or move the log away to do without it."
+)
+
 Identity = tuple[int, int]
 """Device and inode: no other file can have them while this one is open."""
 
@@ -79,11 +85,17 @@ def identity_of(name: str, *, follow_links: bool = True) -> Identity | None:
 
 
 def require_no_orphaned_log(path: Path) -> None:
-    """Raise a DatabaseError if there is a log without its database: SQLite would delete it with a new database."""
+    """Raise a DatabaseError if there is a log without its database: SQLite would delete it with a new database.
+
+    Or ignore it: it looks for the log beside the file that a link points to, never beside the link.
+    """
     # In this order: who makes a database makes the file before the log.
     log = log_of(Path(os.path.realpath(path)))
     if log.exists() and not path.exists() and log.exists() and log.stat().st_size:
         raise DatabaseError(LOG_WITHOUT_DATABASE)
+    beside_link = log_of(path)
+    if path.is_symlink() and beside_link != log and beside_link.exists() and beside_link.stat().st_size:
+        raise DatabaseError(LOG_BESIDE_LINK)
 
 
 def bring_log_along(connection: apsw.Connection) -> None:
