@@ -260,3 +260,17 @@ def test_two_exports_to_one_file_at_once_do_not_take_each_other_for_a_database(f
     with (folder / "a.md").open("rb"):
         exports.write("a.md", b"second", overwrite=True)
     assert (folder / "a.md").read_bytes() == b"second"
+
+
+def test_no_export_replaces_a_file_that_the_server_is_writing_or_becomes_one_that_is_removed(
+    folder: Path, store: SessionMemoryStore
+) -> None:
+    """Its log would go on in a file without a name; a draft that is left over is deleted by the next export."""
+    exports = ExportFolders([folder], [])
+    with (folder / "server.log").open("a") as log:
+        with pytest.raises(ValidationError, match="in use"):
+            exports.write("server.log", b"# T", overwrite=True)
+        log.write("kept")
+    assert (folder / "server.log").read_text() == "kept"
+    with pytest.raises(ValidationError, match="unfinished"):
+        exports.write(f".vector-memory-{'0' * 16}.partial", b"# T", overwrite=True)

@@ -37,6 +37,8 @@ class Rules:
 
     def check(self, place: Place) -> None:
         """Raise ValidationError, FileExistsError or IsADirectoryError unless a file may be written there."""
+        if DRAFT.fullmatch(place.name):
+            raise ValidationError(f"{place.shown} has a name that only unfinished files have: name another file.")
         if not self.is_database:
             reason = why_protected(place, self.databases, except_backups=self.over_backups)
             if reason is not None:
