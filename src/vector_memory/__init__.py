@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from vector_memory.domain import MemoryKind, Page, Scope
     from vector_memory.errors import (
         ChunkingError,
+        ClosedMemoryError,
         ConfigurationError,
         DatabaseError,
         DatabaseLockError,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ChunkingError",
+    "ClosedMemoryError",
     "ConfigurationError",
     "DatabaseError",
     "DatabaseLockError",
@@ -61,7 +63,6 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module(f"{__name__}.environment")  # libraries read it when they are imported
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
 
 
