@@ -81,3 +81,14 @@ def test_a_network_file_system_is_said(
 def test_a_full_disk_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))  # type: ignore[attr-defined]
     assert found(examine(path)) == {"disk": state}
+
+
+def test_a_log_that_stayed_beside_a_link_to_the_moved_file_is_a_problem(path: Path) -> None:
+    """It can hold memories that nobody would find."""
+    moved = path.with_name("moved.db")
+    path.rename(moved)
+    path.symlink_to(moved.name)
+    filesystem.log_of(path).write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
+    report = examine(path)
+    assert found(report)["log"] is State.PROBLEM
+    assert "beside the link" in said(report, "log")

@@ -7,8 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.sqlite import filesystem, full_disk
+from vector_memory.storage.sqlite.identity import require_no_orphaned_log
+from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_state import held_back
 
 MEGABYTE = 1_000_000
@@ -104,7 +107,12 @@ def mode_of(path: Path) -> int:
 
 
 def log_size(path: Path) -> Finding:
-    """Check that the write-ahead log is kept short."""
+    """Check that the write-ahead log belongs to the file and is kept short."""
+    try:
+        require_own_log(path)
+        require_no_orphaned_log(path)
+    except DatabaseError as error:
+        return problem("log", "The file and its write-ahead log were separated.", str(error))
     log = filesystem.log_of(path)
     length = log.stat().st_size if log.exists() else 0
     if length <= LARGE_LOG:
