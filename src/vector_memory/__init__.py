@@ -61,7 +61,7 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module(f"{__name__}.environment")  # libraries read it when they are imported
+    import_module(f"{__name__}.server.environment")  # libraries read it when they are imported
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
 
 
