@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from faults.effort import effort
 from lattice import LatticeEmbedder
 from other_process import SETTINGS, OtherProcess
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
@@ -188,10 +189,5 @@ class StoreMachine(RuleBasedStateMachine):
                 assert counts.total_chunks == sum(TRAITS[memory.kind].chunked for memory in memories)
 
 
-StoreMachine.TestCase.settings = settings(
-    max_examples=10,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+StoreMachine.TestCase.settings = settings(max_examples=effort(quick=5, long=100), stateful_step_count=40)
 TestTheStoreAnswersLikeADictionary = pytest.mark.timeout(300)(StoreMachine.TestCase)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
@@ -155,7 +155,6 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield opened
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
 def test_chunks_and_memories_are_those_of_a_brute_force_scan(
     store: SessionMemoryStore, query: str, scope: Scope, limit: int
