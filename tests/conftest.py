@@ -1,13 +1,37 @@
-"""Stores that need no model."""
+"""Stores that need no model, and how many examples a property is tried with."""
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import HealthCheck
 
+from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+
+# Where nothing is compiled ahead, as in many containers, every server would compile all libraries again: for seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# A busy machine is slow, and the fixtures that properties share are not changed by them.
+hypothesis.settings.register_profile(
+    "quick",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("quick"), max_examples=1_000)
+hypothesis.settings.load_profile(effort(quick="quick", long="long"))
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run a few files in this process, which starts at once and can be debugged; share out what is more."""
+    return 0 if all(Path(argument.partition("::")[0]).is_file() for argument in config.args) else None
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ class OtherProcess:
         self._process.stdin.flush()
         return dict(json.loads(self._process.stdout.readline()))
 
+    def use(self, database: Path) -> None:
+        """Close the store, and open one on this database: as a process would that is started anew, but quicker."""
+        self.call("use", str(database))
+
     def close(self) -> None:
         """End the process."""
         assert self._process.stdin is not None
@@ -46,14 +51,24 @@ class OtherProcess:
 
 def serve(database: Path) -> None:
     """Answer the calls on standard input."""
-    with SessionMemoryStore(database, SETTINGS, embedder=LatticeEmbedder()) as store:
-        for line in sys.stdin:
-            method, arguments, named = json.loads(line)
-            try:
-                answer = getattr(store, method)(*arguments, **named).model_dump()
-            except VectorMemoryError as error:
-                answer = {"success": False, "error": error.code, **vars(error)}
-            print(json.dumps(answer), flush=True)
+    store = SessionMemoryStore(database, SETTINGS, embedder=LatticeEmbedder())
+    for line in sys.stdin:
+        method, arguments, named = json.loads(line)
+        if method == "use":
+            store.close()
+            store, answer = SessionMemoryStore(*arguments, SETTINGS, embedder=LatticeEmbedder()), {}
+        else:
+            answer = answered(getattr(store, method), arguments, named)
+        print(json.dumps(answer), flush=True)
+    store.close()
+
+
+def answered(method: Callable[..., Any], arguments: list[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a result or of an error of ours."""
+    try:
+        return dict(method(*arguments, **named).model_dump())
+    except VectorMemoryError as error:
+        return {"success": False, "error": error.code, **vars(error)}
 
 
 if __name__ == "__main__":

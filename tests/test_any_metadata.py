@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 
 from any_json import json_objects
+from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
@@ -29,7 +30,7 @@ CASES: list[dict[str, Any]] = [
     {"category": True, "parent_report_id": False, "title": False},
 ]
 
-a_few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+a_few = settings(max_examples=effort(quick=10, long=200))
 
 
 @pytest.fixture(scope="module")

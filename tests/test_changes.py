@@ -3,11 +3,11 @@
 from itertools import pairwise
 from pathlib import Path
 
-import hypothesis
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.effort import effort
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
@@ -230,7 +230,7 @@ STEPS = st.lists(
 )
 
 
-@hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(quick=20, long=400))
 @given(steps=STEPS)
 def test_whoever_goes_from_cursor_to_cursor_reads_everything_others_stored_once(
     store: SessionMemoryStore, steps: list[tuple[str, int | str, str | None]]

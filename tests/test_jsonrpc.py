@@ -18,6 +18,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
+from faults.effort import effort
 from hostile_lines import hostile_lines
 from vector_memory.server import jsonrpc
 from vector_memory.server.jsonrpc import MAX_ERROR, MAX_LINE, RefusedLineError, as_line, is_id, read_line, read_message
@@ -121,7 +122,7 @@ def test_an_endless_line_takes_no_more_memory_than_the_longest_accepted_one() ->
     assert peak < 3 * MAX_LINE
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=effort(quick=200, long=5_000))
 @given(hostile_lines())
 def test_whatever_is_written_is_a_message_or_refused_and_the_next_line_is_read(data: bytes) -> None:
     source = io.BytesIO(data + b"\n" + CALL % b"1")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import vector_memory
@@ -88,7 +88,6 @@ def test_importing_the_package_imports_nothing_else_of_it() -> None:
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_bad_arguments_of_a_search_raise_only_errors_of_ours(
     name: str, shared_store: SessionMemoryStore, data: st.DataObject
@@ -98,14 +97,12 @@ def test_bad_arguments_of_a_search_raise_only_errors_of_ours(
     require_our_errors(lambda: getattr(shared_store, name)(query, scope, page, mode=mode))
 
 
-@settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(BY_ID), value=JUNK)
 def test_bad_ids_raise_only_errors_of_ours(shared_store: SessionMemoryStore, name: str, value: object) -> None:
     """The same holds for what is looked up by an id or a name."""
     require_our_errors(lambda: getattr(shared_store, name)(value))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     kind=JUNK,
     content=JUNK,
@@ -119,7 +116,6 @@ def test_bad_fields_of_a_memory_raise_only_errors_of_ours(
     require_our_errors(lambda: shared_store.store_memory("report", content, **fields))  # type: ignore[arg-type]
 
 
-@settings(max_examples=100, deadline=None)
 @given(values=st.lists(JUNK, min_size=3, max_size=3))
 def test_bad_values_raise_only_errors_of_ours(values: list[Any]) -> None:
     """The same holds for scopes and pages."""

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lattice import LatticeEmbedder
@@ -116,7 +115,6 @@ def test_a_document_without_a_title_gets_that_of_its_first_heading(store: Sessio
         assert store.reconstruct_document(receipt.memory_id or 0).title == title
 
 
-@hypothesis_settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(
         st.one_of(st.sampled_from("#`\n -|>~*\r\t\0"), st.characters(exclude_categories=["Cs"])), min_size=1

@@ -2,16 +2,26 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
+from faults.effort import effort
 from lattice import LatticeEmbedder
 from other_process import SETTINGS, OtherProcess
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
@@ -52,6 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
     """Two processes on one file, and a dictionary."""
 
     ids = Bundle("ids")
+    other: ClassVar[OtherProcess]
 
     @initialize()
     def open(self) -> None:
@@ -60,14 +71,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.model: dict[int, Remembered] = {}
         self.largest_id = 0
         self.store = self._opened()
-        self.other = OtherProcess(self.path)
+        self.other.use(self.path)
 
     def _opened(self) -> SessionMemoryStore:
         return SessionMemoryStore(self.path, SETTINGS, embedder=LatticeEmbedder())
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
-            self.other.close()
             self.store.close()
             shutil.rmtree(self.folder)
 
@@ -174,9 +184,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = self._opened()
 
     @rule()
-    def restart_the_other_process(self) -> None:
-        self.other.close()
-        self.other = OtherProcess(self.path)
+    def reopen_in_the_other_process(self) -> None:
+        self.other.use(self.path)
 
     @invariant()
     def counts_are_those_of_the_model(self) -> None:
@@ -188,10 +197,16 @@ class StoreMachine(RuleBasedStateMachine):
                 assert counts.total_chunks == sum(TRAITS[memory.kind].chunked for memory in memories)
 
 
-StoreMachine.TestCase.settings = settings(
-    max_examples=10,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-TestTheStoreAnswersLikeADictionary = pytest.mark.timeout(300)(StoreMachine.TestCase)
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[None]:
+    """One other process for all runs: starting one takes longer than what is done with it."""
+    StoreMachine.other = OtherProcess(tmp_path / "memory.db")
+    yield
+    StoreMachine.other.close()
+
+
+@pytest.mark.usefixtures("other")
+def test_the_store_answers_like_a_dictionary() -> None:
+    run_state_machine_as_test(
+        StoreMachine, settings=settings(max_examples=effort(quick=10, long=100), stateful_step_count=40)
+    )

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Page, Scope
@@ -167,7 +168,7 @@ def fill(store: SessionMemoryStore, wanted: list[dict[str, Any]]) -> None:
     store._access.close()  # readings are written, and not counted any more
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(quick=15, long=300))
 @given(st.lists(memories(), max_size=8))
 def test_what_is_imported_is_what_was_exported(wanted: list[dict[str, Any]]) -> None:
     """Texts, places, times, counts, chunks, vectors and what searches find are the same; again, nothing is added."""

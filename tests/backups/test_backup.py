@@ -21,6 +21,7 @@ def progress(done, total):
 back_up(path, more[0], overwrite=True, on_progress=progress)
 """
 BACKING_UP_BY_COMMAND = """
+import signal
 from vector_memory.cli.main import main
 from vector_memory.maintenance import backup
 back_up = backup.back_up
@@ -30,6 +31,7 @@ def slow(source, target, *, on_progress, **options):
         time.sleep(60)
     back_up(source, target, on_progress=progress, **options)
 backup.back_up = slow
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, under which the tests may run, lets it be ignored
 sys.argv = ["vector-memory", "backup", str(more[0]), "--database-path", str(path)]
 main()
 """

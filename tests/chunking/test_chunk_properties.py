@@ -5,15 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from vector_memory.chunking import chunk_document
 from vector_memory.chunking.tokens import estimate_tokens
 from vector_memory.domain import Chunk, Span
-
-thorough = settings(max_examples=300, deadline=None)
 
 
 def words(text: str) -> int:
@@ -112,13 +110,11 @@ def closed_fences(text: str) -> list[Span]:
     return fences
 
 
-@thorough
 @given(cuts())
 def test_a_chunk_is_the_slice_of_the_document_that_its_offsets_name(cut: Cut) -> None:
     assert all(chunk.text == cut.text[chunk.start : chunk.end] for chunk in cut.chunks)
 
 
-@thorough
 @given(cuts())
 def test_every_character_that_is_not_white_space_belongs_to_a_chunk(cut: Cut) -> None:
     reached = 0
@@ -128,7 +124,6 @@ def test_every_character_that_is_not_white_space_belongs_to_a_chunk(cut: Cut) ->
     assert not cut.text[reached:].strip()
 
 
-@thorough
 @given(cuts())
 def test_chunks_are_numbered_from_zero_and_stand_in_order_without_one_holding_another(cut: Cut) -> None:
     assert [chunk.index for chunk in cut.chunks] == list(range(len(cut.chunks)))
@@ -136,7 +131,6 @@ def test_chunks_are_numbered_from_zero_and_stand_in_order_without_one_holding_an
     assert all(chunk.text.strip() for chunk in cut.chunks)
 
 
-@thorough
 @given(cuts())
 def test_a_chunk_has_at_most_the_chunk_size_unless_it_is_one_fence_marked_oversized(cut: Cut) -> None:
     for chunk in cut.chunks:
@@ -145,7 +139,6 @@ def test_a_chunk_has_at_most_the_chunk_size_unless_it_is_one_fence_marked_oversi
         assert not chunk.oversized or chunk.kind == "code_block"
 
 
-@thorough
 @given(cuts())
 def test_no_chunk_begins_or_ends_inside_a_closed_fence(cut: Cut) -> None:
     for fence in closed_fences(cut.text):
@@ -154,7 +147,6 @@ def test_no_chunk_begins_or_ends_inside_a_closed_fence(cut: Cut) -> None:
             assert not fence.start < chunk.end < fence.end
 
 
-@thorough
 @given(cuts())
 def test_a_chunk_of_code_is_a_fence_and_says_that_it_contains_code(cut: Cut) -> None:
     fences = closed_fences(cut.text)
@@ -166,14 +158,12 @@ def test_a_chunk_of_code_is_a_fence_and_says_that_it_contains_code(cut: Cut) -> 
             assert chunk.kind == "code_block"
 
 
-@thorough
 @given(cuts())
 def test_neighbours_share_at_most_the_overlap(cut: Cut) -> None:
     for one, two in pairwise(cut.chunks):
         assert cut.count(cut.text[two.start : one.end]) <= cut.overlap
 
 
-@thorough
 @given(cuts())
 def test_a_document_that_fits_is_one_chunk_and_blank_text_is_none(cut: Cut) -> None:
     if not cut.text.strip():
@@ -186,7 +176,6 @@ titles = st.sampled_from(["One", "Two words", "a > b # c", "`x`", "Über"])
 plain_sections = st.lists(st.tuples(st.integers(1, 6), titles, st.integers(0, 60)), min_size=1, max_size=12)
 
 
-@thorough
 @given(st.integers(0, 60), plain_sections, st.integers(8, 40), st.data())
 def test_a_chunk_names_the_headings_that_enclose_all_its_text(
     preamble: int, sections: list[tuple[int, str, int]], size: int, data: st.DataObject
@@ -225,13 +214,11 @@ blocks = st.sampled_from(
 )
 
 
-@thorough
 @given(cuts(st.lists(blocks, min_size=2, max_size=20).map("\n\n".join)))
 def test_fence_marks_are_balanced_in_every_chunk_of_a_document_whose_fences_are(cut: Cut) -> None:
     assert [chunk.text for chunk in cut.chunks if chunk.text.count("```") % 2] == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(documents, st.integers(16, 60))
 def test_the_model_s_own_tokenizer_can_measure_the_chunks(
     piece_spans: Callable[[str], list[Span]], text: str, size: int

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.effort import effort
 from vector_memory.chunking import cut_passages, passages
 from vector_memory.domain import Span
 
 PieceSpans = Callable[[str], list[Span]]
-
-thorough = settings(max_examples=300, deadline=None)
 
 words = st.sampled_from(
     [
@@ -73,7 +72,6 @@ def check(text: str, piece_spans: PieceSpans, limit: int) -> None:
     assert bool(cut) == bool(text.strip())
 
 
-@thorough
 @given(texts, st.integers(1, 12), st.sampled_from([thirds, greedy]))
 def test_passages_hold_every_piece_in_order_and_at_most_the_limit_each(
     text: str, limit: int, piece_spans: PieceSpans
@@ -81,13 +79,12 @@ def test_passages_hold_every_piece_in_order_and_at_most_the_limit_each(
     check(text, piece_spans, limit)
 
 
-@thorough
 @given(texts, st.integers(4, 30))
 def test_the_same_holds_for_the_model_s_own_tokenizer(piece_spans: PieceSpans, text: str, limit: int) -> None:
     check(text, piece_spans, limit)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=effort(quick=10, long=100))
 @given(st.lists(words, min_size=1, max_size=20), st.sampled_from([" ", "\n" * 100, "\u3000"]), st.integers(1, 130))
 def test_the_same_holds_for_long_texts(piece_spans: PieceSpans, few: list[str], gap: str, limit: int) -> None:
     text = gap.join(few * (40_000 // len(gap.join(few) + gap) + 1))

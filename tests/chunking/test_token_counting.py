@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tiktoken.registry
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.chunking import tokens
@@ -107,7 +107,6 @@ def test_an_endless_word_that_the_model_cannot_read_still_counts_by_its_length(
     assert counter("ordinary words in a row") == 5
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=30).map(" ".join), st.integers(1, 200))
 def test_counting_in_slices_changes_no_count_of_ordinary_words(
     piece_spans: Callable[[str], list[Span]], text: str, repeats: int
@@ -142,7 +141,6 @@ def test_special_tokens_in_a_text_count_as_the_plain_text_they_are(cl100k: token
 
 
 @needs_cl100k
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=30).map(" ".join), st.integers(1, 200))
 def test_counting_in_slices_changes_no_count_of_cl100k_base(
     cl100k: tokens.TokenCounter, text: str, repeats: int

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import Fingerprint
@@ -15,7 +15,6 @@ from vector_memory.embedding.onnx_engine import OnnxEngine, equal_length_groups
 THREADS = (1, 2, 3, 5)
 SEPARATING = {"Z", "C", "M"}  # categories that the tokenizer may leave out: spaces, control characters, marks
 
-slow_engine = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(max_size=200)
 
 
@@ -31,7 +30,6 @@ def alone(engines, golden_texts):
     return [(text, engines[1].embed([text])[0]) for text in chosen]
 
 
-@slow_engine
 @given(st.data())
 def test_a_text_has_the_same_bits_in_every_batch_order_and_number_of_threads(engines, alone, data):
     batch = data.draw(st.lists(st.sampled_from(alone), min_size=1, max_size=20))
@@ -55,7 +53,6 @@ def test_many_threads_at_once_get_the_bits_that_one_gets(engine, alone):
     assert all(np.array_equal(vector, wanted) for vector, (_, wanted) in zip(vectors, alone * 2, strict=True))
 
 
-@slow_engine
 @given(st.lists(texts, max_size=3))
 def test_every_vector_is_32_bit_finite_and_of_length_one(engine, batch):
     vectors = engine.embed(batch)
@@ -79,7 +76,6 @@ def test_the_engine_says_what_its_vectors_are_comparable_with(engine):
     assert engine.max_pieces == 126  # the training length of 128 without [CLS] and [SEP]
 
 
-@slow_engine
 @given(texts)
 def test_word_pieces_stand_in_order_inside_the_text_and_leave_out_only_what_is_not_a_character(engine, text):
     spans = engine.piece_spans(text)
@@ -90,7 +86,6 @@ def test_word_pieces_stand_in_order_inside_the_text_and_leave_out_only_what_is_n
     assert left_out <= SEPARATING
 
 
-@slow_engine
 @given(st.lists(st.sampled_from(["lease", "the", "🦆", "中", "x1", "été", "re-try"]), max_size=30))
 def test_word_pieces_of_a_text_are_those_of_its_words_each_at_its_place(engine, words):
     text, wanted, place = " ".join(words), [], 0

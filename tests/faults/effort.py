@@ -1,6 +1,6 @@
-"""How much the tests of this folder do: a little in every run, the figures of the requirements on demand.
+"""How much the tests do: a little in every run, the figures of docs/reliability.md on demand.
 
-`LONG_FAULT_TESTS=1 uv run pytest tests/faults` is the long version.
+`LONG_TESTS=1 uv run pytest` is the long version: more kills and faults, and more examples of every property.
 """
 
 import os
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-LONG = os.environ.get("LONG_FAULT_TESTS") == "1"
+LONG = os.environ.get("LONG_TESTS") == "1"
 
 
 def effort(*, quick: T, long: T) -> T:

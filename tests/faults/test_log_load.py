@@ -1,4 +1,4 @@
-"""The write-ahead log under a heavy load of several servers: only `LONG_FAULT_TESTS=1` runs this."""
+"""The write-ahead log under a heavy load of several servers: only `LONG_TESTS=1` runs this."""
 
 import contextlib
 import itertools

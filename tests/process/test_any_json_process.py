@@ -5,10 +5,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from any_json import json_objects, values
+from faults.effort import effort
 from servers import MODERN, Server
 from tool_calls import SESSION_TOOLS, good_arguments
 from vector_memory.server.tools import offered
@@ -28,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started.hello()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=effort(quick=20, long=500))
 @given(st.sampled_from(STORING), json_objects, st.booleans())
 @example(STORING[0], {"category": [1], "parent_report_id": 10**30}, False)
 @example(STORING[4], {"parent_report_id": [1]}, True)
@@ -46,7 +47,6 @@ def test_metadata_come_back_equal_over_the_wire_or_are_refused(
         assert "metadata" in answer["message"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(PARAMETERS), values)
 def test_any_value_in_any_parameter_is_taken_or_refused(
     server: Server, parameter: tuple[MemoryTool, str], value: object
@@ -58,7 +58,7 @@ def test_any_value_in_any_parameter_is_taken_or_refused(
     assert "unforeseen" not in (body["message"] or "")
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=effort(quick=20, long=500))
 @given(st.sampled_from(["resources/read", "prompts/get", "completion/complete", "tools/call"]), json_objects, values)
 def test_any_parameters_of_other_requests_are_answered(
     server: Server, method: str, params: dict[str, object], value: object

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.effort import effort
 from hostile_lines import hostile_lines
 from servers import LEGACY, MODERN, Server
 
@@ -45,7 +46,7 @@ def test_a_line_that_once_ended_a_server_does_so_no_more(server: Server, line: b
     assert goes_on(server)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=effort(quick=4, long=100))
 @given(st.lists(hostile_lines(), min_size=30, max_size=30))
 def test_no_bytes_end_the_server(server: Server, lines: list[bytes]) -> None:
     server.write(b"".join(line + b"\n" for line in lines))

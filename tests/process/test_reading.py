@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,9 @@ REPORT = {"agent_id": "writer", "session_id": "team/é", "content": "# T\n\n" + 
 URI = "memory://sessions/team%2F%C3%A9"
 
 
-@pytest.fixture(params=[LEGACY, MODERN])
-def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
-    with Server(tmp_path, version=request.param) as started:
+@pytest.fixture(scope="module", params=[LEGACY, MODERN])
+def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("reading"), version=request.param) as started:
         yield started.hello()
 
 
@@ -50,7 +49,7 @@ def test_what_cannot_be_read_is_an_error_of_the_protocol_that_says_what_to_do(se
 
 
 def test_progress_comes_before_the_answer_and_only_if_it_was_asked_for(server: Server) -> None:
-    message = server.message("tools/call", name="store_report", arguments=REPORT)
+    message = server.message("tools/call", name="store_report", arguments=REPORT | {"session_id": "watched"})
     message["params"]["_meta"] = {**message["params"].get("_meta", {}), "progressToken": "p1"}
     server.send(message)
     told = []

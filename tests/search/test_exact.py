@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
@@ -155,12 +155,15 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield opened
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def passages(store: SessionMemoryStore) -> list[Passage]:
+    return passages_of(store)
+
+
 @given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
 def test_chunks_and_memories_are_those_of_a_brute_force_scan(
-    store: SessionMemoryStore, query: str, scope: Scope, limit: int
+    store: SessionMemoryStore, passages: list[Passage], query: str, scope: Scope, limit: int
 ) -> None:
-    passages = passages_of(store)
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         expected = brute_force(passages, query, scope, lambda passage: passage.chunk_id)[:limit]
         found = store.search_chunks(query, scope, Page(limit=limit), mode="vector").results
@@ -268,7 +271,7 @@ def test_what_another_process_has_just_stored_is_found(tmp_path: Path, loaded: b
 def test_a_limit_outside_1_to_100_is_refused(store: SessionMemoryStore, limit: int) -> None:
     for search in (store.search_chunks, store.search_sections, store.search_documents, store.search_memories):
         with pytest.raises(ValidationError, match="limit must be a whole number from 1 to 100"):
-            search("a", Scope("report"), limit)
+            search("a", Scope("report"), Page(limit=limit))
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 10_001])

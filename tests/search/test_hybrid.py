@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
@@ -53,7 +53,6 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
 def test_results_are_those_of_a_brute_force_scan(
     store: SessionMemoryStore, query: str, scope: Scope, limit: int

@@ -8,10 +8,11 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from faults.effort import effort
 from lattice import DIMENSIONS
 from other_process import OtherProcess
 from search.test_exact import (
@@ -233,7 +234,7 @@ def test_many_new_memories_of_another_process_are_found_before_they_are_read(
     require_exact(store, "a b", REPORTS)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(quick=20, long=400))
 @given(steps=STEPS)
 def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
     steps: list[tuple[str, object, object]], room: int, tmp_path_factory: pytest.TempPathFactory
@@ -332,7 +333,6 @@ def test_a_damaged_block_of_vectors_is_said_with_advice(store: SessionMemoryStor
             other.search_chunks("a b", REPORTS, Page(limit=5), mode="vector")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.1, 0.2, 0.3, 0.4])), max_size=30), st.integers(1, 8))
 def test_candidates_are_the_highest_sums_of_the_best_groups_in_whatever_order_they_stand(
     passages: list[tuple[int, float]], count: int

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.effort import effort
 from other_process import OtherProcess
 from search.test_exact import QUERIES, SCOPES, fill, load_index, open_store
 from search.test_hybrid import fused_by_force
@@ -73,7 +74,7 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
         assert [memory.id for memory in store.search_memories(query, scope, Page(limit=100)).results] == expected
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(quick=20, long=400))
 @given(steps=STEPS)
 def test_two_processes_that_store_delete_and_rebuild_find_what_the_tables_say(
     steps: list[tuple[str, object, object]], wide: int, tmp_path_factory: pytest.TempPathFactory

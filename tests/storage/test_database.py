@@ -13,6 +13,7 @@ import pytest
 
 from vector_memory.errors import (
     CancelledCallError,
+    ClosedMemoryError,
     ConfigurationError,
     DatabaseError,
     DatabaseLockError,
@@ -20,7 +21,7 @@ from vector_memory.errors import (
 )
 from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.sqlite import database as module
-from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite import erasure, write_lock
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.migrations import MIGRATIONS
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -238,6 +239,38 @@ def test_closing_sends_writers_away_that_wait_for_another_process(path: Path) ->
             thread.join(20)
         assert sent_away == ["The memory store is closed: open it again."] * 3
     first.close()
+
+
+def test_a_writer_whose_turn_comes_after_the_end_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_lock, "LONGEST_PAUSE", 60.0)  # so that it sleeps until its turn
+    lock = write_lock.WriteLock()
+    sent_away = []
+
+    def wait() -> None:
+        with pytest.raises(ClosedMemoryError), lock.turn(60):
+            pass
+        sent_away.append(True)
+
+    def end() -> None:
+        with lock.last_turn():
+            pass
+
+    def is_ending() -> bool:
+        try:
+            lock.require_time(60)
+        except ClosedMemoryError:
+            return True
+        return False
+
+    with lock.turn(60):
+        threads = [threading.Thread(target=target, daemon=True) for target in (wait, end)]
+        threads[0].start()
+        time.sleep(0.05)  # nothing tells that it sleeps; if it comes too late, the test proves less
+        threads[1].start()
+        eventually(is_ending)
+    for thread in threads:
+        thread.join(20)
+    assert sent_away
 
 
 def test_errors_carry_no_sql(database: Database) -> None:

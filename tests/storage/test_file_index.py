@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
@@ -105,7 +105,6 @@ def test_vectors_for_a_chunk_that_is_gone_are_dropped(index: FileIndex) -> None:
 TEXTS = st.lists(st.text("abcdef ", min_size=3, max_size=12).filter(lambda text: len(text.split()) > 1), max_size=12)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXTS, TEXTS, st.sampled_from([None, True, False]))
 def test_the_nearest_are_those_of_a_scan(
     tmp_path_factory: pytest.TempPathFactory, notes: list[str], logs: list[str], daily: bool | None

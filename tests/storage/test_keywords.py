@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
@@ -133,7 +133,6 @@ def same(found: list[Match], wanted: list[Match]) -> bool:
     ] == pytest.approx([match.score for match in wanted], rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(memories, max_size=8), st.sets(st.integers(0, 7)), scopes, texts, st.integers(1, 5))
 def test_scores_are_those_of_bm25_over_the_scope_whatever_else_is_there_or_was_deleted(
     opened: Database, stored: list[dict[str, Any]], deleted: set[int], scope: Scope, query: str, limit: int
@@ -260,7 +259,6 @@ def test_syntax_in_a_query_means_nothing(connection: apsw.Connection, query: str
     assert len(find(connection, query)) == 1
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_can_be_stored_and_asked_for_and_finds_itself(opened: Database, text: str) -> None:
     with undone(opened) as connection:

@@ -50,7 +50,9 @@ def parts(
     with ExitStack() as stack:
         store = stack.enter_context(SessionMemoryStore(folder / "memory.db", settings, embedder=ToyEngine()))
         fill(store)
-        files = FileMemory(folder / "notes", folder / "index.sqlite", settings, EmbeddingModel(ToyEngine))
+        files = FileMemory(
+            folder / "notes", settings, index_file=folder / "index.sqlite", model=EmbeddingModel(ToyEngine)
+        )
         files.start_background_work()
         assert files.wait_for_words(60)
         yield store, stack.enter_context(files)

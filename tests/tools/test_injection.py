@@ -9,6 +9,7 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.client import CallToolResult
 
 from eras import Call
+from faults.effort import effort
 from tool_calls import SESSION_TOOLS, with_text
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.store import SessionMemoryStore
@@ -45,6 +46,9 @@ HOSTILE = (
     "~/a; rm -rf $(pwd) `id`",
 )
 """SQL, full-text syntax, wildcards, bindings, JSON, paths, a shell's words, and what only looks like something else."""
+
+SHARES = effort(quick=4, long=1)
+"""A parameter of a tool is given one text out of so many; all texts come to each tool that has so many parameters."""
 
 SCOPED_BY = ("agent_id", "session_id", "task_code", "category")
 BYSTANDERS = ("# Title\n\nWords about databases.", "# Other\n\nWords and content of a report.")
@@ -125,8 +129,8 @@ async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
     call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
 ) -> None:
     before = shape(store)
-    for parameter in tool.parameters["properties"]:
-        for text in HOSTILE:
+    for share, parameter in enumerate(tool.parameters["properties"], SESSION_TOOLS.index(tool)):
+        for text in HOSTILE[share % SHARES :: SHARES]:
             for arguments in with_text(tool, parameter, text):
                 answer = await call(tool.name, **arguments)
                 body = answer.structured_content
@@ -162,15 +166,15 @@ async def test_what_is_filed_under_a_hostile_name_is_found_by_that_name_only(cal
             assert [result.get("memory_id", result.get("id")) for result in results] == [memory_id], (grain, name)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_a_session_with_a_hostile_name_is_a_session_like_others(call: Call, name: str) -> None:
-    for session in ("s", name):
-        await call("store_report", agent_id=name, session_id=session, content="Words.")
-        await call("store_session_context", session_id=session, session_iter=1, content="State.")
-    counted = await call("get_session_stats", session_id=name)
-    assert counted.structured_content["memory_counts"] == {"report": 1, "session_context": 1}
-    assert counted.structured_content["agent_counts"][name] == 1
-    context = await call("load_session_context_for_task", session_id=name, session_iter="v1")
-    assert context.structured_content["session_context"]["session_id"] == name
-    listed = await call("list_sessions", agent_id=name)
-    assert {session["session_id"] for session in listed.structured_content["sessions"]} == {"s", name}
+async def test_a_session_with_a_hostile_name_is_a_session_like_others(call: Call) -> None:
+    for name in HOSTILE:
+        for session in ("s", name):
+            await call("store_report", agent_id=name, session_id=session, content="Words.")
+            await call("store_session_context", session_id=session, session_iter=1, content="State.")
+        counted = await call("get_session_stats", session_id=name)
+        assert counted.structured_content["memory_counts"] == {"report": 1, "session_context": 1}, name
+        assert counted.structured_content["agent_counts"][name] == 1, name
+        context = await call("load_session_context_for_task", session_id=name, session_iter="v1")
+        assert context.structured_content["session_context"]["session_id"] == name
+        listed = await call("list_sessions", agent_id=name)
+        assert {session["session_id"] for session in listed.structured_content["sessions"]} == {"s", name}, name

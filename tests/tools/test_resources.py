@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from fastmcp import Client, FastMCP
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
@@ -108,7 +108,6 @@ async def test_a_session_may_have_any_name(client: Client, store: SessionMemoryS
     assert session["total_memories"] == 1
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.text(min_size=1, max_size=50).filter(str.strip))
 async def test_what_a_uri_names_is_what_it_was_made_of(server: FastMCP, name: str) -> None:
     template = await server.get_resource_template(session_uri(name))

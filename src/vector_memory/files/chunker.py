@@ -139,14 +139,15 @@ def chunk_range(
 ) -> tuple[int, int]:
     """Return where the chunk with new content from `first` on begins and ends.
 
-    It begins at `start`, or later if only so there is room for the whole paragraph. It has at least one new part.
+    It begins at `start`, or later where a whole paragraph begins at `first` and has room only then. It has at least one
+    new part.
     """
     reach = bisect_right(totals, totals[start] + size) - 1
     if reach == len(parts):
         return start, reach
     if paragraph_end <= reach:
         return start, last_boundary(parts, first, reach, Boundary.PARAGRAPH)
-    if totals[paragraph_end] - totals[first] <= size:
+    if parts[first].boundary is Boundary.PARAGRAPH and totals[paragraph_end] - totals[first] <= size:
         return bisect_left(totals, totals[paragraph_end] - size, lo=start, hi=first), paragraph_end
     return start, last_boundary(parts, first, reach, Boundary.SENTENCE)
 

@@ -43,6 +43,7 @@ class WriteLock:
             self._stall.note()
             turn.require_reason_to_wait()
         try:
+            turn.require_wanted()  # the thread that was ahead may have closed the file
             yield turn
         finally:
             self._lock.release()
@@ -103,19 +104,20 @@ class Turn:
             self._call.has_written = True
 
     def require_reason_to_wait(self) -> None:
-        """Raise an error if nobody wants the result any more, or if the time is over and the lock is stuck."""
-        self._require_wanted()
+        """Raise what `require_wanted` raises, or an error if the time is over and the lock is stuck."""
+        self.require_wanted()
         if time.monotonic() >= self._until and self._stall.seconds() >= self._enough:
             raise DatabaseLockError(LOCK_ADVICE)
 
-    def _require_wanted(self) -> None:
+    def require_wanted(self) -> None:
+        """Raise an error if nobody wants the result any more."""
         if self._is_closed():
             raise ClosedMemoryError
         if self._call is not None and self._call.cancelled and not self._call.has_written:
             raise CancelledCallError
 
     def _taken(self, begin: Callable[[], object]) -> bool:
-        self._require_wanted()
+        self.require_wanted()
         try:
             begin()
         except (apsw.BusyError, apsw.LockedError):
