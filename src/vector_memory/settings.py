@@ -60,9 +60,7 @@ class Settings(BaseModel):
         default=None,
         description="Folder with the model's files; default: the Hugging Face cache or the installed weights package.",
     )
-    embedding_dim: int = Field(
-        default=DEFAULT_DIM, ge=1, le=8192, description="Length of the model's vectors."
-    )
+    embedding_dim: int = Field(default=DEFAULT_DIM, ge=1, le=8192, description="Length of the model's vectors.")
     warm_start_embedding_model: bool = Field(
         default=True, description="Load the model in the background at start instead of at first use."
     )
@@ -92,8 +90,7 @@ class Settings(BaseModel):
     )
     use_iterative_fetching: bool = Field(
         default=True,
-        description="Fetch candidates in growing batches instead of scanning the filtered set at once. The results are "
-        "the same.",
+        description="Fetch candidates in growing batches instead of scanning the filtered set; same results.",
     )
     use_threshold_filtering: bool = Field(
         default=False, description="Drop results whose similarity is below the similarity threshold."
@@ -123,7 +120,9 @@ class Settings(BaseModel):
     log_slow_query_threshold: float = Field(
         default=2.0, ge=0, description="Log searches that take longer than this many seconds, and count them as slow."
     )
-    log_level: LogLevel = Field(default="INFO", description="Minimum level of log records. Logs never contain stored content.")
+    log_level: LogLevel = Field(
+        default="INFO", description="Minimum level of log records. Logs never contain stored content."
+    )
     log_file: FullPath | None = Field(default=None, description="Log to this file in addition to standard error.")
     sqlite_synchronous: Synchronous = Field(
         default="FULL",

@@ -148,7 +148,7 @@ class _Cutter:
             raise ChunkingError("The text splitter lost text: please report your version of langchain-text-splitters.")
 
     def bounded(self, start: int, end: int) -> Iterator[Piece]:
-        """Yield the range, halved until it fits: joined parts can have more tokens than langchain's sum of the parts."""
+        """Yield the range, halved until it fits: joined parts can have more tokens than langchain's sum."""
         piece = self.measure(start, end)
         if piece.tokens <= self.room or piece.end - piece.start <= 1:
             yield piece
@@ -224,7 +224,7 @@ class _Cutter:
 
     @cached_property
     def splitter(self) -> "RecursiveCharacterTextSplitter":
-        """langchain's splitter, configured so that its joined parts are the text: their lengths give exact offsets.
+        """Langchain's splitter, configured so that its joined parts are the text: their lengths give exact offsets.
 
         Its own overlap and `add_start_index` are not used: it searches the index from an offset that treats the
         overlap, counted in tokens, as characters, so the index can be wrong or -1.
@@ -243,9 +243,10 @@ class _Cutter:
 
 
 def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
-    """Return `count_tokens` for the splitter, which asks for the same words again and again.
+    """Return `count_tokens` with a cache, because the splitter counts the same words again and again.
 
-    White space counts at least 1, or a chunk could have any number of parts: the time grows with their square.
+    White space counts as at least 1. Otherwise a chunk could have any number of parts, and the time grows with their
+    square.
     """
     remembered = lru_cache(maxsize=1 << 16)(count_tokens)
 
@@ -257,7 +258,7 @@ def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]
 
 
 def _trim(text: str, start: int, end: int) -> Span:
-    """Return the range without white space at its ends; a first line that is whole keeps its indentation."""
+    """Return the range without white space at its ends; a whole first line keeps its indentation."""
     body = text[start:end]
     first = end - len(body.lstrip())
     if first == end:

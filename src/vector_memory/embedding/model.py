@@ -42,7 +42,7 @@ def load_embedder(settings: "Settings") -> Embedder:
 
 
 def _load_engine(name: str, settings: "Settings") -> Embedder:
-    # Imported only when needed: engines import their runtimes, settings import pydantic, and this module imports neither.
+    # Imported only when needed: engines import their runtimes, settings import pydantic; this module imports neither.
     from vector_memory.settings import DEFAULT_MODEL  # noqa: PLC0415
 
     if name == DEFAULT_MODEL:
@@ -126,7 +126,7 @@ class EmbeddingModel:
         return self._loaded().max_pieces
 
     def piece_spans(self, text: str) -> list[Span]:
-        """The position of each word piece of `text`."""
+        """Return the spans of the word pieces of `text`, in characters."""
         return self._loaded().piece_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:

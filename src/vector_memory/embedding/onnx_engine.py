@@ -67,7 +67,7 @@ class OnnxEngine:
         self._session = _open_session(weights, threads or min(MAX_THREADS, _available_cpus()))
 
     def piece_spans(self, text: str) -> list[Span]:
-        """Return the spans of the word pieces, in characters. Neighbours may overlap: a Hangul syllable has 2-3 pieces."""
+        """Return the spans of the word pieces, in characters. A Hangul syllable has 2-3 pieces with the same span."""
         # encode_batch lets other threads run meanwhile; encode would hold the interpreter lock for 1 s on 500 kB.
         return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
 

@@ -71,9 +71,7 @@ def _load(name: str, folder: Path | None) -> "SentenceTransformer":
 
 def _not_here(name: str, folder: Path | None) -> str:
     if folder:
-        return (
-            f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder}) does not contain a model that sentence-transformers can load."
-        )
+        return f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder}) contains no model that sentence-transformers can load."
     repository = name if "/" in name else f"{ORGANISATION}/{name}"
     return (
         f"VECTOR_MEMORY_EMBEDDING_MODEL={name} is not on this machine, and the server never downloads anything. Run "

@@ -37,7 +37,7 @@ class Weights:
     remedy: str
 
     def file(self, name: str) -> Path:
-        """Return the real path of a file: ONNX Runtime refuses symlinks, and the Hugging Face cache consists of them."""
+        """Return the real path of a file: ONNX Runtime refuses symlinks, which the Hugging Face cache consists of."""
         return Path(os.path.realpath(self.folder / name))
 
     @property

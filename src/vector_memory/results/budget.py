@@ -72,7 +72,7 @@ class Packer:
         return self._budget
 
     def part(self, share: int) -> "Packer":
-        """Return a budget for one of `parts` equal shares of an answer."""
+        """Return a budget for one of `share` equal shares of an answer."""
         return self._with_room(self._budget // share)
 
     def _with_room(self, room: int) -> "Packer":
@@ -90,7 +90,7 @@ class Packer:
         return cut(text, offset, self._budget // times)
 
     def slim(self, item: T, share: int = 2) -> T:
-        """Return the item with its longest fields shortened to one of `parts` equal shares of an answer."""
+        """Return the item with its longest fields shortened to one of `share` equal shares of an answer."""
         slim, names = slimmed(item, self._budget // share)
         self._shortened |= names
         return slim
@@ -124,7 +124,7 @@ class Packer:
         Each gets the same room for its content; room that short contents leave goes to longer ones.
         """
         bare = [self.slim(entry.model_copy(update={"content": ""})) for entry in entries]
-        # No more of a content than this can be shown.
+        # No answer can show more of a content than this.
         contents = [json_size(entry.content[: self._budget]) for entry in entries]
         frames = [size(entry) for entry in bare]
         least = accumulate(frame + min(content, LEAST_CONTENT) for frame, content in zip(frames, contents, strict=True))

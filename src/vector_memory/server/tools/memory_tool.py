@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
-from vector_memory.server.tools.failures import to_memory_error, failed_result
+from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
 from vector_memory.validation import LEAST_TOKENS
