@@ -322,7 +322,7 @@ def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _accepted_numbers(schema: dict[str, Any]) -> str:
-    noun = "a whole number" if schema["type"] == "integer" else "a number"
+    noun = "an integer" if schema["type"] == "integer" else "a number"
     if "maximum" in schema:
         return f"{noun} from {schema['minimum']} to {schema['maximum']}"
     return f"{noun}, {schema['minimum']} or more"

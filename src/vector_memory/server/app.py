@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from fastmcp import FastMCP
 from mcp_types import JSONRPCRequest
@@ -17,6 +17,7 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.completions import add_completions
+from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
 from vector_memory.server.prompts import add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
@@ -88,21 +89,6 @@ class Part(Protocol):
 
     def let_idle_model_go(self) -> None:
         """Unload the model if it has been idle for long."""
-
-
-class NoState:
-    """What FastMCP finds when it looks for something kept for a client."""
-
-    async def get(self, key: str) -> None:
-        """Return nothing: nothing is kept."""
-
-
-class MemoryServer(FastMCP):
-    """FastMCP without the state it can keep for each client: its store takes 0.15 s to import, at the first request."""
-
-    @property
-    def _state_store(self) -> Any:
-        return NoState()
 
 
 def create_server(
@@ -225,10 +211,5 @@ def is_writing(request: JSONRPCRequest) -> bool:
 
 
 async def serve(server: FastMCP, wire: Wire) -> None:
-    """Serve the client at the other end of the wire until it hangs up.
-
-    What `FastMCP.run_stdio_async` does, which takes no other streams than the SDK's.
-    """
-    async with server._lifespan_manager(), wire.streams() as (incoming, outgoing):  # noqa: SLF001 - see above
-        kernel = server._mcp_server  # noqa: SLF001 - see above
-        await kernel.run(incoming, outgoing, kernel.create_initialization_options())
+    """Serve the client at the other end of the wire until it disconnects."""
+    await serve_streams(server, wire.streams())

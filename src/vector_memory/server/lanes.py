@@ -3,9 +3,9 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import RequestId
 
+from vector_memory.server.fastmcp_adapter import coerce_request_id
 from vector_memory.server.jsonrpc import MAX_LINE
 from vector_memory.storage.calls import Call
 

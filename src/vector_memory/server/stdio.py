@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import BinaryIO
 
-from mcp.shared.memory import MessageStream, create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     ErrorData,
     JSONRPCError,
@@ -24,6 +22,7 @@ from mcp_types import (
     RequestId,
 )
 
+from vector_memory.server.fastmcp_adapter import MessageStream, SessionMessage, create_client_server_memory_streams
 from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_id, read_line, read_message
 from vector_memory.server.lanes import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
 from vector_memory.storage.calls import current_call

@@ -105,9 +105,9 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field
 # Queries and limits.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]
 OptionalQuery = Annotated[str | None, Field(description="What to find; used by order=relevance")]
-Limit = Annotated[WholeNumber, Field(description=f"Maximum number of results (1-{MAX_LIMIT})")]
-Skip = Annotated[WholeNumber, Field(description="next_offset of the previous answer")]
-MaxTokens = Annotated[WholeNumber | None, Field(description="Maximum length of the answer")]
+Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_LIMIT}")]
+Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
+MaxTokens = Annotated[WholeNumber | None, Field(description="Maximum answer length")]
 Mode = Annotated[
     str | None,
     Field(description="Default hybrid: meaning and words", json_schema_extra={"enum": list(SearchMode)}),
@@ -116,7 +116,7 @@ LatestFirst = Annotated[bool, Field(description="false: oldest first")]
 Order = Annotated[Literal["recent", "relevance"], Field(description="relevance: best matches of query first")]
 
 # Ids, as returned by a store or search.
-MemoryId = Annotated[str | StrictInt, Field(description="Id returned by a store or search")]
+MemoryId = Annotated[str | StrictInt, Field(description="From a store or search")]
 ChunkId = Annotated[str | StrictInt, Field(description="chunk_id from a search")]
 ReportId = Annotated[str | StrictInt | None, Field(description="Id of the report it is about")]
 Offset = Annotated[

@@ -40,7 +40,7 @@ from vector_memory.tagged.memories import MAX_RESULTS
 from vector_memory.tagged.tags import MAX_TAGS
 from vector_memory.validation import MAX_NOTE
 
-Limit = Annotated[WholeNumber, Field(description=f"Maximum number of results (1-{MAX_RESULTS})")]
+Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_RESULTS}")]
 Tags = Annotated[
     list[str] | None,
     Field(description=f"Up to {MAX_TAGS}: subjects, or prefix:value such as module:billing", fail_fast=True),
