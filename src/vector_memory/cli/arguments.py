@@ -23,14 +23,13 @@ from cyclopts import (
     ValidationError,
 )
 
+from vector_memory.cli.accepted import accepted, unusable
 from vector_memory.settings import (
     SPECIFIED,
     FilePlace,
     Offer,
     Place,
     Settings,
-    accepted,
-    unusable,
 )
 
 PREFIX = "VECTOR_MEMORY_"

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from vector_memory.domain import Scope
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import Packer, cut
-from vector_memory.results.sessions import MemoryEntry, SessionEntry, SessionStatsResult, TimelineEntry
+from vector_memory.results.overview import SessionEntry, SessionStatsResult, TimelineEntry
+from vector_memory.results.sessions import MemoryEntry
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.params import Store
 from vector_memory.sessions.reader import front_matter

@@ -16,7 +16,8 @@ from vector_memory.cli.terminal import console, counted, moment, one_line, print
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
 from vector_memory.results.budget import Packer
-from vector_memory.results.sessions import MemoryEntry, MemoryStatsResult, SessionStatsResult
+from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
+from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.maintenance import Maintenance
 from vector_memory.sessions.overview import Overview
 from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place

@@ -8,7 +8,8 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
-from vector_memory.results.sessions import CleanupResult, DeleteResult, SessionsResult, SessionStatsResult
+from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
+from vector_memory.results.sessions import DeleteResult
 from vector_memory.server.tools.confirmation import can_ask, confirm
 from vector_memory.server.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber
 from vector_memory.server.tools.threads import in_writers_thread

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.text import Chunk as Chunk
+from vector_memory.domain.text import Fingerprint as Fingerprint
+from vector_memory.domain.text import Span as Span
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
     LARGEST,
@@ -74,27 +77,6 @@ TRAITS: dict[MemoryKind, KindTraits] = {
     MemoryKind.TAGGED: KindTraits(chunked=False, session_scoped=False),
 }
 DEFAULT_CATEGORY = "general"
-
-
-class Span(NamedTuple):
-    """A half-open range of character offsets."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What must be equal for two vectors to be comparable.
-
-    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
-    `engine`: the kind of runtime that computes it, for example `onnxruntime`.
-    """
-
-    model: str
-    dimensions: int
-    precision: str
-    engine: str
 
 
 def utc_now() -> str:
@@ -288,34 +270,3 @@ class Page:
     def end(self) -> int:
         """The number of results up to the end of this page."""
         return self.offset + self.limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """A part of a document. `text` is always `document[start:end]`.
-
-    `headings`: the enclosing headings with their marks, outermost first, such as `("# Title", "## Section")`.
-    `level`: depth 1-6 of the innermost heading, 0 without one. `kind`: `section`, `text` or `code_block`.
-    `oversized`: longer than the chunk size, because code fences are kept whole or there would be too many chunks.
-    """
-
-    index: int
-    text: str
-    start: int
-    end: int
-    kind: str
-    token_count: int
-    headings: tuple[str, ...]
-    level: int
-    contains_code: bool
-    contains_table: bool
-    oversized: bool
-
-    def position(self, sibling_count: int) -> float:
-        """Return the position among the document's chunks: 0.0 for the first, 1.0 for the last."""
-        return self.index / (sibling_count - 1) if sibling_count > 1 else 0.0
-
-    @property
-    def header_path(self) -> str:
-        """The headings joined with ` > `, such as `# Title > ## Section`."""
-        return " > ".join(self.headings)
