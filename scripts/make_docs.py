@@ -14,12 +14,13 @@ from typing import Any
 from rich.console import Console
 
 from vector_memory.cli import main as cli
+from vector_memory.cli.accepted import accepted
 from vector_memory.cli.commands import COMMANDS, VARIABLES_HELP, app
 from vector_memory.results.sessions import Result
 from vector_memory.server.tools import TOOLSETS, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.server.tools.schemas import compact
-from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Settings, Toolset, accepted
+from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -11,7 +11,7 @@ import pytest
 from lattice import LatticeEmbedder
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.results.sessions import BackfillResult
+from vector_memory.results.overview import BackfillResult
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.rows import fetch_value

@@ -5,7 +5,8 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from vector_memory.settings import Place, ServerPlace, Settings, accepted
+from vector_memory.cli.accepted import accepted
+from vector_memory.settings import Place, ServerPlace, Settings
 
 SEED_DEFAULTS = {
     "embedding_model": "all-MiniLM-L6-v2",

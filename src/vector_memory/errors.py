@@ -1,20 +1,20 @@
-"""Everything that can go wrong, as one tree; each class knows the code it has on the wire.
+"""All errors, as one tree; each class has its code on the wire.
 
 VectorMemoryError
-├── ValidationError             a parameter is not acceptable
+├── ValidationError             a parameter is invalid
 │   ├── DuplicateMemoryError    the same content is already stored in the same place
 │   └── NotFoundError           no memory, chunk or session has this id
 ├── MemoryStorageError          a memory could not be stored          ("MemoryError")
 ├── SearchError                 a search could not be answered
 │   └── EmbeddingUnavailableError   there is no usable embedding model
 ├── ChunkingError               a document could not be cut into chunks
-├── DatabaseError               SQLite failed, or the file is not ours
+├── DatabaseError               SQLite failed, or the file cannot be used
 │   ├── DatabaseLockError       another process kept the file locked
-│   ├── CancelledCallError      the client cancelled the call while it waited
-│   └── ClosedMemoryError       the memory was closed before or while it was used
-└── ConfigurationError          a setting is not acceptable; raised at start only
+│   ├── CancelledCallError      the client cancelled the call
+│   └── ClosedMemoryError       the memory is closed
+└── ConfigurationError          a setting is invalid; raised only at start
 
-Messages say what to do next. They never contain stored content, SQL, or a path that the caller did not give.
+Messages say what to do next. They never contain stored content, SQL, or paths that the caller did not give.
 """
 
 import traceback
@@ -28,7 +28,7 @@ class VectorMemoryError(Exception):
 
 
 class ValidationError(VectorMemoryError):
-    """A parameter is not acceptable; nothing was changed."""
+    """A parameter is invalid; nothing was changed."""
 
     code = "ValidationError"
 
@@ -36,20 +36,20 @@ class ValidationError(VectorMemoryError):
 class DuplicateMemoryError(ValidationError):
     """The same content is already stored under the same kind, agent, session, iteration and task.
 
-    `placed`: memories of its kind have such a place.
+    `placed`: memories of this kind have a session, iteration, agent and task.
     """
 
     def __init__(self, memory_id: int, *, placed: bool = True) -> None:
         place = " in the same session, iteration, agent and task" if placed else ""
         super().__init__(
-            f"Memory already exists with id {memory_id}: the same content{place}. Nothing was stored twice; use "
+            f"Memory already exists with id {memory_id}: the same content{place}. Nothing was stored; use "
             f"memory_id {memory_id}."
         )
         self.memory_id = memory_id
 
 
 class NotFoundError(ValidationError):
-    """Nothing is stored under the id that was asked for."""
+    """Nothing is stored under the requested id."""
 
 
 class MemoryStorageError(VectorMemoryError):
@@ -81,33 +81,36 @@ class DatabaseError(VectorMemoryError):
 
 
 class DatabaseLockError(DatabaseError):
-    """Another process kept the database locked for longer than the time-out; repeating is safe."""
+    """Another process kept the database locked for longer than the timeout; it is safe to try again."""
 
     code = "DatabaseLockError"
 
 
 class CancelledCallError(DatabaseError):
-    """The client cancelled the call before it wrote anything. Nobody reads the message: such a call is not answered."""
+    """The client cancelled the call before it wrote anything. Such a call is not answered."""
 
     def __init__(self) -> None:
         super().__init__("The call was cancelled while it waited. Nothing was changed.")
 
 
 class ClosedMemoryError(DatabaseError):
-    """The memory was closed before or while it was used, as a server does when it ends; nothing was changed."""
+    """The memory is closed, for example because the server is shutting down; nothing was changed."""
 
     def __init__(self) -> None:
         super().__init__("The memory store is closed: open it again.")
 
 
 class ConfigurationError(VectorMemoryError):
-    """A setting is not acceptable. Raised before the server answers anything."""
+    """A setting is invalid. Raised before the server answers any request."""
 
     code = "ValidationError"
 
 
 def where(error: BaseException) -> str:
-    """Name an error's type, the types of its causes, and the place; never its words, which may be stored content."""
+    """Return an error's type, the types of its causes, and its place in the source; never its message.
+
+    The message may quote stored content.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
     named = f"{type(error).__name__} at {place}"

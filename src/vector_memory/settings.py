@@ -3,7 +3,7 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -11,7 +11,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -25,13 +24,13 @@ MOST_RESPONSE_TOKENS = 1_000_000
 
 
 def full_path(path: Path) -> Path:
-    """Return `path` from the root on. No shell reads a client's settings file, so filling in `~` is up to us."""
+    """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here."""
     if "${" in str(path):
-        raise ValueError("it holds a ${variable} that the client did not fill in")
+        raise ValueError("it contains a ${variable} that the client did not expand")
     try:
         return path.expanduser().absolute()
     except RuntimeError:
-        raise ValueError("its ~ stands for no known home folder") from None
+        raise ValueError("its ~ cannot be expanded to a home folder") from None
 
 
 def _upper_case(value: object) -> object:
@@ -58,20 +57,16 @@ class Settings(BaseModel):
     )
     embedding_model_path: FullPath | None = Field(
         default=None,
-        description="Folder with the model's files; default: found in the Hugging Face cache or the installed "
-        "weights package.",
+        description="Folder with the model's files; default: the Hugging Face cache or the installed weights package.",
     )
-    embedding_dim: int = Field(
-        default=DEFAULT_DIM, ge=1, le=8192, description="Length of a vector; has to be the model's."
-    )
+    embedding_dim: int = Field(default=DEFAULT_DIM, ge=1, le=8192, description="Length of the model's vectors.")
     warm_start_embedding_model: bool = Field(
         default=True, description="Load the model in the background at start instead of at first use."
     )
     embedding_idle_seconds: float = Field(
         default=600,
         ge=0,
-        description="A server gives the model's memory back when nothing was embedded for so many seconds; the next "
-        "use loads it again. 0: never.",
+        description="Unload the model after this many seconds without use; the next use loads it again. 0: never.",
     )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(
@@ -79,56 +74,58 @@ class Settings(BaseModel):
     )
     enable_enrichment: bool = Field(
         default=False,
-        description="Embed title, heading path and position in front of each passage of a report or knowledge-base "
-        "entry.",
+        description="Embed the title, heading path and position together with each passage of reports and "
+        "knowledge-base entries.",
     )
     search_mode: SearchMode = Field(
         default=SearchMode.HYBRID,
-        description="What searches compare: meaning and words (hybrid), only meaning (vector), only words (keyword).",
+        description="What searches compare: meaning and words (hybrid), meaning only (vector), words only (keyword).",
     )
     vector_search_batch_size: int = Field(
         default=100,
         ge=1,
         le=4096,
-        description="Candidates fetched first when results are filtered after the vector search.",
+        description="Number of candidates fetched first when results are filtered after the vector search.",
     )
     use_iterative_fetching: bool = Field(
         default=True,
-        description="Fetch candidates in growing batches; off: one exact scan of the filtered set. Same results.",
+        description="Fetch candidates in growing batches instead of scanning the filtered set; same results.",
     )
     use_threshold_filtering: bool = Field(
         default=False, description="Drop results whose similarity is below the similarity threshold."
     )
     similarity_threshold: float = Field(
-        default=0.4, ge=0, le=1, description="The smallest similarity that threshold filtering keeps."
+        default=0.4, ge=0, le=1, description="Minimum similarity that threshold filtering keeps."
     )
     memory_limit: int = Field(
         default=10_000,
         ge=1,
         le=10_000_000,
-        description="So many tagged memories can be stored; then clear_old_memories has to make room.",
+        description="Maximum number of tagged memories; clear_old_memories makes room for more.",
     )
     auto_backfill_threshold: int = Field(
         default=1000,
         ge=0,
-        description="At start, embed the memories that have no vectors, in the background, if fewer than this; "
+        description="At start, compute missing vectors in the background if fewer memories than this lack them; "
         "0: never.",
     )
     max_response_tokens: int = Field(
         default=20_000,
         ge=500,
         le=MOST_RESPONSE_TOKENS,
-        description="Longest answer of a tool, in tokens; what does not fit is cut, marked, and can be read on from "
-        "an offset.",
+        description="Maximum length of a tool's answer, in tokens. Longer text is cut and marked; read on from an "
+        "offset.",
     )
     log_slow_query_threshold: float = Field(
-        default=2.0, ge=0, description="Searches slower than this many seconds are logged and counted as slow."
+        default=2.0, ge=0, description="Log searches that take longer than this many seconds, and count them as slow."
     )
-    log_level: LogLevel = Field(default="INFO", description="How much is logged; never stored content.")
-    log_file: FullPath | None = Field(default=None, description="Log to this file as well as to standard error.")
+    log_level: LogLevel = Field(
+        default="INFO", description="Minimum level of log records. Logs never contain stored content."
+    )
+    log_file: FullPath | None = Field(default=None, description="Log to this file in addition to standard error.")
     sqlite_synchronous: Synchronous = Field(
         default="FULL",
-        description="FULL survives a power cut; NORMAL is faster and may then lose the last seconds.",
+        description="FULL survives a power failure; NORMAL is faster and may lose the last few seconds.",
     )
 
     @model_validator(mode="after")
@@ -167,33 +164,20 @@ SPECIFIED = frozenset(
         "log_level",
     }
 )
-"""Settings whose variables the specification names without the prefix: those names are understood as well."""
+"""Settings whose variables the specification names without the prefix: these names work too."""
 
 
 def refused_together(message: str, *names: str) -> PydanticCustomError:
-    """Return the error for settings that do not go together; `names` are those to change."""
+    """Return the error for settings that contradict each other; `names` are the ones to change."""
     return PydanticCustomError("together", "{message}", {"message": message, "names": names})
 
 
-def unusable(values: dict[str, str]) -> set[str]:
-    """Return the names of those settings whose values, given as text, cannot be used."""
-    try:
-        Settings.model_validate(values)
-    except ValidationError as error:
-        found: set[str] = set()
-        for detail in error.errors(include_url=False, include_input=False):
-            found.update(map(str, detail["loc"][:1] or detail["ctx"]["names"]))
-        found = found & values.keys() or set(values)
-        return found | unusable({name: value for name, value in values.items() if name not in found})
-    return set()
-
-
 def project_folder() -> Path:
-    """Return the folder of the client's project. Raises ConfigurationError if the client names none that can be."""
+    """Return the folder of the client's project. Raises ConfigurationError if the client's path is invalid."""
     try:
         return full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
     except ValueError as error:
-        raise ConfigurationError(f"CLAUDE_PROJECT_DIR is not usable: {error}.") from None
+        raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
 
 class Place(BaseModel):
@@ -202,22 +186,22 @@ class Place(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     database_path: FullPath | None = Field(
-        default=None, description="File that holds the memory; made when it is missing."
+        default=None, description="Database file of the memory; created if it does not exist."
     )
     working_dir: FullPath | None = Field(
         default=None,
-        description="Folder under which the file is memory/agent_session_memory.db; default: CLAUDE_PROJECT_DIR, "
-        "without that the current folder.",
+        description="Folder in which the database is memory/agent_session_memory.db; default: CLAUDE_PROJECT_DIR, or "
+        "else the current folder.",
     )
 
     @model_validator(mode="after")
     def _one_place(self) -> "Place":
         if self.database_path is not None and self.working_dir is not None:
-            raise ValueError("Give either --database-path or --working-dir (or the variable of one of them), not both")
+            raise ValueError("Use either --database-path or --working-dir (or one of their variables), not both")
         return self
 
     def file(self) -> Path:
-        """Return the file to use."""
+        """Return the path of the database."""
         if self.database_path is not None:
             return self.database_path
         return (self.working_dir or project_folder()) / "memory" / "agent_session_memory.db"
@@ -228,7 +212,7 @@ class ServerPlace(Place):
 
     export_dir: list[FullPath] | None = Field(
         default=None,
-        description="Folder that documents may be written to; may be repeated. Default: exports/ beside the file.",
+        description="Folder that documents may be written to; repeatable. Default: exports/ next to the database.",
     )
 
 
@@ -242,12 +226,12 @@ class FilePlace(BaseModel):
 
     memory_dir: FullPath | None = Field(
         default=None,
-        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR, without that in "
-        "the current folder.",
+        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR, or else in the "
+        "current folder.",
     )
     db_dir: FullPath = Field(
         default=Path("~/.claude/cwe/memory"),
-        description="Folder for the index, which is made from that folder and has no place in a project.",
+        description="Folder for the index of the Markdown files; it should be outside the project.",
         validate_default=True,
     )
 
@@ -257,7 +241,7 @@ class FilePlace(BaseModel):
 
 
 class Toolset(StrEnum):
-    """The families of tools; each works without the others."""
+    """The groups of tools; each works without the others."""
 
     SESSION = "session"
     TAGGED = "tagged"
@@ -265,12 +249,12 @@ class Toolset(StrEnum):
 
 
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
-    """Return the toolsets that a list with commas names, in their own order; `all` names all."""
+    """Return the toolsets in a comma-separated list, in their fixed order; `all` means all of them."""
     wanted = {name.strip() for name in names.split(",")}
     if "all" in wanted:
         return tuple(Toolset)
     if wanted - set(Toolset):
-        raise ValueError(f"choose among {', '.join(Toolset)}, with commas between them, or all")
+        raise ValueError(f"choose from {', '.join(Toolset)}, separated by commas, or all")
     return tuple(toolset for toolset in Toolset if toolset in wanted)
 
 
@@ -286,45 +270,14 @@ class Offer(BaseModel):
 
     toolsets: Annotated[str, AfterValidator(_known_toolsets)] = Field(
         default=Toolset.SESSION.value,
-        description="Families of tools, with commas between them: session (reports, findings and knowledge of "
+        description="Groups of tools, separated by commas: session (reports, findings and knowledge of "
         "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",
     )
     read_only: bool = Field(
         default=False,
-        description="Offer only the tools that read, and write nothing but what opening an older file needs.",
+        description="Offer only the tools that read. Nothing is written, except to upgrade an older file.",
     )
 
     def chosen(self) -> tuple[Toolset, ...]:
-        """Return the toolsets, in their own order."""
+        """Return the toolsets in their fixed order."""
         return chosen_toolsets(self.toolsets)
-
-
-def accepted(name: str) -> str:
-    """Say in words which values the setting `name` takes."""
-    model = Settings if name in Settings.model_fields else Offer
-    schema = model.model_json_schema()
-    match _resolved(schema["properties"][name], schema):
-        case {"enum": [*others, last]}:
-            return f"{', '.join(others)} or {last}"
-        case {"type": "boolean"}:
-            return "true or false (1 or 0, yes or no)"
-        case {"type": "integer" | "number"} as numbers:
-            return _accepted_numbers(numbers)
-        case {"anyOf": _}:
-            return "a path"
-        case _:
-            return "a name"
-
-
-def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that a reference leads to, or the schema itself."""
-    reference = schema.get("$ref", "").removeprefix("#/$defs/")
-    resolved: dict[str, Any] = root["$defs"][reference] if reference else schema
-    return resolved
-
-
-def _accepted_numbers(schema: dict[str, Any]) -> str:
-    noun = "a whole number" if schema["type"] == "integer" else "a number"
-    if "maximum" in schema:
-        return f"{noun} from {schema['minimum']} to {schema['maximum']}"
-    return f"{noun}, {schema['minimum']} or more"

@@ -12,10 +12,17 @@ from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.results.budget import Packer
-from vector_memory.results.sessions import (
+from vector_memory.results.overview import (
     BackfillResult,
-    ChangesResult,
     CleanupResult,
+    MemoryStatsResult,
+    SearchStatistics,
+    SessionsResult,
+    SessionStatsResult,
+    TimelineResult,
+)
+from vector_memory.results.sessions import (
+    ChangesResult,
     CoarseSearchResult,
     DeleteResult,
     DocumentResult,
@@ -24,14 +31,9 @@ from vector_memory.results.sessions import (
     FineSearchResult,
     MediumSearchResult,
     MemoryResult,
-    MemoryStatsResult,
     SearchMemoriesResult,
-    SearchStatistics,
-    SessionsResult,
-    SessionStatsResult,
     StoreMemoryResult,
     TaskContextResult,
-    TimelineResult,
 )
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder

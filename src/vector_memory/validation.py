@@ -1,4 +1,4 @@
-"""What callers may send, and the limits: each check returns the value or says what to send instead."""
+"""Limits and checks for arguments: each check returns the value or raises an error that says what to send instead."""
 
 import json
 import re
@@ -26,13 +26,13 @@ IDENTIFIER = re.compile(r"[0-9]{1,18}")
 LARGEST = 10**18
 
 MAX_NOTE = 10_000
-"""Characters of a tagged memory."""
+"""Maximum number of characters of a tagged memory."""
 
 
 def check_text(name: str, value: object, maximum: int) -> str:
-    """Return `value` if it is text of 1 to `maximum` characters that UTF-8 can write, or raise a ValidationError."""
+    """Return `value` if it is text of 1 to `maximum` characters that UTF-8 can encode. Raises ValidationError."""
     if not isinstance(value, str):
-        raise ValidationError(f"{name} must be text.")
+        raise ValidationError(f"{name} must be a string.")
     if not value.strip():
         raise ValidationError(f"{name} must not be empty: send 1 to {maximum:,} characters.")
     if len(value) > maximum:
@@ -41,39 +41,39 @@ def check_text(name: str, value: object, maximum: int) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise ValidationError(
-            f"{name} holds a lone surrogate at character {error.start:,}: send text that UTF-8 can encode."
+            f"{name} contains a lone surrogate at character {error.start:,}: send text that UTF-8 can encode."
         ) from None
     return value
 
 
 def check_optional_text(name: str, value: object, maximum: int) -> str | None:
-    """Like `check_text`, but None stays None, and that is what to send instead of an empty text."""
+    """Like `check_text`, but None is allowed; the error for an empty text says to omit it."""
     if isinstance(value, str) and not value.strip():
-        raise ValidationError(f"{name} must not be empty: leave it out, or send 1 to {maximum:,} characters.")
+        raise ValidationError(f"{name} must not be empty: omit it, or send 1 to {maximum:,} characters.")
     return None if value is None else check_text(name, value, maximum)
 
 
 def check_instance(name: str, value: object, kind: type[T]) -> T:
-    """Return `value` if it is one of these, or raise a ValidationError."""
+    """Return `value` if it is an instance of `kind`. Raises ValidationError."""
     if not isinstance(value, kind):
         raise ValidationError(f"{name} must be a {kind.__name__}.")
     return value
 
 
 def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
-    """Return `value` if it is a whole number in the range, or raise a ValidationError."""
+    """Return `value` if it is an integer in the range. Raises ValidationError."""
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-        raise ValidationError(f"{name} must be a whole number from {minimum:,} to {maximum:,}.")
+        raise ValidationError(f"{name} must be an integer from {minimum:,} to {maximum:,}.")
     return value
 
 
 def written(value: object) -> str:
-    """Return a whole number in digits; nothing for what is none, or too large for any number here."""
+    """Return an integer as digits; an empty string for any other value and for integers out of all limits."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else ""
 
 
 def parse_iteration(value: str | int) -> int:
-    """Read a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
+    """Parse a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
     match = ITERATION.fullmatch(value if isinstance(value, str) else written(value))
     if match is None:
         raise ValidationError('session_iter must be a number such as 2, "2" or "v2".')
@@ -81,21 +81,21 @@ def parse_iteration(value: str | int) -> int:
 
 
 def parse_id(name: str, value: str | int) -> int:
-    """Read the id of a memory or chunk: a whole number, or the same as text."""
+    """Parse the id of a memory or chunk: an integer, or a string of digits."""
     match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else written(value))
     if match is None:
-        raise ValidationError(f"{name} must be a whole number as returned by a store or search, for example 42.")
+        raise ValidationError(f"{name} must be an integer returned by a store or search, for example 42.")
     return int(match[0])
 
 
 def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the tags without repeats, in order, or raise a ValidationError."""
+    """Return the tags without duplicates, in order. Raises ValidationError."""
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise ValidationError('tags must be a list of texts, for example ["database", "api"].')
+        raise ValidationError('tags must be a list of strings, for example ["database", "api"].')
     if len(value) > MAX_TAGS:
-        raise ValidationError(f"tags holds {len(value):,} entries: send at most {MAX_TAGS}.")
+        raise ValidationError(f"tags has {len(value):,} entries: send at most {MAX_TAGS}.")
     return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
 
 
@@ -106,7 +106,7 @@ NO_JSON = (
 
 
 def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the metadata as a plain dict that JSON can write, or raise a ValidationError."""
+    """Return the metadata as a plain dict that JSON can represent. Raises ValidationError."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -121,20 +121,20 @@ def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ValidationError(f"metadata is nested too deeply: send at most {MAX_DEPTH} levels.")
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
-    if json.loads(text) != value:  # a number as a name, a tuple: they would be read back as something else
+    if json.loads(text) != value:  # numeric keys and tuples would be read back as something else
         raise ValidationError(NO_JSON)
     return dict(value)
 
 
 def depth(value: object) -> int:
-    """Return how many lists and objects are nested in each other."""
+    """Return the nesting depth of lists and objects."""
     parts = list(value.values()) if isinstance(value, dict) else value
     return 1 + max(map(depth, parts), default=0) if isinstance(parts, list) else 0
 
 
 def with_facts(metadata: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata with the facts that are kept there too; a caller may not say something else about them."""
+    """Return the metadata with the parameters that are also kept there. Raises ValidationError on a contradiction."""
     for name, fact in facts.items():
         if metadata.get(name, fact) != fact:
-            raise ValidationError(f"metadata says something else about {name}: send {name} as a parameter only.")
+            raise ValidationError(f"metadata contradicts the parameter {name}: send {name} as a parameter only.")
     return metadata | facts

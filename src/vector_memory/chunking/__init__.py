@@ -1,4 +1,4 @@
-"""Cuts documents into chunks and chunks into passages, and counts their tokens."""
+"""Splits documents into chunks and chunks into passages, and counts tokens."""
 
 from vector_memory.chunking.enrichment import header
 from vector_memory.chunking.markdown import MAX_CHUNKS, chunk_document

@@ -1,4 +1,4 @@
-"""The header that can be put in front of a chunk before it is embedded: where in which document it stands."""
+"""The optional header of a chunk for embedding: the document, and the chunk's position in it."""
 
 from vector_memory.domain import Chunk
 
@@ -7,9 +7,9 @@ MIDDLE = 0.67
 
 
 def header(title: str | None, memory_type: str, chunk: Chunk, sibling_count: int) -> str:
-    """Return the lines that name a chunk's document, section, position and memory type; no line end at the end.
+    """Return lines with a chunk's document, section, position and memory type, without a final line end.
 
-    `sibling_count`: how many chunks the document has, this one included. What is unknown is left out.
+    `sibling_count`: the document's number of chunks, including this one. Unknown values are omitted.
     """
     lines = [
         f"Document: {title}" if title else "",

@@ -1,4 +1,4 @@
-"""Cuts a Markdown document into chunks: first at its headings, then by size. Every chunk is a slice of the document."""
+"""Splits a Markdown document into chunks: first at headings, then by size. Every chunk is a slice of the document."""
 
 import re
 from bisect import bisect_left
@@ -15,13 +15,13 @@ from vector_memory.errors import ChunkingError
 if TYPE_CHECKING:
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
-# Tried in this order. Fences and headings are boundaries already when text comes here, so they are not in the list.
+# Tried in this order. The text is already split at fences and headings, so they are not in the list.
 SEPARATORS = [
     r"\n\s*\n|\r\s*\r",  # blank line
     r"\n|\r(?!\n)",  # line
     r"(?<=[.!?…])\s+|(?<=[。！？])",  # sentence  # noqa: RUF001  Chinese and Japanese full stops
     r"\s+",  # word
-    r"(?s:.{16})",  # part of an endless word: a sixteenth of the counting, and counts that add up better
+    r"(?s:.{16})",  # parts of a very long word: needs a sixteenth of the counting, and the counts add up better
     "",  # character
 ]
 
@@ -29,17 +29,17 @@ LINE_START = re.compile(r"(?<=[\r\n])[^\S\r\n]*\S")
 WORD_START = re.compile(r"(?<!\S)\S")
 
 MAX_CHUNKS = 5_000
-"""No document has more chunks, whatever it holds."""
+"""Maximum number of chunks of a document."""
 
 JOINED_LENGTH = 500
-"""Characters. A document of more than MAX_CHUNKS sections is cut into stretches of sections up to so long."""
+"""Characters. In a document of more than MAX_CHUNKS sections, neighbouring sections are joined up to this length."""
 
-# The overlap is looked for in this many characters per token; English has four.
+# The overlap is searched for within this many characters per token; English has four.
 OVERLAP_WINDOW = 8
 
 
 class Piece(NamedTuple):
-    """A range of the document without white space around it (a first line keeps its indentation), and its tokens."""
+    """A range of the document without surrounding white space (a first line keeps its indentation), and its tokens."""
 
     start: int
     end: int
@@ -47,15 +47,15 @@ class Piece(NamedTuple):
 
 
 def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, overlap: int) -> list[Chunk]:
-    """Cut a Markdown document into chunks of at most `size` tokens, in order.
+    """Split a Markdown document into chunks of at most `size` tokens, in order.
 
-    A document that fits is one chunk. Otherwise every heading begins a chunk, except that a lone heading stays with its
-    first sub-heading; a section that does not fit is cut further, and neighbours within it share up to `overlap`
-    tokens. A code fence is never cut: one that alone exceeds `size` is a chunk of its own, marked oversized. A fence
-    without an end is cut like text. Only white space can lie outside all chunks; blank text has none.
+    A document that fits is one chunk. Otherwise every heading starts a chunk, except that a bare heading stays with its
+    first subheading. A section that does not fit is split further, and its chunks share up to `overlap` tokens with
+    their neighbours. Code fences are never split: a fence longer than `size` is a separate chunk, marked oversized. An
+    unclosed fence is split like text. Only white space can be outside all chunks; blank text has none.
 
-    A document of more than 5,000 sections has small neighbouring sections joined in one chunk, and chunks are longer
-    than `size` (and marked oversized) if there would be more than 5,000 all the same.
+    In a document of more than 5,000 sections, small neighbouring sections are joined. If there would still be more than
+    5,000 chunks, chunks are longer than `size` and marked oversized.
 
     `count_tokens` need not be additive. ChunkingError: `overlap` is more than half of `size`.
     """
@@ -71,7 +71,7 @@ def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, ove
 
 @dataclass(frozen=True)
 class _Cutter:
-    """Cuts one document. Chunks after the first of a section leave room for the overlap put in front of them."""
+    """Splits one document. Chunks after the first one of a section leave room for the overlap in front of them."""
 
     text: str
     structure: Structure
@@ -94,7 +94,7 @@ class _Cutter:
         return pieces
 
     def units(self) -> Iterator[Span]:
-        """Yield what stage one cuts: each section, lone headings together with the sub-heading they introduce."""
+        """Yield the units of stage one: each section, bare headings together with the subheading they introduce."""
         start = None
         sections = self.structure.sections
         for section, following in zip_longest(sections, sections[1:]):
@@ -104,7 +104,7 @@ class _Cutter:
                 start = None
 
     def joined(self, units: Iterable[Span]) -> Iterator[Span]:
-        """Yield stretches of neighbouring units; one that is half full ends before a heading above its first one."""
+        """Yield groups of neighbouring units; a half-full group ends before a heading of a higher level."""
         stretch, top = Span(0, 0), 0
         for unit in units:
             level = self.structure.sections[self.structure.section_at(unit.start)].level
@@ -119,7 +119,7 @@ class _Cutter:
         yield stretch
 
     def cut(self, start: int, end: int) -> list[Piece]:
-        """Return one piece if the unit fits, else what stage two makes of it."""
+        """Return one piece if the unit fits, or else the pieces of stage two."""
         whole = self.measure(start, end)
         if whole.tokens <= self.size:
             return [whole]
@@ -133,7 +133,7 @@ class _Cutter:
         return chunks
 
     def split(self, start: int, end: int) -> Iterator[Piece]:
-        """Yield fences whole and the text between them in pieces; some may be empty."""
+        """Yield whole fences, and the text between them in pieces; some may be empty."""
         for fence in self.structure.fences_in(start, end):
             yield from self.split_text(start, fence.start)
             yield self.measure(*fence)
@@ -148,7 +148,7 @@ class _Cutter:
             raise ChunkingError("The text splitter lost text: please report your version of langchain-text-splitters.")
 
     def bounded(self, start: int, end: int) -> Iterator[Piece]:
-        """Yield the range, halved until it fits: langchain adds up the tokens of parts, and joined they can be more."""
+        """Yield the range, halved until it fits: joined parts can have more tokens than langchain's sum."""
         piece = self.measure(start, end)
         if piece.tokens <= self.room or piece.end - piece.start <= 1:
             yield piece
@@ -158,7 +158,7 @@ class _Cutter:
             yield from self.bounded(middle, piece.end)
 
     def pack(self, pieces: list[Piece], first_limit: int, limit: int) -> list[Piece]:
-        """Join neighbours as long as they fit; `first_limit`: of the first chunk."""
+        """Join neighbours while they fit. `first_limit`: the size of the first chunk."""
         chunks: list[Piece] = []
         first = 0
         while first < len(pieces):
@@ -167,7 +167,7 @@ class _Cutter:
         return chunks
 
     def join(self, pieces: list[Piece], first: int, limit: int) -> tuple[Piece, int]:
-        """Join the pieces from `first` on that fit into `limit`, at least one; return also the index of the next."""
+        """Join the pieces from `first` that fit into `limit`, at least one; return them and the index of the next."""
         last = first
         total = pieces[first].tokens
         while last + 1 < len(pieces) and (total := total + 1 + pieces[last + 1].tokens) <= limit:
@@ -179,9 +179,9 @@ class _Cutter:
         return chunk, last + 1
 
     def with_overlap(self, before: Piece, chunk: Piece) -> Piece:
-        """Return `chunk` begun earlier, within `before`, if there is room: in the same section, without a fence.
+        """Return `chunk` extended backwards within `before` if there is room: in the same section, without a fence.
 
-        It begins at a line if that costs less than half of the overlap (a table's rows, a list's items), or at a word.
+        It starts at a line if that costs less than half of the overlap (table rows, list items), or else at a word.
         """
         budget = min(self.overlap, self.size - chunk.tokens - 1)
         end = before.end
@@ -195,7 +195,7 @@ class _Cutter:
         return longer if longer.tokens <= self.size else chunk
 
     def barrier(self, offset: int) -> int:
-        """Return how far back an overlap in front of `offset` may reach: to its section's start, or a fence's end."""
+        """Return how far back an overlap before `offset` may reach: to the section's start or the end of a fence."""
         section = self.structure.sections[self.structure.section_at(offset)]
         fences = self.structure.fences_in(section.start, offset)
         return fences[-1].end if fences else section.start
@@ -224,10 +224,10 @@ class _Cutter:
 
     @cached_property
     def splitter(self) -> "RecursiveCharacterTextSplitter":
-        """The splitter of langchain, set so that its parts joined are the text: then lengths give exact offsets.
+        """Langchain's splitter, configured so that its joined parts are the text: their lengths give exact offsets.
 
-        Its own overlap and `add_start_index` are not used: the index is searched from an offset that takes the overlap,
-        counted in tokens, for characters, and is then wrong or -1.
+        Its own overlap and `add_start_index` are not used: it searches the index from an offset that treats the
+        overlap, counted in tokens, as characters, so the index can be wrong or -1.
         """
         from langchain_text_splitters import RecursiveCharacterTextSplitter  # noqa: PLC0415  0.3 s, for long texts only
 
@@ -243,9 +243,10 @@ class _Cutter:
 
 
 def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
-    """Return `count_tokens` for the splitter, which asks for the same words again and again.
+    """Return `count_tokens` with a cache, because the splitter counts the same words again and again.
 
-    White space counts at least 1, or a chunk could have any number of parts: the time grows with their square.
+    White space counts as at least 1. Otherwise a chunk could have any number of parts, and the time grows with their
+    square.
     """
     remembered = lru_cache(maxsize=1 << 16)(count_tokens)
 
@@ -257,7 +258,7 @@ def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]
 
 
 def _trim(text: str, start: int, end: int) -> Span:
-    """Return the range without white space at its ends; a first line that is whole keeps its indentation."""
+    """Return the range without white space at its ends; a whole first line keeps its indentation."""
     body = text[start:end]
     first = end - len(body.lstrip())
     if first == end:

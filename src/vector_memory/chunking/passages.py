@@ -1,4 +1,4 @@
-"""Cuts text into passages that an embedding model reads whole."""
+"""Splits text into passages that an embedding model reads whole."""
 
 import re
 from bisect import bisect_right
@@ -9,21 +9,21 @@ from vector_memory.domain import Span
 
 PieceSpans = Callable[[str], list[Span]]
 
-# How many characters are tokenised at once: a tokenizer takes up to a kilobyte of memory per word piece while it works.
+# Characters tokenized at once: a tokenizer needs up to a kilobyte of memory per word piece while it works.
 BLOCK = 16_384
 
-# As many whole words as fit into a block. An endless word is cut: it is no word of any language.
+# As many whole words as fit into a block. Longer "words" are cut: they are not words of any language.
 BLOCKS = re.compile(rf"(?s:.{{1,{BLOCK}}})(?:\Z|(?=\s)|(?<=\s))|(?s:.{{1,{BLOCK}}})")
 
 WHITE_SPACE = re.compile(r"\s")
 
 
 def cut_passages(text: str, piece_spans: PieceSpans, limit: int) -> list[Span]:
-    """Return windows of at most `limit` word pieces that together hold every word piece of `text`, in order.
+    """Return windows of at most `limit` word pieces that together contain every word piece of `text`, in order.
 
-    Cuts fall between words (runs without white space), inside a word only if it has more than `limit` pieces. A window
-    holds at most `limit` pieces also when it is tokenised alone, unless a single piece of a word then falls apart into
-    more. Text that has no word pieces is one passage; blank text has none. Windows do not overlap.
+    Cuts are between words (runs without white space), or inside a word that has more than `limit` pieces. A window has
+    at most `limit` pieces even when it is tokenized alone, unless a single piece of a word then splits into more. Text
+    without word pieces is one passage; blank text has none. Windows do not overlap.
 
     `piece_spans` is called with at most 16,384 characters.
     """
@@ -44,7 +44,7 @@ def _windows(text: str, piece_spans: PieceSpans, limit: int) -> Iterator[Span]:
     while first < len(spans):
         last = _furthest(first, limit, word_cuts, cuts)
         window = _trim(text, spans[first].start, ends[last - 1])
-        # A piece torn from its word can become several: take fewer until the window fits, or cannot be shorter.
+        # A piece cut from its word can become several: take fewer until the window fits or cannot be shorter.
         while (excess := len(piece_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
             last = _furthest(first, max(1, last - first - excess), word_cuts, cuts)
             window = _trim(text, spans[first].start, ends[last - 1])
@@ -53,9 +53,9 @@ def _windows(text: str, piece_spans: PieceSpans, limit: int) -> Iterator[Span]:
 
 
 def _furthest(first: int, room: int, word_cuts: Sequence[int], cuts: Sequence[int]) -> int:
-    """Return the index of the piece to stop before: at most `room` pieces on, at a word if possible.
+    """Return the index of the piece to stop before: at most `room` pieces ahead, at a word boundary if possible.
 
-    Several pieces can stand for one character, so there may be no cut within reach: then the next one.
+    Several pieces can represent one character, so there may be no possible cut in reach: then the next one is used.
     """
     for places in (word_cuts, cuts):
         at = bisect_right(places, first + room)

@@ -1,8 +1,8 @@
-"""Where the headings, code fences and tables of a Markdown document stand, as offsets into the document itself.
+"""Finds the headings, code fences and tables of a Markdown document, as offsets into the document.
 
-markdown-it-py reads the blocks (CommonMark plus tables). langchain's ExperimentalMarkdownSyntaxTextSplitter, which the
-design names for this, returns strings that no longer add up to the document: it drops `---` and `***` lines, drops
-everything after a fence that is not closed, closes a `~~~` fence at a back-tick fence, and sees no indented fence.
+markdown-it-py parses the blocks (CommonMark plus tables). langchain's ExperimentalMarkdownSyntaxTextSplitter, which the
+specification names for this, returns strings that do not add up to the document: it drops `---` and `***` lines, drops
+everything after an unclosed fence, closes a `~~~` fence at a backtick fence, and misses indented fences.
 """
 
 import re
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# Every chunk repeats its heading path, so one heading of 500,000 characters must not be repeated a thousand times.
+# Every chunk repeats its heading path: a heading of 500,000 characters must not be repeated a thousand times.
 MAX_HEADING = 200
 
 LINE_END = re.compile(r"\r\n?|\n")
 
 
 class Section(NamedTuple):
-    """A heading and what follows it up to the next heading of any level; level 0 is the text before the first heading.
+    """A heading and the text up to the next heading of any level; level 0 is the text before the first heading.
 
-    `path`: the enclosing headings with their marks, its own last. `bare`: there is nothing under the heading.
+    `path`: the enclosing headings with their marks, its own last. `bare`: no text follows the heading.
     """
 
     start: int
@@ -38,7 +38,7 @@ class Section(NamedTuple):
     bare: bool
 
     def introduces(self, following: "Section | None") -> bool:
-        """Whether this is a lone heading whose first sub-heading comes next: `# Title`, then at once `## Part`."""
+        """Whether this is a bare heading followed by its first subheading: `# Title`, then `## Part`."""
         return self.bare and following is not None and following.level > self.level
 
 
@@ -53,9 +53,9 @@ class Heading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The blocks of one document, each list in order and without overlaps.
+    """The blocks of a document, each list in order and without overlaps.
 
-    `fences` are closed code fences with both their marks; `open_fences` run to the end of what encloses them.
+    `fences` are closed code fences including both marks; `open_fences` run to the end of the enclosing block.
     """
 
     sections: list[Section]
@@ -64,15 +64,15 @@ class Structure:
     tables: list[Span]
 
     def section_at(self, offset: int) -> int:
-        """Return the index of the section that holds the character at `offset`."""
+        """Return the index of the section that contains the character at `offset`."""
         return max(0, bisect_right(self.sections, offset, key=_start) - 1)
 
     def fences_in(self, start: int, end: int) -> list[Span]:
-        """Return the closed fences that begin in a range."""
+        """Return the closed fences that start in a range."""
         return self.fences[bisect_left(self.fences, start, key=_start) : bisect_left(self.fences, end, key=_start)]
 
     def is_fence(self, start: int, end: int) -> bool:
-        """Whether a range that neither starts nor ends with white space is nothing but one closed fence."""
+        """Whether a range, which neither starts nor ends with white space, is exactly one closed fence."""
         at = bisect_right(self.fences, start, key=_start) - 1
         return at >= 0 and end <= self.fences[at].end
 
@@ -85,9 +85,9 @@ class Structure:
         return _touches(self.tables, start, end)
 
     def path(self, start: int, end: int) -> tuple[str, ...]:
-        """Return the headings that enclose everything in a range.
+        """Return the headings that enclose the whole range.
 
-        A lone heading that only introduces the next one is named in that one's path, so it does not shorten it.
+        A bare heading that only introduces the next one is part of that one's path, so it does not shorten the result.
         """
         touched = self.sections[self.section_at(start) : bisect_left(self.sections, end, key=_start)]
         following = zip_longest(touched, touched[1:])
@@ -98,7 +98,7 @@ class Structure:
 
 @dataclass(slots=True)
 class _Blocks:
-    """What has been read so far, by kind."""
+    """The blocks found so far, by kind."""
 
     headings: list[Heading] = field(default_factory=list)
     fences: list[Span] = field(default_factory=list)
@@ -107,10 +107,10 @@ class _Blocks:
 
 
 def read_structure(text: str) -> Structure:
-    """Read the blocks of a Markdown document, in time linear in its length.
+    """Parse the blocks of a Markdown document, in time linear in its length.
 
-    Headings are `#` to `######` outside lists and quotes. Underlined headings (`Title` over `---`) are not: text right
-    above a rule and YAML front matter look the same, and would end up in heading paths.
+    Headings are `#` to `######` outside lists and quotes. Underlined headings (`Title` above `---`) do not count: text
+    above a rule, and YAML front matter, look the same and would end up in heading paths.
     """
     lines = _line_starts(text)
     blocks = _Blocks()
@@ -134,9 +134,9 @@ def _collect(blocks: _Blocks, token: "Token", inline: "Token | None", lines: Seq
 
 
 def _inner_fences(content: str, lines: Sequence[int]) -> Iterator[Span]:
-    """Yield the closed fences inside indented text or HTML, where CommonMark sees none.
+    """Yield the closed fences inside indented text or HTML, which are not fences in CommonMark.
 
-    Documentation tools (tabs, notes, `<details>`) do show them as code. `lines`: where each line of `content` starts.
+    Documentation tools (tabs, notes, `<details>`) show them as code. `lines`: the offset of each line of `content`.
     """
     if "```" in content or "~~~" in content:
         for token in _tokens(_inner_parser(), content):
@@ -145,7 +145,7 @@ def _inner_fences(content: str, lines: Sequence[int]) -> Iterator[Span]:
 
 
 def _is_closed(fence: "Token") -> bool:
-    """Whether a fence has its closing mark: then two of its lines are not content."""
+    """Whether a fence has a closing mark: then two of its lines are not content."""
     first, last = fence.map or (0, 0)
     return fence.content.count("\n") == last - first - 2
 
@@ -168,23 +168,23 @@ def _sections(text: str, headings: Sequence[Heading]) -> list[Section]:
 
 
 def _line_starts(text: str) -> list[int]:
-    """Return the offset of each line as CommonMark counts lines, and the end of the text after them."""
+    """Return the offset of each line, as CommonMark counts lines, and the end of the text after them."""
     starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     return starts if starts[-1] == len(text) else [*starts, len(text)]
 
 
 def _tokens(parser: "MarkdownIt", text: str) -> Iterable["Token"]:
-    # With a line end at the end, every line of an open fence has one: `_is_closed` counts them.
+    # Add a final line end, so that every line of an open fence has one: `_is_closed` counts them.
     return parser.parse(text if text.endswith(("\n", "\r")) else text + "\n")
 
 
 @cache
 def _parser() -> "MarkdownIt":
-    """Return the block parser: no inline text, and no link references, which take quadratic time by the thousand.
+    """Return the block parser, without inline text and link references: thousands of references take quadratic time.
 
-    The nesting limit is raised from 20 because markdown-it skips the rest of the document where a list exceeds it.
+    The nesting limit is raised from 20 because markdown-it skips the rest of the document if a list exceeds it.
     """
-    from markdown_it import MarkdownIt  # noqa: PLC0415  0.1 s that only a process which stores documents should pay
+    from markdown_it import MarkdownIt  # noqa: PLC0415  takes 0.1 s and is only needed for storing documents
 
     parser = MarkdownIt("commonmark", {"maxNesting": 100})
     return _compiled(parser.enable("table").disable(["inline", "text_join", "reference"]))
@@ -192,7 +192,7 @@ def _parser() -> "MarkdownIt":
 
 @cache
 def _inner_parser() -> "MarkdownIt":
-    """Return a parser that reads a fence at any indentation and amid HTML."""
+    """Return a parser that recognizes fences at any indentation and inside HTML."""
     from markdown_it import MarkdownIt  # noqa: PLC0415  as above
 
     parser = MarkdownIt("commonmark", {"maxNesting": 100})
@@ -200,7 +200,7 @@ def _inner_parser() -> "MarkdownIt":
 
 
 def _compiled(parser: "MarkdownIt") -> "MarkdownIt":
-    """Return the parser after a first use: threads that share it must not meet its rules half compiled."""
+    """Return the parser after using it once, so that threads never share it while its rules are being compiled."""
     parser.parse("#")
     return parser
 

@@ -1,4 +1,4 @@
-"""Counts tokens the way the design measures chunks, without ever touching the network."""
+"""Counts tokens, without using the network."""
 
 import hashlib
 import os
@@ -8,30 +8,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# tiktoken keeps a downloaded encoding under the SHA-1 of its address. It deletes and fetches anew a file whose SHA-256
-# is another (tiktoken/load.py, read_file_cached), so nothing but the very file may be handed to it.
+# tiktoken stores a downloaded encoding under the SHA-1 of its URL. If the file's SHA-256 is wrong, it deletes the file
+# and downloads it again (tiktoken/load.py, read_file_cached), so it must only ever see the correct file.
 CL100K_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
 CL100K_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 
 BYTES_PER_TOKEN = 4
 
-# A model reads an endless word (a hash, a blob) as one unknown piece; it has to count for what it costs a reader.
+# A model reads a very long word (a hash, a blob) as one unknown piece, but it costs a reader many tokens.
 MAX_BYTES_PER_TOKEN = 16
 
-# Up to 4,096 characters, if possible up to a space between two words: every tokenizer begins a token there, so counts
-# add up exactly. Only an endless word is cut elsewhere, which changes its count by about one in a thousand.
+# Up to 4,096 characters, if possible up to a space between two words: every tokenizer starts a token there, so the
+# counts add up exactly. Only a longer word is cut elsewhere, which changes its count by about one in a thousand.
 SLICE = re.compile(r"(?s:.{1,4096})(?:\Z|(?<=\S)(?= \S))|(?s:.{1,4096})")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
-    """Counts the tokens of a text. `name` says whose tokens: `cl100k_base`, `model` or `estimate`."""
+    """Counts the tokens of a text. `name` says how: `cl100k_base`, `model` or `estimate`."""
 
     name: str
     count: Callable[[str], int]
 
     def __call__(self, text: str) -> int:
-        """Return the number of tokens of a text."""
+        """Return the number of tokens in a text."""
         return self.count(text)
 
 
@@ -59,7 +59,7 @@ def _with_floor(count: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def has_cl100k() -> bool:
-    """Whether the cl100k_base file is where tiktoken looks for it, and is the file that tiktoken will accept."""
+    """Whether the cl100k_base file is where tiktoken looks for it, with the content that tiktoken expects."""
     folder = _cache_folder()
     if folder is None:
         return False
@@ -70,7 +70,7 @@ def has_cl100k() -> bool:
 
 
 def _cache_folder() -> Path | None:
-    """Return the folder that tiktoken reads; None when its cache is switched off with an empty variable."""
+    """Return tiktoken's cache folder; None if an empty variable disables the cache."""
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if (folder := os.environ.get(variable)) is not None:
             return Path(folder) if folder else None
@@ -78,16 +78,17 @@ def _cache_folder() -> Path | None:
 
 
 def _load_cl100k() -> Callable[[str], int]:
-    import tiktoken  # noqa: PLC0415  it costs start-up time and is used only if its file is there
+    import tiktoken  # noqa: PLC0415  slow to import, and only used if its file is present
 
     encoding = tiktoken.get_encoding("cl100k_base")
-    # encode_ordinary takes <|endoftext|> and its like for the plain text that they are in a document; encode raises.
+    # encode_ordinary treats <|endoftext|> and the like as plain text; encode raises.
     return lambda text: len(encoding.encode_ordinary(text))
 
 
 def _in_slices(count: Callable[[str], int]) -> Callable[[str], int]:
-    """Return `count` applied to slices: tokenizers take quadratic time or hundreds of megabytes for one endless word.
+    """Return `count` applied to slices: tokenizers need quadratic time or hundreds of megabytes for one very long word.
 
-    tiktoken 0.12 needs minutes for 500,000 times the same letter, word pieces 400 MB for 500,000 Chinese characters.
+    tiktoken 0.12 needs minutes for one letter repeated 500,000 times; word pieces need 400 MB for 500,000 Chinese
+    characters.
     """
     return lambda text: sum(count(match.group()) for match in SLICE.finditer(text))

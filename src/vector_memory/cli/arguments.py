@@ -1,4 +1,4 @@
-"""Reads the flags and the environment, and says in one sentence what is wrong with them."""
+"""Parses flags and environment variables, and explains errors in one sentence."""
 
 import os
 import sys
@@ -23,19 +23,18 @@ from cyclopts import (
     ValidationError,
 )
 
+from vector_memory.cli.accepted import accepted, unusable
 from vector_memory.settings import (
     SPECIFIED,
     FilePlace,
     Offer,
     Place,
     Settings,
-    accepted,
-    unusable,
 )
 
 PREFIX = "VECTOR_MEMORY_"
 ALIASES = {name: name.upper() for name in SPECIFIED} | {name: f"CWE_{name.upper()}" for name in FilePlace.model_fields}
-"""The names that the specification gives to variables; those with the prefix win."""
+"""The variable names of the specification; names with the prefix take precedence."""
 
 SWITCHES = {
     f"--{name.replace('_', '-')}"
@@ -45,15 +44,15 @@ SWITCHES = {
 
 DEFAULT_COMMAND = "serve"
 OF_ALL = ("--help", "-h", "--version")
-"""Flags of the command line itself; others without a command are those of the default command."""
+"""Flags of the program itself; other flags without a command belong to the default command."""
 
 
 class UsageError(Exception):
-    """The command line or the environment was not understood; the message is for the user."""
+    """A flag or environment variable is invalid; the message is for the user."""
 
 
 def run(app: App, words: Sequence[str]) -> None:
-    """Run the command of `app` that the words name. Raises UsageError for what cannot be understood."""
+    """Run a command of `app`. Raises UsageError for invalid arguments."""
     if not words or (words[0].startswith("-") and words[0] not in OF_ALL):
         words = [DEFAULT_COMMAND, *words]
     if words[0] not in (*app, *OF_ALL):
@@ -65,18 +64,18 @@ def run(app: App, words: Sequence[str]) -> None:
 
 
 def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give what has no flag the value of its variable.
+    """Set the parameters without a flag from their environment variables.
 
-    An empty flag is refused: a script whose variable was empty would otherwise get another database than it meant. A
-    setting's variable that cannot be used is ignored with a warning: many tools set LOG_LEVEL, and a memory that does
-    not start is worse. Not so for the place and what is offered: a guess there would hide or expose memories.
+    An empty flag is refused: a script with an empty variable would otherwise use the wrong database. An invalid
+    variable of a setting is ignored with a warning: many programs set LOG_LEVEL, and a memory that does not start is
+    worse. An invalid location or toolset is an error: a guess could hide or expose memories.
     """
     for argument in arguments:
         if argument.hint is not bool and any(token.value == "" for token in argument.tokens):
-            raise UsageError(f"{argument.name} is empty: give it a value or leave it out.")
+            raise UsageError(f"{argument.name} is empty: give it a value or omit it.")
     known = _by_name(arguments)
     flagged = {name for name, argument in known.items() if argument.tokens}
-    if flagged & Place.model_fields.keys():  # a flag for the place overrides each variable for the place
+    if flagged & Place.model_fields.keys():  # a flag for the location overrides all variables for the location
         flagged |= Place.model_fields.keys()
     tokens = {name: token for name in known if name not in flagged and (token := _from_environment(name))}
     for name in unusable({name: token.value for name, token in tokens.items() if name in Settings.model_fields}):
@@ -87,7 +86,7 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
 
 
 def _from_environment(name: str) -> Token | None:
-    """Return what a variable says of a setting or place. An empty variable counts as not set."""
+    """Return the value of a parameter's variable. An empty variable counts as unset."""
     if not any(name in model.model_fields for model in (Settings, Offer, Place, FilePlace)):
         return None
     variables = [f"{PREFIX}{name.upper()}", *filter(None, [ALIASES.get(name)])]
@@ -101,7 +100,7 @@ def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
 
 
 def _joined_switches(words: Sequence[str]) -> list[str]:
-    """Let `--switch false` mean `--switch=false`, the only way in which cyclopts gives a switch a value."""
+    """Accept `--switch false` for `--switch=false`, the only form that cyclopts accepts."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in SWITCHES and not word.startswith("-"):
@@ -112,13 +111,13 @@ def _joined_switches(words: Sequence[str]) -> list[str]:
 
 
 def _unknown_command(word: str, commands: Sequence[str]) -> str:
-    # Not in cyclopts' words: it imports all commands to find the nearest.
+    # Not left to cyclopts, which imports all commands to find similar names.
     meant = "".join(f' Did you mean "{command}"?' for command in get_close_matches(word, commands, n=1))
-    return f'There is no command "{word}".{meant} The commands are listed by: vector-memory --help'
+    return f'Unknown command "{word}".{meant} Run `vector-memory --help` to list the commands.'
 
 
 def _explained(error: CycloptsError) -> str:
-    """Say what is wrong and what would be accepted."""
+    """Return a message that says what is wrong and what is accepted."""
     cause = error.__cause__
     match error:
         case ValidationError(argument=Argument() as settings) if isinstance(cause, pydantic.ValidationError):
@@ -128,17 +127,21 @@ def _explained(error: CycloptsError) -> str:
         case MissingArgumentError(argument=Argument() as argument):
             return f"{argument.name} needs a value: {_accepted_by(argument)}."
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            return f'"{word}" is not understood here: see vector-memory --help.'
+            return f'Unexpected argument "{word}": see `{_help_of(error)}`.'
         case UnknownOptionError():
-            return f"{error} The flags are listed by: vector-memory {' '.join(error.command_chain or ())} --help"
+            return f"{error} Run `{_help_of(error)}` to list the flags."
         case _:
             return str(error)
+
+
+def _help_of(error: CycloptsError) -> str:
+    return " ".join(["vector-memory", *(error.command_chain or ()), "--help"])
 
 
 def _refused_settings(settings: Argument, cause: pydantic.ValidationError) -> str:
     first = cause.errors()[0]
     reason = first["msg"].removeprefix("Value error, ")
-    if not first["loc"]:  # two settings that do not go together: the message names both
+    if not first["loc"]:  # two settings contradict each other: the message names both
         return f"{reason}."
     argument = _by_name(settings.children)[str(first["loc"][0])]
     if first["type"] == "value_error":
@@ -162,11 +165,11 @@ def _accepted_by(argument: Argument) -> str:
     if choices := _choices(argument.hint):
         *others, last = choices
         return f"{', '.join(others)} or {last}"
-    return {int: "a whole number", Path: "a path"}.get(argument.hint, "text")
+    return {int: "an integer", Path: "a path"}.get(argument.hint, "text")
 
 
 def _choices(hint: object) -> list[str]:
-    """Return the words that a flag of this type takes, if it takes only some."""
+    """Return the values that a flag of this type accepts, if they are a fixed set."""
     hint = next((arm for arm in get_args(hint) if arm is not NoneType), hint) if NoneType in get_args(hint) else hint
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return list(hint)

@@ -1,4 +1,4 @@
-"""Runs the doctor and prints what it finds: calm at 80 columns, and plain text when there is no terminal."""
+"""Runs the doctor and prints its findings: fits 80 columns, plain text if standard output is not a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,20 +18,20 @@ from vector_memory.settings import Settings
 
 WIDEST = 100
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
-TITLES = {"installation": "Installation", "place": "Place", "contents": "Memory"}
+TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory"}
 
 
 def run_doctor(path: Path, settings: Settings, *, as_json: bool = False, fix: bool = False) -> bool:
-    """Examine the memory at `path`, mend it if `fix`, print the findings, and return whether all is well."""
+    """Examine the memory at `path`, repair it if `fix`, print the findings, and return whether it is healthy."""
     output = Output(Console(stderr=as_json))
     doctor = Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
-    mended: list[str] = []
+    repaired: list[str] = []
     with output.waiting("Examining"):
         report = doctor.examine()
     if fix and report.fixable():
         with output.progress() as progress:
-            report, mended = doctor.mend_all(report, progress)
-    (output.json if as_json else output.report)(report, mended)
+            report, repaired = doctor.repair_all(report, progress)
+    (output.json if as_json else output.report)(report, repaired)
     return report.healthy
 
 
@@ -42,26 +42,26 @@ class Output:
         self._console = console
         self._width = min(console.width, WIDEST)
 
-    def report(self, report: Report, mended: Sequence[str]) -> None:
-        """Print what was mended, every finding, and the sum of it."""
+    def report(self, report: Report, repaired: Sequence[str]) -> None:
+        """Print the repairs, every finding, and a summary."""
         self._line("")
         self._line(Text("vector-memory doctor", style="bold"))
         self._console.print(Text(report.database), soft_wrap=True)
-        self._mended(mended)
+        self._repaired(repaired)
         for part, findings in report.parts.items():
             self._line("")
             self._line(Text(TITLES[part], style="bold"))
             self._console.print(_table(findings), width=self._width)
         self._line("")
-        self._line(_sum(report))
+        self._line(_summary(report))
 
-    def json(self, report: Report, mended: Sequence[str]) -> None:
+    def json(self, report: Report, repaired: Sequence[str]) -> None:
         """Print the report as one JSON object."""
-        sys.stdout.write(as_json(report.as_json(mended), sys.stdout.encoding) + "\n")
+        sys.stdout.write(as_json(report.as_json(repaired), sys.stdout.encoding) + "\n")
 
     @contextmanager
     def waiting(self, reason: str) -> Iterator[None]:
-        """Show that something takes a moment."""
+        """Show a spinner with a message."""
         if not self._console.is_terminal:
             yield
             return
@@ -70,16 +70,16 @@ class Output:
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int], None]]:
-        """Show a bar while vectors are made; yields what to call with how many are done, and of how many."""
+        """Show a progress bar while vectors are computed; yield a callback for (done, total)."""
         with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
-            task = bar.add_task("Making vectors", total=None)
+            task = bar.add_task("Computing vectors", total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
-    def _mended(self, mended: Sequence[str]) -> None:
-        if mended:
+    def _repaired(self, repaired: Sequence[str]) -> None:
+        if repaired:
             self._line("")
-            self._line(Text("Mended", style="bold"))
-            for line in mended:
+            self._line(Text("Repaired", style="bold"))
+            for line in repaired:
                 self._line(Text(f"  {line}"))
 
     def _line(self, text: Text | str) -> None:
@@ -99,7 +99,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     return table
 
 
-def _sum(report: Report) -> Text:
+def _summary(report: Report) -> Text:
     problems, warnings = report.count(State.PROBLEM), report.count(State.WARNING)
     verdict = Text("Healthy", style="bold green") if report.healthy else Text("Not healthy", style="bold red")
     return Text.assemble(

@@ -1,4 +1,4 @@
-"""Where log records go and what they look like: one line each, no stored content, never on standard output."""
+"""Logging: one line per record, no stored content, never on standard output."""
 
 import logging
 import os
@@ -27,8 +27,8 @@ ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] 
 class OneLineFormatter(logging.Formatter):
     """Formats a record as `time level logger: message`.
 
-    The words of an exception and of a library may quote what they were given, that is stored content: of those only
-    the type and the place in the source are logged.
+    Messages of exceptions and libraries may quote their input, that is, stored content: only their type and place in
+    the source are logged.
     """
 
     converter = staticmethod(time.gmtime)
@@ -36,7 +36,7 @@ class OneLineFormatter(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
+        """Return the record on one line."""
         ours = record.name.split(".")[0] == "vector_memory"
         message = record.getMessage() if ours else f"{record.filename}:{record.lineno}"
         if record.exc_info:
@@ -45,17 +45,17 @@ class OneLineFormatter(logging.Formatter):
         return printable(line).replace("\t", r"\t").replace("\n", r"\n")
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 - the name is logging's
-        """Return the type of an exception and where it came from, the innermost place first."""
+        """Return the type of an exception and its traceback, innermost frame first."""
         kind, _, trace = ei
         places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(traceback.extract_tb(trace))]
         return " < ".join([kind.__name__ if kind else "no exception", *places[:FRAMES_SHOWN]])
 
 
 def set_up_logging(level: str, log_file: Path | None, databases: Sequence[Path] = ()) -> None:
-    """Log to standard error, and to `log_file` too when there is one. `level` is for our own records.
+    """Log to standard error, and to `log_file` if given. `level` applies to this package's records.
 
-    `databases`: the paths of databases, which are never logged to. Libraries are heard from WARNING on: their DEBUG
-    records hold whole requests.
+    `databases`: the paths of databases, which are refused as log files. Libraries log from WARNING on: their DEBUG
+    records contain whole requests.
     """
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if log_file is not None:
@@ -66,25 +66,25 @@ def set_up_logging(level: str, log_file: Path | None, databases: Sequence[Path] 
     logging.getLogger("vector_memory").setLevel(level)
     logging.captureWarnings(capture=True)
     threading.excepthook = log_broken_thread
-    # A client that closed standard error, or a full disk, must not fail the call that wanted to log.
+    # A client that closed standard error, or a full disk, must not make the call fail that logs.
     logging.raiseExceptions = False
 
 
 def log_broken_thread(broken: threading.ExceptHookArgs) -> None:
-    """Log that a thread ended with an exception; Python itself would print what the exception says."""
+    """Log that a thread raised an exception; Python itself would print the exception's message."""
     error = broken.exc_value or broken.exc_type()
-    logger.error("The thread %s broke down", broken.thread.name if broken.thread else "", exc_info=error)
+    logger.error("The thread %s failed", broken.thread.name if broken.thread else "", exc_info=error)
 
 
 class PrivateFileHandler(logging.FileHandler):
-    """Appends to a file that only its owner can read, if it has to be made."""
+    """Appends to a file; a new file is readable by its owner only."""
 
     def _open(self) -> TextIOWrapper:
         return open(self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=open_private)
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file; a pipe that nobody reads is an error, instead of waiting for a reader."""
+    """Open the file. A pipe without a reader is an error, instead of waiting for one."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o600)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -102,16 +102,16 @@ def _file_handler(path: Path, databases: Sequence[Path]) -> logging.Handler:
 
 
 def require_log(path: Path, databases: Sequence[Path]) -> None:
-    """Raise a ConfigurationError if a log cannot go to a path: to a database, or where the protocol goes."""
+    """Raise ConfigurationError if a path cannot be a log file: a database, or standard output."""
     reason = why_path_protected(path, databases)
     if reason is None and is_protocol(path):
-        reason = "is standard output, which is for answers"
+        reason = "is standard output, which is reserved for answers"
     if reason is not None:
         raise ConfigurationError(f"{path} {reason}: choose another --log-file.")
 
 
 def is_protocol(path: Path) -> bool:
-    """Whether a path leads to standard output."""
+    """Whether a path refers to standard output."""
     with suppress(OSError, ValueError):
         status = path.stat()
         return not os.path.samestat(status, Path(os.devnull).stat()) and os.path.samestat(status, os.fstat(1))

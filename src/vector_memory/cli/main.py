@@ -1,43 +1,43 @@
-"""Vector memory for AI agents: keeps what they find, and finds it by meaning.
+"""Persistent memory for AI agents, searchable by meaning and words.
 
 Usage: vector-memory [COMMAND] [FLAGS]
 
-Serve:
-  serve        answer an MCP client over standard input and output (the default)
+Server:
+  serve        serve an MCP client over standard input and output (default)
   demo         store a folder of Markdown files and ask questions about it
 
-Use:
-  ingest       store files and folders of Markdown or text
-  search       find what is stored, by meaning and by its words
-  show         print a memory and where it comes from
-  sessions     list the sessions, the latest first
-  timeline     list what was stored in a session: when, by whom
-  stats        count what a session, or the whole memory, holds
-  report       make an HTML page of a session: its timeline, map and texts
+Store and search:
+  ingest       store Markdown and text files
+  search       search by meaning and words
+  show         print a memory
+  sessions     list the sessions, latest first
+  timeline     list what was stored in a session, when and by whom
+  stats        count the memories of a session or of the whole file
+  report       write an HTML page of a session: timeline, map and texts
 
-Move:
-  export       write one session, or all, to a file of JSON Lines
-  import       add the memories of such a file
+Import and export:
+  export       write one session, or everything, to a JSON Lines file
+  import       add the memories of an exported file
 
-Keep well:
+Maintenance:
   delete       delete a memory
-  backfill     make the vectors that are missing
-  reembed      make all vectors anew, with another model
-  doctor       say whether the installation and the memory are healthy
-  backup       copy the memory to a file, also while servers use it
-  restore      put a backup in the memory's place
+  backfill     compute missing vectors
+  reembed      recompute all vectors with another model
+  doctor       check the installation and the memory, and repair them
+  backup       copy the memory to a file, even while servers use it
+  restore      replace the memory with a backup
   fetch-model  download the embedding model and the token table
-  completion   let bash, zsh or fish complete commands and flags
+  completion   print a completion script for bash, zsh or fish
   --version    print the version
 
-`vector-memory COMMAND --help` lists the flags of a command. Every setting is
+Run `vector-memory COMMAND --help` for the flags of a command. Every setting is
 also an environment variable: --log-level is VECTOR_MEMORY_LOG_LEVEL.
-With --json a command prints one JSON object, and errors as one, too.
+With --json a command prints its result, or its error, as one JSON object.
 
-Exit code 0: done, 1: failed, 2: not understood, 130: interrupted.
+Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted.
 """
 
-# This docstring is what `vector-memory --help` prints: it should not cost an import.
+# `vector-memory --help` prints this docstring without importing anything.
 
 import gc
 import io
@@ -52,13 +52,13 @@ from typing import NoReturn
 from vector_memory.errors import ConfigurationError, VectorMemoryError
 
 RARELY = 100_000
-"""New objects until the garbage is looked for: what is imported stays, and looking takes a tenth of the start."""
+"""Allocations between garbage collections: imported objects stay, and collecting takes a tenth of the start time."""
 
 SIGNALLED = 128
-"""What shells add to the number of the signal that ended a program."""
+"""Added to a signal's number in the exit code, as shells do."""
 
 READER_GONE = 141
-"""What shells say of a program that wrote to a closed pipe, as `vector-memory show 7 | head` may do."""
+"""Exit code after writing to a closed pipe, as in `vector-memory show 7 | head`."""
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
         sys.stdout.write(__doc__)
         return
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not fail a command
+        sys.stdout.reconfigure(errors="backslashreplace")  # unprintable characters must not raise
     from vector_memory.cli import arguments, commands
 
     try:
@@ -80,16 +80,16 @@ def main() -> None:
     except VectorMemoryError as error:
         fail(error, code=1)
     except BrokenPipeError:
-        # Python would try to write the rest at its end.
+        # Otherwise Python tries to write the rest when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(READER_GONE)
 
 
 @contextmanager
 def cleaned_up_when_ended() -> Iterator[None]:
-    """Let a signal that ends a command do so as an interrupt from the keyboard does, so that no draft is left behind.
+    """Make signals that end a command run its cleanup, as a keyboard interrupt does, so that no draft is left behind.
 
-    A signal that whoever started the command has told it to ignore stays ignored; a server has its own way to end.
+    Signals that the parent process set to be ignored stay ignored. A server has its own way to shut down.
     """
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
@@ -106,7 +106,7 @@ def cleaned_up_when_ended() -> Iterator[None]:
 
 
 def fail(error: Exception, *, code: int) -> NoReturn:
-    """Say on standard error what is wrong, and end the process."""
+    """Write the error to standard error and exit."""
     from vector_memory.cli.terminal_text import as_json, printable
 
     if "--json" in sys.argv:

@@ -1,4 +1,4 @@
-"""What commands print: calm at 80 columns, plain text when there is no terminal, or JSON."""
+"""Output of commands: fits 80 columns, plain text if standard output is not a terminal, or JSON."""
 
 import re
 import sys
@@ -16,23 +16,23 @@ FILLING = re.compile(" +$", re.MULTILINE)
 
 
 class Trimmed:
-    """Standard output that is no terminal: the blanks that fill up lines to the width of one are left out."""
+    """Standard output that is not a terminal: removes the spaces that pad lines to the terminal's width."""
 
     def write(self, text: str) -> int:
         """Write text."""
         return sys.stdout.write(FILLING.sub("", text))
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush standard output."""
         sys.stdout.flush()
 
     def isatty(self) -> bool:
-        """Tell that it is none."""
+        """Return False."""
         return False
 
 
 def console() -> "Console":
-    """Return where a command prints; a wide terminal is not filled, because long lines read badly."""
+    """Return the console to print to. Its width is limited, because long lines are hard to read."""
     from rich.console import Console
 
     file = sys.stdout if sys.stdout.isatty() else cast("IO[str]", Trimmed())
@@ -42,17 +42,17 @@ def console() -> "Console":
 
 
 def one_line(text: str) -> str:
-    """Return a stored text as one line."""
+    """Return a stored text on one line."""
     return " ".join(printable(text).split())
 
 
 def moment(time: str) -> str:
-    """Return a time in UTC to the minute."""
+    """Return a UTC time to the minute."""
     return f"{time[:10]} {time[11:16]}"
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun in singular or plural."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
@@ -69,7 +69,7 @@ def print_json(value: Any) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar, if standard error is a terminal; yields what to call with how much is done, and of how much."""
+    """Show a progress bar if standard error is a terminal; yield a callback for (done, total)."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -83,7 +83,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def status(what: str) -> Iterator[None]:
-    """Show that something takes time, if standard error is a terminal."""
+    """Show a spinner with a message if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -95,9 +95,9 @@ def status(what: str) -> Iterator[None]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say to who interrupts the block that what was done is not lost."""
+    """Tell a user who interrupts the block that progress is saved."""
     try:
         yield
     except KeyboardInterrupt:
-        sys.stderr.write("vector-memory: interrupted; run the same command again to go on.\n")
+        sys.stderr.write("vector-memory: interrupted; progress is saved: run the same command again to continue.\n")
         raise

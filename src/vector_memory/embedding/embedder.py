@@ -1,4 +1,4 @@
-"""The one interface every embedding engine has."""
+"""The interface of all embedding engines."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ Vectors = NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Implementations are safe to call from several threads at once."""
+    """Turns texts into unit vectors. Implementations are thread-safe."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -21,16 +21,16 @@ class Embedder(Protocol):
 
     @property
     def max_pieces(self) -> int:
-        """The number of word pieces of a text that one vector should stand for, special tokens not counted."""
+        """The number of word pieces that one vector should represent, without special tokens."""
         ...
 
     def piece_spans(self, text: str) -> list[Span]:
-        """Where each word piece of `text` stands, in order: character offsets, special tokens left out, nothing cut."""
+        """Return the spans of all word pieces of `text`, in order, as character offsets, without special tokens."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one L2-normalised float32 row per text, shape (len(texts), dimensions).
 
-        A text's vector does not depend, in any bit, on the other texts of the call.
+        A text's vector does not depend on the other texts of the call, not even in its last bit.
         """
         ...

@@ -1,4 +1,4 @@
-"""Downloading the default model when the user asks for it: `vector-memory fetch-model`."""
+"""Downloads the default model on request: `vector-memory fetch-model`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +10,18 @@ ENCODING = "cl100k_base"
 
 
 def download_file(name: str, *, again: bool) -> Path:
-    """Download one file of the pinned revision into the Hugging Face cache, with the hub client's progress bar.
+    """Download a file of the pinned revision into the Hugging Face cache, with the hub client's progress bar.
 
-    `again`: even if it is there already.
+    `again`: even if the file exists.
     """
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - only for the one command that needs it
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - only needed for one command
 
     return Path(hf_hub_download(REPOSITORY, name, revision=REVISION, force_download=again))
 
 
 def download_encoding() -> None:
-    """Let tiktoken put its encoding into its own cache."""
-    import tiktoken  # noqa: PLC0415 - only for the one command that needs it
+    """Let tiktoken download its encoding into its own cache."""
+    import tiktoken  # noqa: PLC0415 - only needed for one command
 
     tiktoken.get_encoding(ENCODING)
 
@@ -31,10 +31,10 @@ def fetch_model(
     file: Callable[..., Path] = download_file,
     encoding: Callable[[], None] = download_encoding,
 ) -> Path:
-    """Download what the default engine needs (about 90 MB) and return the folder it is in; `say` gets a line per step.
+    """Download the default model (about 90 MB) and return its folder; `say` is called with a line for each step.
 
-    Files that are there and right are not downloaded again. Raises EmbeddingUnavailableError if the model cannot be
-    had; without the encoding for token counts there is only a line about it, because the server does without.
+    Correct files are not downloaded again. Raises EmbeddingUnavailableError if the model cannot be downloaded. A
+    missing encoding for token counts is only reported, because the server works without it.
     """
     for name in SHA256:
         say(f"{name} of {REPOSITORY}")
@@ -42,8 +42,8 @@ def fetch_model(
     say(f"token encoding {ENCODING}")
     try:
         encoding()
-    except Exception as error:  # tiktoken's client raises whatever its transport does
-        say(f"not fetched ({type(error).__name__}): tokens will be counted with the model's own tokenizer instead")
+    except Exception as error:  # tiktoken passes on any exception of its transport
+        say(f"not downloaded ({type(error).__name__}): tokens will be counted with the model's tokenizer instead")
     return path.parent
 
 
@@ -59,7 +59,7 @@ def _fetch_official(name: str, file: Callable[..., Path]) -> Path:
         ) from error
     if not is_official(name, path):
         raise EmbeddingUnavailableError(
-            f"The downloaded {name} is not the official one and will not be used. If HF_ENDPOINT names a mirror, "
+            f"The downloaded {name} is not the official file and will not be used. If HF_ENDPOINT names a mirror, "
             f"choose another."
         )
     return path

@@ -1,4 +1,4 @@
-"""The model as the rest of the program sees it: loaded in the background or at first use, let go when it is idle."""
+"""The model as the rest of the program uses it: loaded in the background or at first use, unloaded when idle."""
 
 import ctypes
 import logging
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 
 def load_embedder(settings: "Settings") -> Embedder:
-    """Load the engine of `settings.embedding_model` and return it; this takes from 0.2 s to several seconds.
+    """Load and return the engine of `settings.embedding_model`; this takes 0.2 s to several seconds.
 
     all-MiniLM-L6-v2 runs on ONNX Runtime, `toy` is the engine for tests, everything else needs sentence-transformers.
-    Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if its vectors have another
-    length than VECTOR_MEMORY_EMBEDDING_DIM.
+    Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if the length of its vectors is
+    not VECTOR_MEMORY_EMBEDDING_DIM.
     """
     engine = _load_engine(settings.embedding_model.removeprefix("sentence-transformers/"), settings)
     dimensions = engine.fingerprint.dimensions
@@ -42,7 +42,7 @@ def load_embedder(settings: "Settings") -> Embedder:
 
 
 def _load_engine(name: str, settings: "Settings") -> Embedder:
-    # Imported only when needed: engines bring their run-times, settings bring pydantic, and this module brings neither.
+    # Imported only when needed: engines import their runtimes, settings import pydantic; this module imports neither.
     from vector_memory.settings import DEFAULT_MODEL  # noqa: PLC0415
 
     if name == DEFAULT_MODEL:
@@ -60,14 +60,14 @@ def _load_engine(name: str, settings: "Settings") -> Embedder:
 
 
 class EmbeddingModel:
-    """An Embedder that loads its engine when it is first needed, or before when told to; safe for several threads.
+    """An Embedder that loads its engine at first use, or earlier on request; thread-safe.
 
-    While the engine is loading, whoever needs it waits. If it cannot be loaded, every use raises the same
-    EmbeddingUnavailableError at once; after 30 s the next use tries again, so a model that appears is noticed.
+    While the engine is loading, callers wait. If it cannot be loaded, every use raises the same
+    EmbeddingUnavailableError at once; after 30 s the next use tries again, so that a new model is noticed.
     """
 
     def __init__(self, load: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic) -> None:
-        """`load` returns an engine or raises; `clock` counts seconds."""
+        """`load` returns an engine or raises; `clock` returns seconds."""
         self._load = load
         self._clock = clock
         self._used_at = 0.0
@@ -81,7 +81,7 @@ class EmbeddingModel:
         self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
 
     def start_loading(self) -> None:
-        """Load in the background, unless that is under way; returns at once. A failure shows at the next use."""
+        """Start loading in the background and return at once. The next use raises the error if loading fails."""
         self._loads_in_background = True
         with self._starting:
             if not self._loader.is_alive():
@@ -90,7 +90,7 @@ class EmbeddingModel:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the engine is loaded, so that the next use will not wait."""
+        """Whether the engine is loaded, so that the next use does not wait."""
         return self._engine is not None
 
     def wait_for_loading(self, seconds: float) -> bool:
@@ -105,7 +105,7 @@ class EmbeddingModel:
         return not self._loader.is_alive()
 
     def let_go(self, idle_seconds: float) -> None:
-        """Give the engine's memory back if nobody has used it for so long; the next use loads it again."""
+        """Unload the engine if it has been idle for so long; the next use loads it again."""
         if self._engine is not None and self._clock() - self._used_at >= idle_seconds:
             self._engine = None
             give_memory_back()
@@ -122,11 +122,11 @@ class EmbeddingModel:
 
     @property
     def max_pieces(self) -> int:
-        """The number of word pieces that one vector should stand for."""
+        """The number of word pieces that one vector should represent."""
         return self._loaded().max_pieces
 
     def piece_spans(self, text: str) -> list[Span]:
-        """Where each word piece of `text` stands."""
+        """Return the spans of the word pieces of `text`, in characters."""
         return self._loaded().piece_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -134,7 +134,7 @@ class EmbeddingModel:
         return self._loaded().embed(texts)
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a query, shape (dimensions,), read-only; the last 1,000 are remembered."""
+        """Return the unit vector of a query, shape (dimensions,), read-only; the last 1,000 are cached."""
         return self._query_vector(text)
 
     def _embed_query(self, text: str) -> Vectors:
@@ -148,7 +148,7 @@ class EmbeddingModel:
 
     def _loaded(self) -> Embedder:
         self._used_at = self._clock()
-        engine = self._engine  # it may be let go at any moment
+        engine = self._engine  # it may be unloaded at any moment
         if engine is None:
             with self._loading:
                 if self._engine is None and self._may_try():
@@ -165,15 +165,15 @@ class EmbeddingModel:
         for _ in range(LOAD_ATTEMPTS):
             try:
                 self._engine, self._failure = self._load(), None
-            except Exception as error:  # run-times raise whatever they like
+            except Exception as error:  # runtimes raise any kind of exception
                 self._failure, self._failed_at = _as_unavailable(error), self._clock()
-                log.warning("the embedding model could not be loaded: %s", self._failure, exc_info=error)
+                log.warning("Failed to load the embedding model: %s", self._failure, exc_info=error)
             else:
                 return
 
 
 def give_memory_back() -> None:
-    """Let glibc return to the system what was freed; it keeps most of it otherwise. Elsewhere nothing is to be done."""
+    """Make glibc return freed memory to the system, which it otherwise keeps. Other C libraries need no call."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -181,8 +181,8 @@ def give_memory_back() -> None:
 def _as_unavailable(error: Exception) -> EmbeddingUnavailableError:
     if isinstance(error, EmbeddingUnavailableError):
         return error
-    # Only our own messages are known to hold nothing that the user has not given.
-    reason = str(error) if isinstance(error, VectorMemoryError) else f"{type(error).__name__} while loading it."
-    unavailable = EmbeddingUnavailableError(f"The embedding model cannot be used: {reason} The server's log says more.")
+    # Only our own messages are known to contain nothing but what the user provided.
+    reason = str(error) if isinstance(error, VectorMemoryError) else f"loading it raised {type(error).__name__}."
+    unavailable = EmbeddingUnavailableError(f"The embedding model cannot be used: {reason} See the log for details.")
     unavailable.__cause__ = error
     return unavailable

@@ -4,9 +4,9 @@
 model.safetensors, which ONNX Runtime maps into memory. Pooling and normalisation are those of sentence-transformers:
 the mean of the last hidden states, divided by max(its length, 1e-12).
 
-Only texts with the same number of tokens share a call. So nothing is padded and nothing masked, which is fastest on a
-CPU, and every number is computed in the same order whatever else is in the call: a text's vector is always the same,
-bit for bit.
+Only texts with the same number of tokens share a call, so that nothing is padded or masked. This is fastest on a CPU,
+and every number is computed in the same order whatever else is in the call: a text's vector is always the same, bit
+for bit.
 """
 
 import itertools
@@ -30,49 +30,49 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 DIMENSIONS = 384
-# The model was trained on 128 pieces and reads 256 (sentence-transformers' max_seq_length), [CLS] and [SEP] included.
+# The model was trained on 128 pieces and reads 256 (sentence-transformers' max_seq_length), including [CLS] and [SEP].
 TRAINED_PIECES = 126
 READ_PIECES = 254
 CLS, SEP = 101, 102
-# A call holds at most this much: more texts are not faster, and its working memory stays with the process.
+# Limits of one call: larger batches are not faster, and their working memory stays with the process.
 MAX_TEXTS = 8
 MAX_TOKENS = 512
-# The model is small and the machine is the user's: beyond a few threads they mostly wait for each other.
+# The model is small and the machine is the user's: more threads mostly wait for each other.
 MAX_THREADS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
 GRAPH = "minilm.onnx"
-# Where the graph names the weights' file; always as wide as this, so that the name can be put in by plain replacement.
+# The placeholder for the weights' file in the graph; its fixed width allows plain replacement.
 LOCATION = b"./" + b"@" * 64
 
 Tokens = NDArray[np.int64]
 
 
 class OnnxEngine:
-    """Computes all-MiniLM-L6-v2 vectors on the CPU; safe to use from several threads at once."""
+    """Computes all-MiniLM-L6-v2 vectors on the CPU; thread-safe."""
 
     fingerprint = Fingerprint("all-MiniLM-L6-v2", DIMENSIONS, "fp32", "onnxruntime")
     max_pieces = TRAINED_PIECES
 
     def __init__(self, weights: Weights, threads: int | None = None) -> None:
-        """Load the model. `threads`: how many compute one call; default: one per available CPU, at most four.
+        """Load the model. `threads`: the threads per call; default: one per available CPU, at most four.
 
         Raises EmbeddingUnavailableError if the files are not the official ones.
         """
         weights.verify(TOKENIZER_FILE)
         with ThreadPoolExecutor(1) as beside:
-            verified = beside.submit(weights.verify, MODEL_FILE)  # 90 MB hashed while the rest is loaded
+            verified = beside.submit(weights.verify, MODEL_FILE)  # hash 90 MB while the rest is loading
             self._tokenizer = _load_tokenizer(weights)
             _import_runtime()  # part of what is loaded meanwhile
             verified.result()
         self._session = _open_session(weights, threads or min(MAX_THREADS, _available_cpus()))
 
     def piece_spans(self, text: str) -> list[Span]:
-        """Where each word piece stands, in characters. Neighbours may share one: a Hangul syllable is 2-3 pieces."""
-        # encode_batch lets other threads run meanwhile; encode would hold the interpreter lock, for 1 s on 500 kB.
+        """Return the spans of the word pieces, in characters. A Hangul syllable has 2-3 pieces with the same span."""
+        # encode_batch lets other threads run meanwhile; encode would hold the interpreter lock for 1 s on 500 kB.
         return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), 384). Of a text only the first 254 pieces are read."""
+        """Return one unit vector per text, shape (len(texts), 384). Only the first 254 pieces of a text are read."""
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
         for group in equal_length_groups([len(each) for each in tokens]):
@@ -87,7 +87,7 @@ class OnnxEngine:
 
 
 def equal_length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices whose lengths are equal: at most 8, and at most 512 tokens together if more than one."""
+    """Yield groups of indices with equal lengths: at most 8, and at most 512 tokens in total if more than one."""
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     for length, same in itertools.groupby(order, key=lengths.__getitem__):
         size = min(MAX_TEXTS, max(1, MAX_TOKENS // length))
@@ -111,7 +111,7 @@ def _load_tokenizer(weights: Weights) -> "Tokenizer":
 
 
 def _import_runtime() -> ModuleType:
-    """Import ONNX Runtime without its telemetry: it would look up a host and write a device id when it is imported."""
+    """Import ONNX Runtime without its telemetry, which would resolve a host and write a device id at import."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # noqa: PLC0415 - lazy, as everywhere in this package
 
@@ -136,10 +136,10 @@ def _open_session(weights: Weights, threads: int) -> "InferenceSession":
 
 
 def _graph_over(file_name: str) -> bytes:
-    """Return the graph with the weights' file put in: that may be a nameless blob of the Hugging Face cache."""
+    """Return the graph with the path of the weights' file, which may be an unnamed blob of the Hugging Face cache."""
     location = b"./" + file_name.encode().rjust(len(LOCATION) - 2, b"/")  # `.///name` is `name`
     if len(location) != len(LOCATION):
-        raise EmbeddingUnavailableError("The file behind model.safetensors has too long a name: rename it.")
+        raise EmbeddingUnavailableError("The name of the file behind model.safetensors is too long: rename it.")
     return (files("vector_memory.embedding") / GRAPH).read_bytes().replace(LOCATION, location)
 
 

@@ -1,7 +1,7 @@
-"""A toy engine for tests: no weights, the same vectors on every machine, and similar texts have similar vectors.
+"""A toy engine for tests: no weights, the same vectors on every machine, similar vectors for similar texts.
 
 It hashes word stems into a fixed number of dimensions (the hashing trick: Weinberger et al., 2009, arXiv:0902.2206).
-Choose it with VECTOR_MEMORY_EMBEDDING_MODEL=toy to try a configuration without a model; it knows words, not meanings.
+Set VECTOR_MEMORY_EMBEDDING_MODEL=toy to try a configuration without a model. It compares words, not meaning.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from vector_memory.embedding.embedder import Vectors
 PIECE = re.compile(r"\w{1,8}|[^\w\s]")
 WORD = re.compile(r"\w+")
 ENDING = re.compile(r"(?<=\w{3})(?:ings?|ed|es|e|s|ly)$")
-# Like the real model, it reads twice as much as one vector should stand for, and no more.
+# Like the real model, it reads twice as much as one vector should represent, and no more.
 MAX_PIECES = 126
 READ_PIECES = 254
 
 
 class ToyEngine:
-    """Bag of hashed word stems as a unit vector; safe to use from several threads at once."""
+    """Bag of hashed word stems as a unit vector; thread-safe."""
 
     max_pieces = MAX_PIECES
 
@@ -30,7 +30,7 @@ class ToyEngine:
         self.fingerprint = Fingerprint("toy", dimensions, "fp32", "toy")
 
     def piece_spans(self, text: str) -> list[Span]:
-        """Where each piece stands: at most eight letters of a word, or one other character that is not a space."""
+        """Return the spans of pieces: up to eight letters of a word, or one other character that is not a space."""
         return [Span(*match.span()) for match in PIECE.finditer(text)]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -40,8 +40,8 @@ class ToyEngine:
             for stem in self._stems(text):
                 place, sign = _place(stem, len(row))
                 row[place] += sign
-            row[0] += not row.any()  # a text without words points somewhere too
-        # Sums of squares of whole numbers are exact in 64 bits: the same on every machine.
+            row[0] += not row.any()  # a text without words needs a direction, too
+        # Sums of squares of integers are exact in 64 bits, so they are the same on every machine.
         vectors: Vectors = (counts / np.sqrt(np.square(counts).sum(axis=1, keepdims=True))).astype(np.float32)
         return vectors
 
@@ -52,6 +52,6 @@ class ToyEngine:
 
 
 def _place(stem: str, dimensions: int) -> tuple[int, int]:
-    """Return the dimension of a stem, and whether it counts up or down there."""
+    """Return the dimension of a stem and its sign there."""
     number = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "little")
     return (number >> 1) % dimensions, 1 if number & 1 else -1

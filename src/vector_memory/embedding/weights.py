@@ -1,6 +1,6 @@
-"""Finding the official all-MiniLM-L6-v2 files on this machine, and refusing any others.
+"""Finds the official all-MiniLM-L6-v2 files on this machine, and refuses any others.
 
-Nothing is downloaded here: `fetch.py` does that, when the user asks for it.
+Nothing is downloaded here: `fetch.py` does that when the user asks for it.
 """
 
 import hashlib
@@ -24,45 +24,44 @@ SHA256 = {
 
 MISSING = (
     "The embedding model all-MiniLM-L6-v2 is not on this machine. Run `vector-memory fetch-model` once (about 90 MB), "
-    "or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that holds model.safetensors and tokenizer.json."
+    "or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A folder with the model's files. `source` is its name for the user, `remedy` what to do when a file is wrong."""
+    """A folder with the model's files. `source` names it for the user, `remedy` says what to do about a wrong file."""
 
     folder: Path
     source: str
     remedy: str
 
     def file(self, name: str) -> Path:
-        """Return the real path of a file: ONNX Runtime refuses symlinks, and the Hugging Face cache is made of them."""
+        """Return the real path of a file: ONNX Runtime refuses symlinks, which the Hugging Face cache consists of."""
         return Path(os.path.realpath(self.folder / name))
 
     @property
     def is_complete(self) -> bool:
-        """Whether every needed file is there; their content is not looked at."""
+        """Whether every required file exists; their content is not checked."""
         return all((self.folder / name).is_file() for name in SHA256)
 
     def verify(self, name: str) -> None:
-        """Raise EmbeddingUnavailableError unless the file `name` is the official one, byte for byte."""
+        """Raise EmbeddingUnavailableError unless the file `name` is identical to the official one."""
         if not is_official(name, self.file(name)):
-            raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official one. {self.remedy}")
+            raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official file. {self.remedy}")
 
 
 def is_official(name: str, path: Path) -> bool:
     """Return whether the file at `path` has the SHA-256 of the official file `name` (0.05-0.1 s for the weights)."""
-    # Read, not mapped: a mapped file would stay in the resident memory of the process.
+    # Read, not mapped: a mapped file would count towards the resident memory of the process.
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256[name]
 
 
 def find_weights(configured: Path | None) -> Weights:
-    """Return the model's files: from the configured folder, else the Hugging Face cache, else the weights package.
+    """Return the model's files: from the configured folder, the Hugging Face cache, or the weights package.
 
-    Raises EmbeddingUnavailableError if there are none. A configured folder without them is an error too: something
-    else than what was asked for is never taken.
+    Raises EmbeddingUnavailableError if there are none, or if a configured folder does not contain them.
     """
     if configured is not None:
         return _configured(configured)
@@ -75,24 +74,24 @@ def find_weights(configured: Path | None) -> Weights:
 def _configured(folder: Path) -> Weights:
     remedy = (
         "Set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder with the files of all-MiniLM-L6-v2, or "
-        "VECTOR_MEMORY_EMBEDDING_MODEL to the name of the model that is in this one."
+        "VECTOR_MEMORY_EMBEDDING_MODEL to the name of the model in this folder."
     )
     found = Weights(folder.expanduser(), f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
     if not found.is_complete:
-        raise EmbeddingUnavailableError(f"{found.source} does not hold {' and '.join(SHA256)}. {remedy}")
+        raise EmbeddingUnavailableError(f"{found.source} does not contain {' and '.join(SHA256)}. {remedy}")
     return found
 
 
 def _installed() -> Iterator[Weights]:
     for snapshot in _snapshots(hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"):
         yield Weights(snapshot, "the Hugging Face cache", "Run `vector-memory fetch-model` to replace it.")
-    spec = importlib.util.find_spec(PACKAGE)  # does not run the package, which would import torch
+    spec = importlib.util.find_spec(PACKAGE)  # does not import the package, which would import torch
     for place in (spec and spec.submodule_search_locations) or ():
         yield Weights(Path(place) / "model", f"the package {PACKAGE}", "Reinstall that package.")
 
 
 def _snapshots(repository: Path) -> Iterator[Path]:
-    """Yield the cached revisions: the one this version was tested with, then `main`, then any other."""
+    """Yield the cached revisions: the tested one, then `main`, then all others."""
     snapshots, main = repository / "snapshots", repository / "refs" / "main"
     yield snapshots / REVISION
     if main.is_file():
@@ -102,7 +101,7 @@ def _snapshots(repository: Path) -> Iterator[Path]:
 
 
 def hub_cache() -> Path:
-    """Return the Hugging Face cache as the hub's own client finds it; it need not exist."""
+    """Return the path of the Hugging Face cache, as the hub's client determines it; it need not exist."""
     get = os.environ.get
     home = get("HF_HOME") or f"{get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
     hub = get("HF_HUB_CACHE") or get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"

@@ -1,1 +1,1 @@
-"""What keeps a memory in order: missing vectors, another model, copies, transfer, health, the session page."""
+"""Maintenance: missing vectors, change of model, backups, import and export, the doctor, the session report."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from vector_memory.domain import Chunk, utc_now
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.indexing.indexer import Indexer, words_of
-from vector_memory.results.sessions import BackfillResult
+from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.sqlite import memories
 from vector_memory.storage.sqlite.chunks import chunks_of
 from vector_memory.storage.sqlite.database import Database

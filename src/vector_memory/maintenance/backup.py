@@ -1,4 +1,4 @@
-"""Copies of a memory: made while servers run, and put back while none does."""
+"""Backups: copies made while servers run, and restored while none does."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -17,7 +17,7 @@ OURS = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
 
 
 class Copied(NamedTuple):
-    """What was copied; `kept`: the file that holds what was there before."""
+    """The result of a copy. `kept`: the file that keeps the previous memory."""
 
     memories: int
     size: int
@@ -25,11 +25,11 @@ class Copied(NamedTuple):
 
 
 def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
-    """Copy a memory, as it is at this moment, to a file; servers may go on writing. There is a whole copy or none.
+    """Copy the current state of a memory to a file while servers may be writing. A failure leaves no partial copy.
 
-    `overwrite` replaces an ordinary file, or a copy that this has made before and nobody has opened since; a memory,
-    or any other database, is never replaced. Raises ValidationError if the target may not be written, DatabaseError if
-    the memory is damaged.
+    `overwrite` replaces an ordinary file, or a copy that this function made and nobody has opened since; never a memory
+    or any other database. Raises ValidationError if the target must not be written, DatabaseError if the memory is
+    damaged.
     """
     require_copyable(source)
     rules = Rules(overwrite=overwrite, over_backups=True, databases=[source])
@@ -42,16 +42,16 @@ def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress:
 
 
 def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
-    """Let the database `target` hold what the copy `source` holds; what it held is kept in a file beside it.
+    """Replace the database `target` with the copy `source`; the previous database is kept in a file next to it.
 
-    Nothing is changed unless `source` is a whole memory that this release can read. Raises ValidationError if there is
-    a target and `overwrite` is not said, DatabaseLockError if another process has it open.
+    Nothing is changed unless `source` is an undamaged memory that this release can read. Raises ValidationError if the
+    target exists and `overwrite` is false, DatabaseLockError if another process has it open.
     """
     require_copyable(source)
     require_other_file(source, target)
     if target.exists() and not overwrite:
         raise ValidationError(
-            f"There is a memory at {target} already: add --overwrite to replace it. It will be kept as "
+            f"There is already a memory at {target}: add --overwrite to replace it. It will be kept as "
             f"{unused_name(target).name}."
         )
     make_private_folders(target.parent)
@@ -69,8 +69,8 @@ def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress:
 
 
 def put_in_place(draft: Draft, target: Path) -> None:
-    """Make a finished copy the database where there is none."""
-    # SQLite would take the log of a database that is gone for one of the new one.
+    """Move a finished copy to where no database exists."""
+    # SQLite would apply the leftover log of a deleted database to the new one.
     log_index_of(target).unlink(missing_ok=True)
     if log_of(target).exists():
         log_of(target).rename(log_of(unused_name(target)))
@@ -78,7 +78,7 @@ def put_in_place(draft: Draft, target: Path) -> None:
 
 
 def require_copyable(source: Path) -> None:
-    """Raise an error unless the file is a memory that this release can read. Whether it is whole is not looked at."""
+    """Raise an error unless the file is a memory that this release can read. Damage is not checked for."""
     if not source.is_file():
         raise ValidationError(f"There is no memory at {source}: check the path.")
     try:
@@ -88,22 +88,23 @@ def require_copyable(source: Path) -> None:
     if kind == FileKind.NEWER:
         raise DatabaseError(f"{source} was written by a newer release of vector-memory: upgrade vector-memory first.")
     if kind not in OURS:
-        raise DatabaseError(f"{source} is no memory of vector-memory, or its beginning is damaged: name another file.")
+        raise DatabaseError(f"{source} is not a memory, or its header is damaged: choose another file.")
 
 
 def require_other_file(source: Path, target: Path) -> None:
-    """Raise a ValidationError if the two are the same file, or the target is none."""
+    """Raise ValidationError if both are the same file, or the target is not a file."""
     if target.exists() and (not target.is_file() or target.samefile(source)):
-        raise ValidationError(f"{target} is {'the memory itself' if target.is_file() else 'not a file'}: name another.")
+        reason = "the memory itself" if target.is_file() else "not a file"
+        raise ValidationError(f"{target} is {reason}: choose another.")
 
 
 def require_whole(copy: Path, source: Path) -> int:
-    """Return how many memories a copy holds. Raises DatabaseError if it is damaged, as its source was then."""
+    """Return the number of memories in a copy. Raises DatabaseError if the copy, and so its source, is damaged."""
 
     def look(connection: Connection) -> int:
         if inspection.damage(connection):
             raise DatabaseError(
-                f"{source} is damaged: nothing was copied. `vector-memory doctor --database-path` says more."
+                f"{source} is damaged: nothing was copied. Run `vector-memory doctor --database-path` on it."
             )
         return inspection.count_memories(connection)
 
@@ -111,7 +112,7 @@ def require_whole(copy: Path, source: Path) -> int:
 
 
 def unused_name(path: Path) -> Path:
-    """Return the name under which a replaced database is kept."""
+    """Return an unused name for keeping a replaced database."""
     return next(name for name in _names(path) if not name.exists() and not log_of(name).exists())
 
 

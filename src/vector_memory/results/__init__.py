@@ -1,1 +1,1 @@
-"""What every tool answers."""
+"""Results of all tools, and what fits into an answer."""

@@ -1,4 +1,4 @@
-"""Keeps answers within what an agent's context can take: nothing is cut without saying so."""
+"""Keeps answers within a number of tokens: every cut is marked."""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -17,29 +17,29 @@ T = TypeVar("T", bound=BaseModel)
 M = TypeVar("M", bound=MemoryEntry)
 
 BYTES_PER_TOKEN = 3
-"""On the safe side: English prose has about 4.5 bytes of UTF-8 a token, code 3.3, Chinese 3.
+"""A conservative value: English prose has about 4.5 bytes of UTF-8 per token, code 3.3, Chinese 3.
 
 Counting with a tokenizer would take longer than the search itself for long documents.
 """
 
 LEAST_CONTENT = 200
-"""Bytes of content that a memory is shown with at least, if it has so many; a memory without them is left out."""
+"""Minimum bytes of content shown of a memory that has as many; a memory with less room is omitted."""
 
 ECHOED, OMITTED = 8, 4
-"""The shares of an answer that what the caller sent, and the list of what was left out, may take."""
+"""The maximum shares of an answer for the repeated request and for the list of omitted results."""
 
 BOUNDARIES = ("\n\n", "\n", " ")
 
 
 class Cut(NamedTuple):
-    """A stretch of a text; `end` is the offset to read on from, None at the text's end."""
+    """A part of a text. `end` is the offset to read on from, None at the end of the text."""
 
     text: str
     end: int | None
 
 
 class Packer:
-    """Packs results into answers of at most `max_tokens` tokens, measured as a whole. `fit` makes such an answer."""
+    """Fits results into answers of at most `max_tokens` tokens, measured as a whole; see `fit`."""
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
@@ -47,14 +47,14 @@ class Packer:
         self._shortened: set[str] = set()
 
     def within(self, max_tokens: int | None) -> "Packer":
-        """Return a packer for an answer that a caller wants no longer than that."""
+        """Return a budget for an answer of at most `max_tokens`, as the caller requested."""
         return self if max_tokens is None else Packer(min(max_tokens, self._max_tokens))
 
     def fit(self, build: Callable[["Packer"], A]) -> A:
-        """Return the answer that `build` makes of what the packer that it is given lets in; all of it fits.
+        """Return the answer that `build` creates from the budget passed to it; the answer fits.
 
-        How much room there is for results is known only when the rest of the answer is: it is made again with less room
-        until all of it fits. What is too long even then is shortened.
+        The room for results is known only once the rest of the answer is, so the answer is built again with less room
+        until it fits. If it is still too long, its fields are shortened.
         """
         room = self._budget
         while True:
@@ -68,11 +68,11 @@ class Packer:
 
     @property
     def room(self) -> int:
-        """Bytes that an answer may have."""
+        """The maximum size of an answer in bytes."""
         return self._budget
 
     def part(self, share: int) -> "Packer":
-        """Return a packer for one of so many equal shares of an answer."""
+        """Return a budget for one of `share` equal shares of an answer."""
         return self._with_room(self._budget // share)
 
     def _with_room(self, room: int) -> "Packer":
@@ -81,36 +81,36 @@ class Packer:
         return packer
 
     def cut(self, text: str, offset: int = 0, *, times: int = 1) -> Cut:
-        """Return as much of the text as fits into an answer that holds it so many times, from `offset` on.
+        """Return as much of the text from `offset` as fits into an answer that contains it `times` times.
 
         Raises ValidationError for an offset outside the text.
         """
         if not 0 <= offset <= len(text):
-            raise ValidationError(f"offset must be from 0 to {len(text):,}, the length of the content.")
+            raise ValidationError(f"offset must be between 0 and {len(text):,}, the length of the content.")
         return cut(text, offset, self._budget // times)
 
     def slim(self, item: T, share: int = 2) -> T:
-        """Return the item with its longest fields shortened so that it takes at most one of so many equal shares."""
+        """Return the item with its longest fields shortened to one of `share` equal shares of an answer."""
         slim, names = slimmed(item, self._budget // share)
         self._shortened |= names
         return slim
 
     def echo(self, value: E) -> E:
-        """Return what a caller sent as an answer repeats it, which is not to take the room of the results."""
+        """Return a caller's value, shortened for repeating it in the answer, so that it leaves room for results."""
         return clipped(value, self._budget // ECHOED)
 
     def hold(self, item: T, text: str, start: int) -> T:
-        """Return the item with as much of its field `text` as fits besides the others; `start`: the text's offset."""
+        """Return the item with its field `text` cut to what fits next to the others. `start`: the text's offset."""
         bare = self.slim(item.model_copy(update={text: ""}))
         part, end = cut(getattr(item, text), 0, self._budget - size(bare))
         return bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end}))
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
-        """Tell whether an answer may hold all the items, each so many times."""
+        """Tell whether an answer has room for all the items, each `times` times."""
         return times * sum(map(size, items)) <= self._budget
 
     def fitting(self, items: Sequence[T]) -> list[T]:
-        """Return the items, best first, that fit together; the first is shortened if it would not fit alone."""
+        """Return the first items that fit together; the first one is shortened if it does not fit alone."""
         wanted = [*map(self._alone, items[:1]), *items[1:]]
         totals = accumulate(map(size, wanted))
         return [item for item, total in zip(wanted, totals, strict=True) if total <= self._budget]
@@ -119,12 +119,12 @@ class Packer:
         return self.slim(item, 1)
 
     def share(self, entries: Sequence[M]) -> list[M]:
-        """Return the memories, the first ones first, that fit with at least a word of their content.
+        """Return the first memories that fit with at least a word of their content.
 
-        They get the same room each for it; what short contents leave over goes to the longer ones.
+        Each gets the same room for its content; room that short contents leave goes to longer ones.
         """
         bare = [self.slim(entry.model_copy(update={"content": ""})) for entry in entries]
-        # No more of a content than this can be shown.
+        # No answer can show more of a content than this.
         contents = [json_size(entry.content[: self._budget]) for entry in entries]
         frames = [size(entry) for entry in bare]
         least = accumulate(frame + min(content, LEAST_CONTENT) for frame, content in zip(frames, contents, strict=True))
@@ -138,15 +138,15 @@ class Packer:
     def packed(
         self, found: Sequence[T], results: list[T], page: Page, describe: Callable[[T], Omitted], *, more: bool
     ) -> "Packed[T]":
-        """Say what was left out of an answer that begins like `found`; `more`: there are others after that page."""
+        """Return an answer with the first of `found` that fit. `more`: further results follow this page."""
         omitted = self.omissions(found, results, describe)
-        # A first result that fits into no answer is named in `omitted`, and the next page goes on after it.
+        # A first result that fits into no answer is listed in `omitted`, and the next page starts after it.
         following = page.offset + max(1, len(results))
         left_out = len(found) - len(results)
         return Packed(results, omitted, following if left_out or more else None, left_out)
 
     def omissions(self, items: Sequence[T], kept: Sequence[T], describe: Callable[[T], Omitted]) -> list[Omitted]:
-        """Name what was left out of an answer that begins like `items`, the first and as many more as have room."""
+        """Return the entries of `omitted` for results that did not fit, as many as have room, at least one."""
         omitted = [describe(item) for item in items[len(kept) :]]
         totals = accumulate(map(size, omitted))
         room = self._budget // OMITTED
@@ -154,7 +154,7 @@ class Packer:
 
 
 def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
-    """Divide `available` among wants by max-min fairness: no one gets more than wanted, nor less than an equal part."""
+    """Divide `available` by max-min fairness: nobody gets more than wanted, or less than an equal share of the rest."""
     shares = [0] * len(wanted)
     waiting = sorted(range(len(wanted)), key=lambda index: wanted[index])
     for position, index in enumerate(waiting):
@@ -164,23 +164,23 @@ def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
 
 
 def shortened(entry: M, allowance: int) -> M:
-    """Return the memory with at most `allowance` bytes of content, and where to read on."""
+    """Return the memory with at most `allowance` bytes of content, and the offset to read on from."""
     text, end = cut(entry.content, 0, allowance)
     return entry if end is None else entry.model_copy(update={"content": text, "content_end": end})
 
 
 def cut(text: str, offset: int, allowance: int) -> Cut:
-    """Return at most `allowance` bytes of JSON from `offset` on, ended at a paragraph, line or word if one is near."""
+    """Return at most `allowance` bytes of JSON from `offset`, cut after a paragraph, line or word if possible."""
     window = prefix(text[offset : offset + max(0, allowance)], allowance)
     if offset + len(window) == len(text):
         return Cut(window, None)
-    # Always go on, or a reader who follows the offsets would never arrive.
+    # Always advance, or a reader that follows the offsets would never reach the end.
     window = at_boundary(window) or text[offset : offset + 1]
     return Cut(window, offset + len(window))
 
 
 def at_boundary(text: str) -> str:
-    """Return the text up to the last paragraph, else line, else word that ends in its last fifth."""
+    """Return the text up to the last paragraph, line or word that ends in its last fifth."""
     for boundary in BOUNDARIES:
         found = text.rfind(boundary, len(text) * 4 // 5)
         if found >= 0:
@@ -189,9 +189,9 @@ def at_boundary(text: str) -> str:
 
 
 class Packed(NamedTuple, Generic[T]):
-    """What an answer holds of a page of results, what did not fit, and the offset to ask on with, if there is more.
+    """The results of a page that fit, those that did not, and the offset of the next page, if any.
 
-    `left_out`: how many did not fit; `omitted` names the first of them.
+    `left_out`: the number of results that did not fit; `omitted` lists the first of them.
     """
 
     results: list[T]
@@ -200,10 +200,10 @@ class Packed(NamedTuple, Generic[T]):
     left_out: int = 0
 
     def fields(self) -> dict[str, Any]:
-        """Return the answer's fields."""
+        """Return the fields of the answer."""
         return {"results": self.results, "omitted": self.omitted, "next_offset": self.next_offset}
 
 
 def omitted_memory(entry: MemoryEntry) -> Omitted:
-    """Say that a memory was left out."""
+    """Return the entry of `omitted` for a memory."""
     return Omitted(id=entry.id, characters=entry.content_length)

@@ -1,4 +1,4 @@
-"""What the tools over Markdown files answer. Keys are written in camel case, as seed 002 has them."""
+"""Results of the tools for Markdown files. Keys are in camel case, as in the specification."""
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -7,28 +7,28 @@ from vector_memory.results.sessions import Result
 
 
 class FileResult(Result):
-    """Base of the answers."""
+    """Base of the results."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
 
 class FoundText(BaseModel):
-    """A piece of a file that matched; `score` is 0 to 1, of meaning and words together."""
+    """A passage of a file that matched. `score`, from 0 to 1, combines meaning and words."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
     path: str
     text: str
     score: float
-    start_line: int = Field(description="Counted from 1")
-    end_line: int = Field(description="The last line that text is on")
+    start_line: int = Field(description="Starts at 1")
+    end_line: int = Field(description="Last line of text")
 
 
 class FileSearchResult(FileResult):
-    """Pieces of files, best first."""
+    """Passages of files, best first."""
 
     results: list[FoundText] = Field(default=[])
-    index_complete: bool | None = Field(default=None, description="false: files or vectors are still to be indexed")
+    index_complete: bool | None = Field(default=None, description="false: some files or vectors are not indexed yet")
 
 
 class FileTextResult(FileResult):
@@ -39,17 +39,17 @@ class FileTextResult(FileResult):
     total_lines: int
     start_line: int
     end_line: int
-    next_line: int | None = Field(default=None, description="Set when content is cut: send it as startLine")
+    next_line: int | None = Field(default=None, description="Set if content is cut: send it as startLine")
 
 
 class FileWriteResult(FileResult):
-    """The file that an entry was added to."""
+    """The file that an entry was appended to."""
 
     path: str
 
 
 class FileStatusResult(FileResult):
-    """How far the index is."""
+    """The state of the index."""
 
     files: int | None = None
     chunks: int | None = None
@@ -59,8 +59,8 @@ class FileStatusResult(FileResult):
     db_size_bytes: int | None = None
     vector_enabled: bool | None = Field(default=None, description="false: searches compare words only")
     fts_enabled: bool | None = None
-    indexing: bool | None = Field(default=None, description="Work is going on")
-    files_done: int | None = Field(default=None, description="Of the changed files of this round")
+    indexing: bool | None = Field(default=None, description="Indexing is in progress")
+    files_done: int | None = Field(default=None, description="Changed files in this round")
     files_total: int | None = None
-    chunks_without_vectors: int | None = Field(default=None, description="Found by words only")
-    watching: bool | None = Field(default=None, description="false: changes are looked for at each search")
+    chunks_without_vectors: int | None = Field(default=None, description="Files or passages found by words only")
+    watching: bool | None = Field(default=None, description="false: each search checks for changes")

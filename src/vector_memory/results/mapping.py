@@ -1,4 +1,4 @@
-"""From stored memories to how answers show them."""
+"""Converts stored memories to results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,30 +7,30 @@ from vector_memory.results.sessions import FoundMemory, MemoryEntry, Source
 from vector_memory.storage.sqlite.memories import Memory, Origin
 
 HASH_SHOWN = 16
-"""Hex digits of the content's SHA-256 that answers show."""
+"""Hex digits of the content's SHA-256 in results."""
 
 
 READ_WITH = "get_memory_by_id"
 
 
 def said_of_cut(entries: Sequence[MemoryEntry], read_with: str = READ_WITH) -> str:
-    """Return a sentence on how to read on the memories whose content is cut; nothing if none is."""
+    """Return a sentence that says how to read memories whose content is cut; empty if none is."""
     count = sum(entry.content_end is not None for entry in entries)
     return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
 
 
 def memory_entry(memory: Memory) -> MemoryEntry:
-    """Return a memory as answers show it."""
+    """Return a memory as an entry of a result."""
     return MemoryEntry(**shown(memory))
 
 
 def found_memory(memory: Memory) -> FoundMemory:
-    """Return a memory as a result of a search that compared nothing."""
+    """Return a memory as a search result that was matched by filters only."""
     return FoundMemory(**shown(memory))
 
 
 def matched_memory(memory: Memory, similarity: float | None, sources: Sequence[Source]) -> FoundMemory:
-    """Return a memory as a result of a search that compared it, by words only if there is no similarity."""
+    """Return a memory as a ranked search result; without a similarity it was ranked by words only."""
     return FoundMemory(
         **shown(memory),
         similarity=similarity,
@@ -40,7 +40,7 @@ def matched_memory(memory: Memory, similarity: float | None, sources: Sequence[S
 
 
 def shown(memory: Memory) -> dict[str, Any]:
-    """Return the fields of a memory that answers show."""
+    """Return the fields of a memory that results contain."""
     return {
         "id": memory.id,
         "memory_type": memory.memory_type,
@@ -63,7 +63,7 @@ def shown(memory: Memory) -> dict[str, Any]:
 
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:
-    """Return the fields that say where a found piece of text comes from."""
+    """Return the fields that say where a found text comes from."""
     return {
         "memory_type": source.memory_type,
         "agent_id": source.agent_id,

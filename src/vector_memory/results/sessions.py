@@ -1,7 +1,7 @@
-"""What every tool answers: pydantic models whose fields are the contract's keys.
+"""Results of the session tools: pydantic models whose fields are the keys of the contract.
 
-A failed call has the same shape: `success` false, `error` a code, `message` what to do next, everything else its
-default or null (`Result.failed`). Models hold finished answers; nothing here reads or computes.
+A failed call has the same shape: `success` is false, `error` a code, `message` says what to do next, and all other
+fields have their default or null (`Result.failed`).
 """
 
 from typing import Any, Literal, Self
@@ -9,17 +9,17 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 SCOPED_MATCH = 2.0
-"""The similarity of a result that was looked up by its scope and not compared with anything."""
+"""The similarity of a result that was matched by filters only."""
 
 
 Source = Literal["vector", "keyword"]
-"""A list that a result came from: the nearest in meaning, or those with the query's words."""
+"""The ranking that a result came from: by meaning, or by words."""
 
 Confidence = Literal["high", "low"]
 
 
 class Result(BaseModel):
-    """Base of all answers."""
+    """Base of all results."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -29,14 +29,14 @@ class Result(BaseModel):
 
     @classmethod
     def failed(cls, code: str, message: str, **facts: object) -> Self:
-        """Return the body of a failed call: fields without a default, which only a success has, are None."""
+        """Return the body of a failed call: fields without a default are None."""
         absent = {name: None for name, field in cls.model_fields.items() if field.is_required()}
         values: dict[str, Any] = absent | facts | {"success": False, "error": code, "message": message}
         return cls.model_construct(**values)
 
 
 class StoreMemoryResult(Result):
-    """Answer of every store tool: the receipt. `content_hash` is the first 16 hex digits of the SHA-256."""
+    """Receipt of the store tools. `content_hash` is the first 16 hex digits of the content's SHA-256."""
 
     memory_id: int
     memory_type: str
@@ -44,13 +44,13 @@ class StoreMemoryResult(Result):
     session_id: str | None = None
     content_hash: str
     chunks_created: int
-    passages_created: int = Field(description="Stretches of text with a vector: all of it")
+    passages_created: int = Field(description="Passages with a vector; together they cover the whole text")
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
     created_at: str
 
 
 class MemoryEntry(BaseModel):
-    """A whole memory. `content_end` is set only when the text goes on: read on from that offset."""
+    """A whole memory. `content_end` is set if the content is cut: read on from that offset."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -70,12 +70,12 @@ class MemoryEntry(BaseModel):
     updated_at: str
     accessed_at: str
     access_count: int
-    content_length: int = Field(description="Characters of the whole content")
-    content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")
+    content_length: int = Field(description="Length of the whole content in characters")
+    content_end: int | None = Field(default=None, description="Set if content is cut: offset to read on from")
 
 
 class FoundMemory(MemoryEntry):
-    """A whole memory in a search result; `similarity` 2.0 means found by scope, None that only words were compared."""
+    """A whole memory in a search result. `similarity` is 2.0 if matched by filters, None if matched by words only."""
 
     similarity: float | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
@@ -83,7 +83,7 @@ class FoundMemory(MemoryEntry):
 
 
 class Omitted(BaseModel):
-    """A result that did not fit into the answer: its id (of the chunk or memory) and its size in characters."""
+    """A result that did not fit into the answer: the id of the chunk or memory, and its length in characters."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -92,17 +92,17 @@ class Omitted(BaseModel):
 
 
 class SearchResult(Result):
-    """Base of the answers of all searches; `confidence` None: nothing was compared by meaning."""
+    """Base of all search results. `confidence` is None if nothing was compared by meaning."""
 
     total_results: int = 0
-    next_offset: int | None = Field(default=None, description="Set when there is more: send it as offset")
+    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
     omitted: list[Omitted] = []
-    confidence: Confidence | None = Field(default=None, description="low: nothing on this topic is in the scope")
-    elsewhere: dict[str, int] = Field(default={}, description="If low: matches in other_iterations and so on")
+    confidence: Confidence | None = Field(default=None, description="low: nothing seems to be on this topic")
+    elsewhere: dict[str, int] = Field(default={}, description="If low: number of matches outside the filters")
 
 
 class SearchMemoriesResult(SearchResult):
-    """Answer of the searches for whole memories that are not chunked."""
+    """Results of the searches for memories that are not chunked."""
 
     results: list[FoundMemory] = []
     query: str | None = None
@@ -112,7 +112,7 @@ class SearchMemoriesResult(SearchResult):
 
 
 class Provenance(BaseModel):
-    """Where a found piece of text comes from: whoever reads it can tell stored data from instructions."""
+    """Where a found text comes from, so that readers can tell stored data from instructions."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -126,10 +126,10 @@ class Provenance(BaseModel):
 
 
 class FoundChunk(Provenance):
-    """A chunk that matched; `similarity` is the cosine of its best passage, cut to 0-1.
+    """A chunk that matched. `similarity` is the cosine of its best passage, clipped to 0-1.
 
-    Results are ordered by meaning and words together, `similarity` is of the meaning alone: None if only words were
-    compared.
+    Results are ranked by meaning and words together; `similarity` measures meaning only, and is None if only words
+    were compared.
     """
 
     chunk_id: int
@@ -138,7 +138,7 @@ class FoundChunk(Provenance):
     chunk_content: str
     content_start: int = Field(description="Offset of chunk_content in the document")
     content_end: int | None = Field(
-        default=None, description="Set when the chunk is cut: read on with get_memory_by_id from this offset"
+        default=None, description="Set if the chunk is cut: read on with get_memory_by_id from this offset"
     )
     chunk_type: str
     header_path: str
@@ -150,7 +150,7 @@ class FoundChunk(Provenance):
 
 
 class FoundSection(Provenance):
-    """A section with chunks that matched; `similarity` is the mean of theirs, None if only words were compared."""
+    """A section with matching chunks. `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int
     section_header: str
@@ -166,7 +166,7 @@ class FoundSection(Provenance):
     granularity: Literal["medium"] = "medium"
     content_start: int = Field(description="Offset of section_content in the document")
     content_end: int | None = Field(
-        default=None, description="Set when the section is cut: read on with get_memory_by_id from this offset"
+        default=None, description="Set if the section is cut: read on with get_memory_by_id from this offset"
     )
 
 
@@ -192,17 +192,17 @@ class CoarseSearchResult(SearchResult):
 
 
 class ChangesResult(Result):
-    """What others stored in a session since a cursor: the oldest first, or with a query what matches it best."""
+    """What others stored in a session since a cursor: oldest first, or with a query, best matches first."""
 
     results: list[FoundMemory] = []
-    cursor: str = Field(description="Send it as since, next time")
-    has_more: bool = Field(default=False, description="More is new already: go on with the cursor")
-    total_new: int = Field(default=0, description="How many are new, also those not in this answer")
-    confidence: Confidence | None = Field(default=None, description="low: nothing new is about the query")
+    cursor: str = Field(description="Send it as since in the next call")
+    has_more: bool = Field(default=False, description="More is new: call again with the cursor")
+    total_new: int = Field(default=0, description="Number of new memories, including those not in this answer")
+    confidence: Confidence | None = Field(default=None, description="low: nothing new seems to be about the query")
 
 
 class TaskContextResult(Result):
-    """Everything a sub-agent needs to go on with a session."""
+    """Everything an agent needs to continue a session."""
 
     session_context: MemoryEntry | None = None
     input_prompts: list[MemoryEntry] = []
@@ -226,7 +226,7 @@ class ChunkEntry(BaseModel):
 
 
 class ExpandedChunkResult(Result):
-    """A chunk with its neighbours; `expanded_content` is the stretch of the document they cover, nothing repeated."""
+    """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
 
     memory_id: int
     memory_type: str
@@ -238,13 +238,13 @@ class ExpandedChunkResult(Result):
     chunks_returned: int = 0
     expanded_content: str
     content_end: int | None = Field(
-        default=None, description="Set when a chunk is cut: read on with get_memory_by_id from this offset"
+        default=None, description="Set if a chunk is cut: read on with get_memory_by_id from this offset"
     )
     chunks: list[ChunkEntry] = []
 
 
 class DocumentResult(Result):
-    """A document as it was stored, or the part of it that fits."""
+    """A document as stored, or the part of it that fits."""
 
     memory_id: int
     content: str
@@ -254,79 +254,14 @@ class DocumentResult(Result):
     session_id: str | None = None
     created_at: str
     chunk_count: int
-    content_length: int = Field(description="Characters of the whole content")
-    content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")
+    content_length: int = Field(description="Length of the whole content in characters")
+    content_end: int | None = Field(default=None, description="Set if content is cut: offset to read on from")
 
 
 class MemoryResult(Result):
     """One memory."""
 
     memory: MemoryEntry
-
-
-class SessionStatsResult(Result):
-    """What a session holds."""
-
-    session_id: str
-    memory_counts: dict[str, int] = {}
-    agent_counts: dict[str, int] = {}
-    total_memories: int = 0
-    total_chunks: int = 0
-    latest_iteration: int | None = None
-    earliest_created: str | None = None
-    latest_created: str | None = None
-
-
-class TimelineEntry(Provenance):
-    """A memory as a moment of its session; `beginning` is the first words of its content."""
-
-    memory_id: int
-    beginning: str
-    content_length: int
-    chunk_count: int
-
-
-class TimelineResult(Result):
-    """What was stored, the oldest first; `total_memories` also counts those beyond the limit."""
-
-    entries: list[TimelineEntry] = []
-    total_memories: int = 0
-
-
-class MemoryStatsResult(Result):
-    """What the whole file holds; `embedding_model` is what made its vectors."""
-
-    memory_counts: dict[str, int] = {}
-    total_memories: int = 0
-    total_chunks: int = 0
-    total_sessions: int = 0
-    total_agents: int = 0
-    without_vectors: int = 0
-    embedding_model: str | None = None
-    database_bytes: int = 0
-    earliest_created: str | None = None
-    latest_created: str | None = None
-
-
-class SessionEntry(BaseModel):
-    """A session; `agent_id` is the agent that stored last, `agents` the first by name, `agent_count` all of them."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    session_id: str
-    agent_id: str
-    agents: list[str]
-    agent_count: int
-    memory_count: int
-    latest_activity: str
-    memory_types: dict[str, int]
-
-
-class SessionsResult(Result):
-    """Sessions, latest activity first; `total_sessions` also counts those beyond the limit."""
-
-    sessions: list[SessionEntry] = []
-    total_sessions: int = 0
 
 
 class ExportResult(Result):
@@ -341,34 +276,3 @@ class DeleteResult(Result):
     """A deleted memory."""
 
     memory_id: int
-
-
-class CleanupResult(Result):
-    """What was deleted, or in a dry run would be."""
-
-    memories_deleted: int = 0
-    chunks_deleted: int = 0
-    dry_run: bool
-
-
-class BackfillResult(Result):
-    """What `backfill_embeddings` did."""
-
-    memories_processed: int = 0
-    chunks_processed: int = 0
-    memories_remaining: int = 0
-
-
-class SearchStatistics(BaseModel):
-    """Latencies in seconds of this process's latest searches."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    total_queries: int
-    p50_time: float
-    p95_time: float
-    p99_time: float
-    slow_queries: int
-    slow_query_rate: float
-    slow_query_threshold: float
-    by_type: dict[str, int]

@@ -1,4 +1,4 @@
-"""What the tools of tagged memories answer: pydantic models whose fields are seed 004's keys."""
+"""Results of the tools for tagged memories: pydantic models whose fields are the keys of the contract."""
 
 from typing import Literal
 
@@ -10,18 +10,18 @@ Health = Literal["healthy", "warning", "critical"]
 
 
 class StoreTaggedResult(Result):
-    """Receipt of a tagged memory; `category` and `tags` are as they were stored, in their canonical forms."""
+    """Receipt of a tagged memory. `category` and `tags` are as stored, in canonical form."""
 
     memory_id: int
     content_preview: str = Field(description="The first 100 characters")
     category: str
-    tags: list[str] = Field(default=[], description="In their canonical forms")
-    rejected_tags: list[str] = Field(default=[], description="Sent, but not stored: message says why")
+    tags: list[str] = Field(default=[], description="In canonical form")
+    rejected_tags: list[str] = Field(default=[], description="Not stored: message gives the reason")
     created_at: str
 
 
 class TaggedMemory(BaseModel):
-    """A tagged memory; `content_end` is set only when the text goes on: read on from that offset."""
+    """A tagged memory. `content_end` is set if the content is cut: read on from that offset."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,16 +30,16 @@ class TaggedMemory(BaseModel):
     category: str
     tags: list[str]
     created_at: str
-    access_count: int = Field(description="How often it was read by its id")
-    content_length: int = Field(description="Characters of the whole content")
-    content_end: int | None = Field(default=None, description="Set when content is cut: offset to read on from")
+    access_count: int = Field(description="Number of times it was read by id")
+    content_length: int = Field(description="Length of the whole content in characters")
+    content_end: int | None = Field(default=None, description="Set if content is cut: offset to read on from")
 
 
 class FoundTagged(TaggedMemory):
-    """A tagged memory in a search result: ranked by meaning and words, `similarity` is of the meaning alone.
+    """A tagged memory in a search result, ranked by meaning and words together.
 
-    It is the cosine of the best passage, cut to 0-1, and `distance` is 1 - `similarity`; both None if only words were
-    compared.
+    `similarity` is the cosine of the best passage, clipped to 0-1, and `distance` is 1 - `similarity`; both are None
+    if only words were compared.
     """
 
     similarity: float | None
@@ -48,26 +48,26 @@ class FoundTagged(TaggedMemory):
 
 
 class SearchTaggedResult(Result):
-    """Tagged memories, best first; `total` is how many pass the filters, `count` how many are in this answer."""
+    """Tagged memories, best first. `total` counts those that pass the filters, `count` those in this answer."""
 
     query: str | None = None
     results: list[FoundTagged] = Field(default=[], description="Best first")
     total: int = 0
     count: int = 0
-    next_offset: int | None = Field(default=None, description="Set when there is more: send it as offset")
-    omitted: list[Omitted] = Field(default=[], description="What did not fit")
-    confidence: Confidence | None = Field(default=None, description="low: nothing on this topic passes the filters")
-    elsewhere: dict[str, int] = Field(default={}, description="If low: matches under other categories and tags")
+    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
+    omitted: list[Omitted] = Field(default=[], description="Results that did not fit")
+    confidence: Confidence | None = Field(default=None, description="low: nothing seems to be on this topic")
+    elsewhere: dict[str, int] = Field(default={}, description="If low: matches with other categories and tags")
 
 
 class RecentTaggedResult(Result):
-    """Tagged memories, the newest first; `total` is how many there are, `count` how many are in this answer."""
+    """Tagged memories, newest first. `total` counts all of them, `count` those in this answer."""
 
     results: list[TaggedMemory] = Field(default=[], description="Newest first")
     total: int = 0
     count: int = 0
-    next_offset: int | None = Field(default=None, description="Set when there is more: send it as offset")
-    omitted: list[Omitted] = Field(default=[], description="What did not fit")
+    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
+    omitted: list[Omitted] = Field(default=[], description="Results that did not fit")
 
 
 class TaggedMemoryResult(Result):
@@ -77,26 +77,26 @@ class TaggedMemoryResult(Result):
 
 
 class TaggedStatsResult(Result):
-    """How many tagged memories there are, of what, and how much room is left; the size is that of the whole file."""
+    """Counts of the tagged memories, and how many more fit. The size is that of the whole file."""
 
     total_memories: int = 0
     memory_limit: int | None = None
     usage_percentage: float = 0.0
-    categories: dict[str, int] = Field(default={}, description="How many memories each has")
+    categories: dict[str, int] = Field(default={}, description="Number of memories in each category")
     recent_week_count: int = 0
     database_size_mb: float = 0.0
     health_status: Health | None = None
 
 
 class ClearResult(Result):
-    """What a clean-up deleted, and how many tagged memories there are now."""
+    """What a cleanup deleted, and how many tagged memories are left."""
 
     deleted_count: int = 0
     remaining_count: int = 0
 
 
 class CanonicalTagEntry(BaseModel):
-    """A canonical tag; `frequency` is on how many memories it was ever stored, deleted ones included."""
+    """A canonical tag. `frequency` counts the memories ever stored with it, including deleted ones."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -106,31 +106,31 @@ class CanonicalTagEntry(BaseModel):
 
 
 class TagPage(Result):
-    """Base of the answers about tags; `total` also counts those that did not fit."""
+    """Base of the results about tags. `total` also counts those that did not fit."""
 
     total: int = 0
-    next_offset: int | None = Field(default=None, description="Set when there is more: send it as offset")
+    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
 
 
 class UniqueTagsResult(TagPage):
-    """The tags that stand on memories now, in the order of the alphabet."""
+    """The tags of the stored memories, in alphabetical order."""
 
-    tags: list[str] = Field(default=[], description="As they are stored")
+    tags: list[str] = Field(default=[], description="As stored")
 
 
 class CanonicalTagsResult(TagPage):
-    """The canonical tags, the most frequent first."""
+    """The canonical tags, most frequent first."""
 
     tags: list[CanonicalTagEntry] = Field(default=[], description="Most frequent first")
 
 
 class TagFrequenciesResult(TagPage):
-    """How often each canonical tag was used, the most frequent first."""
+    """How often each canonical tag was used, most frequent first."""
 
     frequencies: dict[str, int] = Field(default={}, description="By tag")
 
 
 class TagWeightsResult(TagPage):
-    """How much each canonical tag says, `1 / ln(1 + frequency)`: the most frequent, which says least, first."""
+    """The weight of each canonical tag, `1 / ln(1 + frequency)`: the most frequent, which weighs least, first."""
 
     weights: dict[str, float] = Field(default={}, description="By tag")

@@ -8,7 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from vector_memory.results.sessions import SearchStatistics
+from vector_memory.results.overview import SearchStatistics
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Names that a client offers while its user types: of sessions, agents and tasks."""
+"""Completion of session ids, agent ids and task codes while the user types."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from vector_memory.storage.sqlite.names import NamedBy
 from vector_memory.store import SessionMemoryStore
 
 COMPLETED: tuple[NamedBy, ...] = ("session_id", "agent_id", "task_code")
-"""The arguments, of prompts and resource templates, that are completed."""
+"""The arguments of prompts and resource templates that are completed."""
 
 
 def add_completions(server: FastMCP) -> None:
-    """Let a server complete the arguments of its prompts and resource templates from what is stored."""
+    """Let a server complete the arguments of its prompts and resource templates from stored names."""
 
     async def complete(
         _reference: PromptReference | ResourceTemplateReference,
@@ -36,7 +36,7 @@ def add_completions(server: FastMCP) -> None:
 
 
 def names(store: SessionMemoryStore, argument: CompletionArgument, chosen: Mapping[str, str]) -> Completion:
-    """Return the names that contain what is typed; of agents and tasks those of the session that was chosen before."""
+    """Return the names that contain the typed text; agents and tasks only of the session that was already chosen."""
     column = next((name for name in COMPLETED if name == argument.name), None)
     if column is None:
         return Completion(values=[])

@@ -1,4 +1,4 @@
-"""Reads a line as a JSON-RPC message, or says in JSON-RPC's own words why it is none; and writes messages."""
+"""Parses lines into JSON-RPC messages, or answers with a JSON-RPC error; and writes messages."""
 
 import logging
 import re
@@ -23,16 +23,16 @@ from pydantic_core import from_json
 logger = logging.getLogger(__name__)
 
 MAX_LINE = 8 * 2**20
-"""Bytes. The longest content has 500,000 characters, of which JSON may make 12 bytes each; the rest is small."""
+"""Bytes. The longest content has 500,000 characters, which JSON may escape as 12 bytes each; the rest is small."""
 
-UNREADABLE = "Not readable: send each message as one line of JSON in UTF-8, without lone surrogates or deep nesting."
+UNREADABLE = "Parse error: send each message as one line of JSON in UTF-8, without lone surrogates or deep nesting."
 TOO_LONG = f"The line has more than {MAX_LINE:,} bytes: send less at once."
-BATCH = "Batches are not part of MCP: send each message on a line of its own."
-NO_MESSAGE = 'Not JSON-RPC 2.0: send "jsonrpc": "2.0", a "method", and an "id" that is text or a whole number.'
+BATCH = "MCP has no batches: send each message on its own line."
+NO_MESSAGE = 'Not JSON-RPC 2.0: send "jsonrpc": "2.0", a "method", and an "id" that is a string or an integer.'
 PARAMS_NO_OBJECT = "params must be an object."
-UNFORESEEN = "The server could not handle this message; its log names the error."
+UNEXPECTED = "The server could not handle this message; its log names the error."
 MAX_ERROR = 2_000
-"""Characters of an error's message. The SDK repeats in some of them what the client sent, however long."""
+"""Characters of an error message. The SDK repeats the client's input in some messages, whatever its length."""
 
 EDGE = 1024
 PIECE = 2**16
@@ -41,11 +41,11 @@ _ID = rb'"id"\s*:\s*(-?[0-9]{1,18}|"[^"\\]{1,200}")'
 ID_IN_FRONT = re.compile(rb"\s*\{\s*" + _VERSION + rb"\s*,\s*" + _ID + rb'\s*,\s*"method"')
 METHOD_IN_FRONT = re.compile(rb'\s*\{\s*"method"')
 ID_AT_THE_END = re.compile(_VERSION + rb"\s*,\s*" + _ID + rb"\s*\}\s*$")
-"""These say only where an id stands; the parser decides whether it is one."""
+"""These only locate an id; the parser decides whether it is valid."""
 
 
 class RefusedLineError(Exception):
-    """A line is no message; `answer` is what its sender should be told."""
+    """A line is not a message; `answer` is the error to send back."""
 
     def __init__(self, code: int, message: str, request_id: RequestId | None) -> None:
         super().__init__(message)
@@ -53,9 +53,9 @@ class RefusedLineError(Exception):
 
 
 def read_line(source: BinaryIO) -> bytes:
-    """Return the next line with its end, or nothing at the end of input. Raises RefusedLineError if it is too long.
+    """Return the next line with its line end, or b"" at the end of input. Raises RefusedLineError if it is too long.
 
-    Of such a line only both edges are kept while the rest of it goes by.
+    Only the first and last bytes of such a line are kept in memory.
     """
     line = source.readline(MAX_LINE + 1)
     if len(line) <= MAX_LINE:
@@ -67,18 +67,18 @@ def read_line(source: BinaryIO) -> bytes:
 
 
 def read_message(line: bytes) -> JSONRPCMessage:
-    """Return the message on a line. Raises RefusedLineError if there is none, and nothing else."""
+    """Return the message on a line. Raises RefusedLineError and nothing else."""
     try:
         return parsed(line)
     except RefusedLineError:
         raise
     except Exception as error:  # no line may end the server
-        logger.error("A line could not be read: %s", type(error).__name__)  # noqa: TRY400 - a traceback holds its words
-        raise RefusedLineError(INTERNAL_ERROR, UNFORESEEN, None) from None
+        logger.error("A line could not be read: %s", type(error).__name__)  # noqa: TRY400 - a traceback quotes it
+        raise RefusedLineError(INTERNAL_ERROR, UNEXPECTED, None) from None
 
 
 def parsed(line: bytes) -> JSONRPCMessage:
-    """Return the message on a line. It is parsed once, and everything else is decided by the value. Raises as above."""
+    """Parse a line once and return its message. Raises RefusedLineError."""
     try:
         value = from_json(line)
     except ValueError:
@@ -94,7 +94,7 @@ def parsed(line: bytes) -> JSONRPCMessage:
 
 
 def refused(value: object) -> RefusedLineError:
-    """Return what to say about a JSON value that is no message."""
+    """Return the error for a JSON value that is not a message."""
     match value:
         case list():
             return RefusedLineError(INVALID_REQUEST, BATCH, None)
@@ -113,7 +113,7 @@ def is_id(value: object) -> bool:
 
 
 def visible_id(line: bytes) -> RequestId | None:
-    """Return the id of a request that cannot be read as a whole, if it stands where SDKs write it: at either edge."""
+    """Return the id of a request that cannot be parsed, if it is where SDKs write it: at either end of the line."""
     found = ID_IN_FRONT.match(line) or (METHOD_IN_FRONT.match(line) and ID_AT_THE_END.search(line[-EDGE:]))
     try:
         request_id: RequestId | None = from_json(found[1]) if found else None
@@ -123,7 +123,7 @@ def visible_id(line: bytes) -> RequestId | None:
 
 
 def as_line(message: JSONRPCMessage) -> bytes:
-    """Return a message as the line to write. An answer that cannot be written becomes an error: its sender waits."""
+    """Return a message as a line. An answer that cannot be encoded becomes an error, because its client is waiting."""
     if isinstance(message, JSONRPCError) and len(message.error.message) > MAX_ERROR:
         error = ErrorData(code=message.error.code, message=message.error.message[:MAX_ERROR] + "…")
         message = JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
@@ -133,10 +133,10 @@ def as_line(message: JSONRPCMessage) -> bytes:
         logger.error("A message could not be written: %s", type(error).__name__)  # noqa: TRY400 - as above
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return b""
-        failure = ErrorData(code=INTERNAL_ERROR, message=UNFORESEEN)
+        failure = ErrorData(code=INTERNAL_ERROR, message=UNEXPECTED)
         return encoded(JSONRPCError(jsonrpc="2.0", id=message.id, error=failure))
 
 
 def encoded(message: JSONRPCMessage) -> bytes:
-    """Return a message as one line. Raises ValueError for text that UTF-8 cannot write."""
+    """Return a message as one line. Raises ValueError for text that UTF-8 cannot encode."""
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"

@@ -1,33 +1,33 @@
-"""Requests that wait for their turn, as text, which takes far less memory than what is made of it."""
+"""Queues of waiting requests, kept as text, which takes far less memory than parsed messages."""
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import RequestId
 
+from vector_memory.server.fastmcp_adapter import coerce_request_id
 from vector_memory.server.jsonrpc import MAX_LINE
 from vector_memory.storage.calls import Call
 
 MAX_AT_ONCE = 64
-"""Requests that the server works on at the same time."""
+"""Requests that the server processes at the same time."""
 
 MAX_WRITES_AT_ONCE = 16
-"""Of calls that write: more would only wait inside the server instead of outside, and be in the way of others there."""
+"""Writing calls processed at the same time. More would wait inside the server and delay other requests."""
 
 MAX_LONG_AT_ONCE = 4
-"""Of long lines."""
+"""Long lines processed at the same time."""
 
 MAX_BYTES_AT_ONCE = MAX_LINE
-"""A parsed line can take fifty times its bytes: the largest go one by one."""
+"""A parsed line can take fifty times its size in memory: the largest are processed one at a time."""
 
 MAX_BYTES_HELD = 32 * 2**20
-"""A lane in which so much waits is full."""
+"""A lane that holds this many bytes is full."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request as it came."""
+    """A request as received."""
 
     id: RequestId
     line: bytes
@@ -35,7 +35,7 @@ class Request:
 
 
 class Lane:
-    """Requests of one sort: so many are at work, the others wait in the order in which they came."""
+    """Requests of one class: up to `at_once` are in progress, the others wait in order of arrival."""
 
     def __init__(self, at_once: int = MAX_AT_ONCE) -> None:
         self._at_once = at_once
@@ -46,30 +46,30 @@ class Lane:
         self._held_bytes = 0
 
     def has_room_for(self, request: Request) -> bool:
-        """Tell whether the server may begin with a request now, without overtaking another."""
+        """Tell whether a request can start now without overtaking another."""
         return not self._held_count and self._may_start(len(request.line))
 
     def is_full(self) -> bool:
-        """Tell whether nothing more may wait here."""
+        """Tell whether no more requests may wait here."""
         return self._held_bytes >= MAX_BYTES_HELD
 
     def is_busy(self) -> bool:
-        """Tell whether an answer is due."""
+        """Tell whether any request is unanswered."""
         return bool(self._at_work or self._held_count)
 
     def start(self, request: Request) -> None:
-        """Count a request as being at work until `settle`."""
+        """Count a request as in progress until `settle`."""
         self._at_work[coerce_request_id(request.id)] = (len(request.line), request.call)
 
     def hold(self, request: Request) -> None:
-        """Let a request wait."""
+        """Queue a request."""
         self._held.append(request)
         self._held_by_id[coerce_request_id(request.id)] = request
         self._held_count += 1
         self._held_bytes += len(request.line)
 
     def next(self) -> Request | None:
-        """Take out the request whose turn it is; None: nobody waits, or there is no room yet."""
+        """Remove and return the next request; None if none waits or there is no room yet."""
         while self._held and self._held[0].call.cancelled:
             self._held.popleft()
         if not self._held or not self._may_start(len(self._held[0].line)):
@@ -79,11 +79,11 @@ class Lane:
         return request
 
     def settle(self, request_id: RequestId) -> None:
-        """Make room: a request is answered, or never will be."""
+        """Remove a request that is answered, or never will be."""
         self._at_work.pop(coerce_request_id(request_id), None)
 
     def cancel(self, request_id: RequestId) -> bool:
-        """Mark a request as no longer wanted; True: it was waiting here and will not be started."""
+        """Mark a request as cancelled; return True if it was waiting here and will not start."""
         key = coerce_request_id(request_id)
         if key in self._at_work:
             self._at_work[key][1].cancelled = True

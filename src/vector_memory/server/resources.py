@@ -1,6 +1,6 @@
-"""What a client can read without calling a tool: the sessions, one session, one memory, and latencies.
+"""Resources: the sessions, one session, one memory, and search latencies.
 
-A memory's text comes as it was stored, with its provenance in front: whoever reads it can tell it from instructions.
+A memory's text is returned as stored, with its provenance in front, so that readers can tell it from instructions.
 """
 
 from urllib.parse import quote
@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from vector_memory.domain import Scope
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import Packer, cut
-from vector_memory.results.sessions import MemoryEntry, SessionEntry, SessionStatsResult, TimelineEntry
+from vector_memory.results.overview import SessionEntry, SessionStatsResult, TimelineEntry
+from vector_memory.results.sessions import MemoryEntry
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.params import Store
 from vector_memory.sessions.reader import front_matter
@@ -27,20 +28,20 @@ MEMORY = "memory://memories/{memory_id}{?offset}"
 STATISTICS = "memory://stats/search"
 
 LINK = 100
-"""Bytes that the link to read on takes."""
+"""Bytes reserved for the link to the rest."""
 
 NOT_SHOWN = {"content", "content_hash", "updated_at", "accessed_at", "access_count"}
-"""Fields of a memory that do not stand in front of its text."""
+"""Fields of a memory that are not part of its front matter."""
 
 
 class SessionLink(SessionEntry):
-    """A session and where to read it."""
+    """A session and its URI."""
 
     uri: str
 
 
 class MemoryLink(TimelineEntry):
-    """A memory's beginning and where to read it."""
+    """A memory's beginning and its URI."""
 
     uri: str
 
@@ -54,28 +55,28 @@ class SessionList(BaseModel):
 
 
 class SessionOverview(SessionStatsResult):
-    """What a session holds: counts, and the beginnings of the newest memories that fit."""
+    """A session's contents: counts, and the beginnings of the newest memories that fit."""
 
     latest_memories: list[MemoryLink]
 
     def as_json(self) -> str:
-        """Return it as it is read."""
+        """Return the overview as JSON."""
         return self.model_dump_json(exclude={"success", "error"})
 
 
 def add_resources(server: FastMCP) -> None:
-    """Give a server the resources of its store."""
+    """Add the resources to a server."""
     server.add_resource(Resource.from_function(sessions, SESSIONS, title="Sessions", mime_type=JSON))
     server.add_resource(Resource.from_function(statistics, STATISTICS, title="Search statistics", mime_type=JSON))
     server.add_template(
-        # The screening is for paths; a session's name may look like one, and never becomes one.
+        # FastMCP's check is meant for paths. A session id may look like a path, and is never used as one.
         ResourceTemplate.from_function(session, SESSION, title="Session", mime_type=JSON, security=None)
     )
     server.add_template(ResourceTemplate.from_function(memory, MEMORY, title="Memory", mime_type=MARKDOWN))
 
 
 def sessions(store: Store) -> str:
-    """List the sessions, latest activity first, each with the URI to read it with."""
+    """List the sessions, latest activity first, each with its URI."""
     with protocol_errors(SESSIONS):
         found = store.list_sessions(MAX_LIMIT)
     listed = [SessionLink(**entry.model_dump(), uri=session_uri(entry.session_id)) for entry in found.sessions]
@@ -83,20 +84,20 @@ def sessions(store: Store) -> str:
 
     def build(packer: Packer) -> SessionList:
         shown = packer.fitting(listed)
-        rest = None if len(shown) == total else f"{len(shown)} of {total}: others can be read by their id."
+        rest = None if len(shown) == total else f"{len(shown)} of {total}: read any other session by its id."
         return SessionList(total_sessions=total, sessions=shown, message=rest)
 
     return packer_of(store).fit(build).model_dump_json()
 
 
 def session(store: Store, session_id: str) -> str:
-    """Read what a session holds: counts, and what was stored last, the newest first, each with its URI."""
+    """Read a session: counts, and its newest memories, each with its URI."""
     with protocol_errors(SESSION):
         return overview(store, session_id, MAX_LIMIT, packer_of(store)).as_json()
 
 
 def memory(store: Store, memory_id: str, offset: str = "0") -> str:
-    """Read a memory: its provenance, then its text from character `offset` on, as far as it fits."""
+    """Read a memory: its provenance, then as much of its text from character `offset` as fits."""
     with protocol_errors(MEMORY):
         found = store.get_memory_by_id(memory_id, parse_id("offset", offset)).memory
     assert found is not None, "or an error would have been raised"  # noqa: S101
@@ -104,7 +105,7 @@ def memory(store: Store, memory_id: str, offset: str = "0") -> str:
 
 
 def as_page(found: MemoryEntry, offset: int, packer: Packer) -> str:
-    """Return a memory from `offset` on with its provenance in front, which takes at most half of the answer."""
+    """Return a memory from `offset` with its provenance in front, which takes at most half of the answer."""
     frame, share = found.model_copy(update={"content": ""}), 2
     while len((front := front_matter(frame.model_dump(exclude=NOT_SHOWN))).encode()) > packer.room // 2:
         # YAML may take many times the bytes of JSON.
@@ -121,19 +122,19 @@ def as_page(found: MemoryEntry, offset: int, packer: Packer) -> str:
 
 
 def statistics(store: Store) -> str:
-    """Latencies of this process's latest searches, in seconds."""
+    """Latencies of this process's most recent searches, in seconds."""
     with protocol_errors(STATISTICS):
         return store.get_search_statistics().model_dump_json()
 
 
 def overview(store: SessionMemoryStore, session_id: str, limit: int, packer: Packer) -> SessionOverview:
-    """Return what a session holds: counts, and the beginnings of up to so many memories, the newest first.
+    """Return a session's counts and the beginnings of up to `limit` memories, newest first.
 
     Raises NotFoundError if nothing is stored in it.
     """
     counts = store.get_session_stats(session_id)
     if not counts.total_memories:
-        raise NotFoundError(f"Nothing is stored in this session: read {SESSIONS} for those there are.")
+        raise NotFoundError(f"Nothing is stored in this session: {SESSIONS} lists the sessions that exist.")
     latest = store.get_timeline(Scope(session_id=session_id), limit).entries[::-1]
     listed = [MemoryLink(**entry.model_dump(), uri=memory_uri(entry.memory_id)) for entry in latest]
     facts = counts.model_dump()
@@ -145,15 +146,15 @@ def overview(store: SessionMemoryStore, session_id: str, limit: int, packer: Pac
 
 
 def packer_of(store: SessionMemoryStore) -> Packer:
-    """Return what keeps the store's answers within the settings."""
+    """Return the budget that keeps answers within the configured limit."""
     return Packer(store.settings.max_response_tokens)
 
 
 def session_uri(session_id: str) -> str:
-    """Return where a session can be read. Any character may be in its id."""
+    """Return the URI of a session. Its id may contain any character."""
     return f"{SESSIONS}/{quote(session_id, safe='')}"
 
 
 def memory_uri(memory_id: int) -> str:
-    """Return where a memory can be read."""
+    """Return the URI of a memory."""
     return f"memory://memories/{memory_id}"

@@ -1,4 +1,4 @@
-"""How the server's process ends: closed within the patience of clients, whatever it is doing."""
+"""Ends the server's process in time for clients, whatever it is doing."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ SECONDS_TO_CLOSE = 0.25
 
 
 def end_process(close: Callable[[], object], *, exit_code: int = 0) -> NoReturn:
-    """Call `close`, give it a moment, and end the process.
+    """Call `close`, give it SECONDS_TO_CLOSE, and end the process.
 
-    Nothing is unwound: a thread that embeds a long text, or waits for standard input, cannot be stopped from outside.
-    What it has not committed was never acknowledged.
+    The stack is not unwound: a thread that embeds a long text, or waits for standard input, cannot be stopped from
+    outside. Whatever it has not committed was never acknowledged.
     """
     closing = threading.Thread(target=close, name="closing", daemon=True)
     closing.start()
@@ -25,10 +25,10 @@ def end_process(close: Callable[[], object], *, exit_code: int = 0) -> NoReturn:
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` in a thread of its own when a stop signal comes. To be called in the main thread.
+    """Call `stop` in a separate thread when a stop signal arrives. Must be called from the main thread.
 
-    The handler does nothing: it would run in the middle of anything the main thread does, which may hold the very
-    lock that stopping needs. Python also writes each signal's number to a descriptor; that is what wakes the thread.
+    The handler does nothing: it would interrupt whatever the main thread does, which may hold the very lock that
+    `stop` needs. Python also writes each signal's number to a file descriptor; that wakes the thread.
     """
     waiting, waking = socket.socketpair()
     waking.setblocking(False)  # noqa: FBT003 - socket takes it by position

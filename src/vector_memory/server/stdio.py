@@ -1,7 +1,7 @@
-"""The way between standard input and output and the SDK's server: answers bad lines, holds floods back, ends well.
+"""Transport between standard input and output and the SDK's server: answers bad lines, limits floods, ends cleanly.
 
-The SDK's own way says nothing about a line that it cannot read, takes in everything at once, and drops what it was
-asked when the input ends.
+The SDK's own transport ignores lines that it cannot read, accepts everything at once, and drops unanswered requests
+when the input ends.
 """
 
 import asyncio
@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import BinaryIO
 
-from mcp.shared.memory import MessageStream, create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
 from mcp_types import (
     ErrorData,
     JSONRPCError,
@@ -24,6 +22,7 @@ from mcp_types import (
     RequestId,
 )
 
+from vector_memory.server.fastmcp_adapter import MessageStream, SessionMessage, create_client_server_memory_streams
 from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_id, read_line, read_message
 from vector_memory.server.lanes import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
 from vector_memory.storage.calls import current_call
@@ -31,13 +30,13 @@ from vector_memory.storage.calls import current_call
 STDIN, STDOUT, STDERR = range(3)
 
 LONG = 2**16
-"""Bytes. No ordinary call that reads is longer, and a call that stores so much takes seconds."""
+"""Bytes. Ordinary reading calls are shorter, and a call that stores this much takes seconds."""
 
 SERVER_BUSY = -32000
-TOO_MUCH_WAITS = "Too many calls are waiting. Nothing was changed: repeat the call when others have been answered."
+TOO_MUCH_WAITS = "Too many calls are waiting. Nothing was changed: repeat this call after others have been answered."
 
 SECONDS_TO_ANSWER = 10.0
-"""What was asked before the input ended is answered within this time, or not at all."""
+"""Requests received before the input ended are answered within this time, or not at all."""
 
 SECONDS_BETWEEN_LOOKS = 0.05
 
@@ -45,9 +44,9 @@ SECONDS_BETWEEN_LOOKS = 0.05
 class Wire:
     """A client's messages, from `source` to the server and from the server to `sink`.
 
-    `at_end` is called when the input has ended and what it asked is answered, or when nobody reads the answers.
-    `is_writing` says which requests may wait for the database's lock. These, and long lines, wait in lanes of their
-    own, so that all others are answered meanwhile.
+    `at_end` is called when the input has ended and its requests are answered, or when nobody reads the answers.
+    `is_writing` tells which requests may wait for the database's write lock. These, and long lines, wait in separate
+    lanes, so that all other requests are answered meanwhile.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Wire:
         self._sink = sink
         self._at_end = at_end
         self._is_writing = is_writing
-        # Threads of their own: tools may keep all others busy.
+        # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
         self._reads, self._writes, self._long = self._lanes = Lane(), Lane(MAX_WRITES_AT_ONCE), Lane(MAX_LONG_AT_ONCE)
@@ -69,7 +68,7 @@ class Wire:
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[MessageStream]:
-        """Carry messages while the block runs; it is given the server's pair of streams."""
+        """Carry messages while the block runs; yield the server's pair of streams."""
         async with create_client_server_memory_streams() as (ours, servers), asyncio.TaskGroup() as tasks:
             from_server, self._to_server = ours
             jobs = (self._carry_in(), self._start_held(), self._carry_out(from_server))
@@ -94,7 +93,7 @@ class Wire:
         await self._to_server.aclose()
 
     async def _take(self, line: bytes, message: JSONRPCMessage) -> None:
-        """Hand a message on. What is no request never waits: a request that is under way may be waiting for it."""
+        """Pass a message on. Only requests wait: a request in progress may be waiting for any other message."""
         if not isinstance(message, JSONRPCRequest):
             if not self._drops(message):
                 await self._to_server.send(SessionMessage(message))
@@ -124,7 +123,7 @@ class Wire:
 
     async def _start(self, lane: Lane, request: Request, message: JSONRPCMessage) -> None:
         lane.start(request)
-        # The stream hands the sender's context to the task that answers.
+        # The stream passes the sender's context to the task that answers.
         token = current_call.set(request.call)
         try:
             await self._to_server.send(SessionMessage(message))
@@ -152,9 +151,9 @@ class Wire:
                 await asyncio.wait_for(self._changed.wait(), SECONDS_BETWEEN_LOOKS)
 
     def _drops(self, message: JSONRPCMessage) -> bool:
-        """Mark a request that is cancelled by this message as unwanted; True: the server has not seen it yet.
+        """Mark the request that this message cancels; return True if it has not reached the server yet.
 
-        Nobody waits for its answer: there will be none.
+        Such a request is never answered.
         """
         match message:
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": request_id}):
@@ -193,18 +192,18 @@ def send(sink: BinaryIO, message: JSONRPCMessage) -> None:
 
 
 def is_hung_up(sink: BinaryIO) -> bool:
-    """Tell whether nobody can read any more what is written."""
+    """Tell whether the reader of standard output is gone."""
     poller = select.poll()
     poller.register(sink, 0)
     return bool(poller.poll(0))
 
 
 def take_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Return standard input and output for the protocol alone.
+    """Return standard input and output for the protocol only.
 
-    From now on whatever reads standard input finds its end, and whatever is printed goes to standard error.
+    From now on, reading standard input returns end of file, and printing goes to standard error.
     """
-    # A standard descriptor that is closed would be given to the next file that is opened: occupy it.
+    # The next file opened would get the number of a closed standard descriptor: occupy it.
     while (nothing := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
     source, sink = os.fdopen(os.dup(STDIN), "rb", PIECE), os.fdopen(os.dup(STDOUT), "wb")

@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 from vector_memory.results.budget import Packer
-from vector_memory.results.sessions import CleanupResult, DeleteResult, SessionEntry, SessionsResult, SessionStatsResult
+from vector_memory.results.overview import CleanupResult, SessionEntry, SessionsResult, SessionStatsResult
+from vector_memory.results.sessions import DeleteResult
 from vector_memory.results.shortening import fitting_values
 from vector_memory.storage.sqlite import memories, sessions
 from vector_memory.storage.sqlite.database import Database

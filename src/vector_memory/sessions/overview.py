@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 from vector_memory.domain import Scope
 from vector_memory.results.mapping import memory_entry
-from vector_memory.results.sessions import MemoryEntry, MemoryStatsResult, TimelineEntry, TimelineResult
+from vector_memory.results.overview import MemoryStatsResult, TimelineEntry, TimelineResult
+from vector_memory.results.sessions import MemoryEntry
 from vector_memory.storage.sqlite import memories, sessions
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.validation import check_range, parse_id

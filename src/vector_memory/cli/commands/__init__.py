@@ -1,7 +1,7 @@
-"""The commands of the command line, one module for each group of them, imported when one of them is run.
+"""The commands of the command line, one module per group, imported when a command runs.
 
-The order is that of `vector-memory --help`. A new command is a function in the module of its group, a line here, and a
-line in `cli/main.py`.
+They are listed in the order of `vector-memory --help`. To add a command, add a function to the module of its group, a
+line here, and a line in `cli/main.py`.
 """
 
 from cyclopts import App, Parameter
@@ -10,8 +10,8 @@ from vector_memory import __version__
 from vector_memory.cli.arguments import fill_from_environment
 
 VARIABLES_HELP = (
-    "Every setting is also an environment variable: --default-chunk-size is VECTOR_MEMORY_DEFAULT_CHUNK_SIZE. A flag "
-    "overrides it."
+    "Every setting is also an environment variable: --default-chunk-size is VECTOR_MEMORY_DEFAULT_CHUNK_SIZE. Flags "
+    "take precedence."
 )
 
 COMMANDS = {
@@ -35,7 +35,7 @@ COMMANDS = {
     "fetch-model": "maintain:fetch_model",
     "completion": "completion:completion",
 }
-"""Each command: its module in this package, and its function there."""
+"""Each command with its module in this package and its function."""
 
 app = App(
     name="vector-memory",

@@ -1,4 +1,4 @@
-"""The command that lets a shell complete the others."""
+"""The command that prints shell completion scripts."""
 
 from typing import Annotated, Literal
 
@@ -8,12 +8,10 @@ from vector_memory.cli.commands import app
 from vector_memory.cli.terminal import say
 
 
-def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell to complete in.")], /
-) -> None:
-    """Print what lets a shell complete commands and flags.
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Shell to complete in.")], /) -> None:
+    """Print a completion script for a shell.
 
-    bash: put `eval "$(vector-memory completion bash)"` into ~/.bashrc.
+    bash: add `eval "$(vector-memory completion bash)"` to ~/.bashrc.
 
     zsh: save it as _vector-memory in a folder of $fpath.
 

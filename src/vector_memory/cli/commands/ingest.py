@@ -21,7 +21,7 @@ FAILURES_SHOWN = 20
 
 
 class Outcome(NamedTuple):
-    """What became of a file; `memory_id`: the memory that holds its text, also if it was there already."""
+    """The outcome for a file. `memory_id`: the memory that contains its text, even if it existed before."""
 
     file: str
     state: Literal["stored", "skipped", "failed"]
@@ -36,28 +36,28 @@ def ingest(
             help="Files, folders, patterns such as 'notes/**/*.md', or - for standard input.", allow_leading_hyphen=True
         ),
     ],
-    session: Annotated[str | None, Parameter(help="Session that they belong to; knowledge belongs to none.")] = None,
-    kind: Annotated[Kind, Parameter(help="What they are.")] = MemoryKind.REPORT,
-    agent: Annotated[str, Parameter(help="Who stores them.")] = "command-line",
-    iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, as 2 or v2; default 1.")] = None,
+    session: Annotated[str | None, Parameter(help="Session; required unless --kind is knowledge_base.")] = None,
+    kind: Annotated[Kind, Parameter(help="Kind of the memories.")] = MemoryKind.REPORT,
+    agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line",
+    iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None,
     task: Annotated[str | None, Parameter(help="Task label.")] = None,
-    category: Annotated[str | None, Parameter(help="Category, of knowledge.")] = None,
-    tags: Annotated[list[str] | None, Parameter(help="Tag for all of them; may be repeated.")] = None,
+    category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None,
+    tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> int:
-    """Store files of Markdown or text, each as a memory. Can be stopped and repeated: what is stored is skipped.
+    """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.
 
-    Of a folder all .md, .markdown and .txt files are stored, but not hidden ones.
+    In folders, all .md, .markdown and .txt files that are not hidden are stored.
 
-    The title is the first heading, or else the name of the file, whose path is kept as `source` in the metadata.
+    The title is the first heading or, without one, the file name. The metadata keeps the path as `source`.
 
-    Exit code 0: all is stored, 1: something is not.
+    Exit code 0: every file is stored, 1: some are not.
     """
     set_up_logging("ERROR", settings.log_file, [place.file()])
     _require_storable(paths, kind, session)
-    # What would be wrong with every file is said once.
+    # Report errors that affect every file only once.
     Scope(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
     files = files_of(paths)
     with resumable(), SessionMemoryStore(place.file(), settings) as store:
@@ -92,13 +92,13 @@ def ingest(
 
 
 def _require_storable(paths: Sequence[str], kind: MemoryKind, session: str | None) -> None:
-    """Raise ConfigurationError if nothing is named, or the kind cannot be stored like this."""
+    """Raise ConfigurationError if no file is named, or the kind cannot be stored like this."""
     if not paths:
-        raise ConfigurationError("Name what to store: files, folders, patterns, or - for standard input.")
+        raise ConfigurationError("Specify what to store: files, folders, patterns, or - for standard input.")
     if kind == MemoryKind.TAGGED:
-        raise ConfigurationError("Tagged memories are stored by agents: choose another --kind, for example report.")
+        raise ConfigurationError("Only agents can store tagged memories: choose another --kind, for example report.")
     if TRAITS[kind].session_scoped and session is None:
-        raise ConfigurationError(f"A {kind} belongs to a session: add --session and a name for it.")
+        raise ConfigurationError(f"Memories of kind {kind} belong to a session: add --session with its name.")
 
 
 def _outcomes(
@@ -112,11 +112,11 @@ def _outcomes(
 
 
 def _outcome(file: str, keep: Callable[[str], int | None]) -> Outcome:
-    """Store a file. What is wrong with it does not concern the others; a failure of the database does."""
+    """Store a file. An invalid file does not stop the others; a failure of the database does."""
     try:
         return Outcome(file, "stored", keep(file))
     except DuplicateMemoryError as error:
-        return Outcome(file, "skipped", error.memory_id, "It is stored already.")
+        return Outcome(file, "skipped", error.memory_id, "It is already stored.")
     except (ValidationError, ChunkingError) as error:
         return Outcome(file, "failed", reason=str(error))
 
@@ -131,9 +131,9 @@ def _print(outcomes: Sequence[Outcome], counts: Counter[str], missing: int) -> N
     out.print(
         Text.assemble(
             (f"Stored {counted(counts['stored'], 'file')}", "bold"),
-            f"; {counts['skipped']:,} skipped, stored already; {counts['failed']:,} failed.",
+            f"; {counts['skipped']:,} already stored; {counts['failed']:,} failed.",
         )
     )
     if missing:
         memories = counted(missing, "memory has", "memories have")
-        out.print(Text(f"{memories} no vectors yet: run `vector-memory backfill`.", style="yellow"))
+        out.print(Text(f"{memories} no vectors: run `vector-memory backfill`.", style="yellow"))

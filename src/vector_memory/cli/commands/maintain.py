@@ -1,4 +1,4 @@
-"""The commands that keep a memory well: its health, its copies, its vectors."""
+"""The maintenance commands: deletion, vectors, health, backups."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,12 +7,12 @@ from cyclopts import Parameter
 
 from vector_memory.cli.flags import AsJson, MemoryId, PlaceFlags, SettingsFlags, existing
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
 from vector_memory.settings import Place, Settings, full_path
 
 
 def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags = Place()) -> None:
-    """Delete a memory with everything made from it. Deleted means gone: there is no way back but a backup."""
+    """Permanently delete a memory and everything derived from it. Only a backup can bring it back."""
     from vector_memory.store import SessionMemoryStore
 
     with SessionMemoryStore(existing(place)) as store:
@@ -21,7 +21,7 @@ def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags
 
 
 def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
-    """Make the vectors that are missing, of what was stored without a model. Can be stopped and repeated."""
+    """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
     set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
     from vector_memory.store import SessionMemoryStore
@@ -32,9 +32,9 @@ def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: 
 
 
 def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
-    """Make all vectors anew with another model, the configured one. Can be stopped and repeated.
+    """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
-    Servers that run the model so far go on searching and storing. Start them anew with the new model when this is done.
+    Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
     """
     set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
@@ -49,14 +49,14 @@ def doctor(
     *,
     as_json: AsJson = False,
     fix: Annotated[
-        bool, Parameter(help="Make again what the text allows: vectors, keywords, permissions.", negative=())
+        bool, Parameter(help="Repair permissions, and rebuild what can be derived from the text.", negative=())
     ] = False,
     place: PlaceFlags = Place(),
     settings: SettingsFlags = Settings(),
 ) -> int:
-    """Say whether this installation and this memory are healthy. Exit code 0: healthy, 1: not.
+    """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
-    Without --fix nothing is changed, and servers may go on working.
+    Without --fix nothing is changed. Servers can keep running.
     """
     set_up_logging("ERROR", settings.log_file, [place.file()])
     from vector_memory.cli.doctor import run_doctor
@@ -65,50 +65,54 @@ def doctor(
 
 
 def backup(
-    target: Annotated[Path, Parameter(help="File to make.")],
+    target: Annotated[Path, Parameter(help="File to write.")],
     /,
     *,
-    overwrite: Annotated[bool, Parameter(help="Replace the file if it is there.", negative=())] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=())] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """Copy the memory, as it is at this moment, to a file. Servers may go on writing."""
+    """Copy the current state of the memory to a file. Servers can keep writing.
+
+    --overwrite replaces ordinary files, and copies that this command made and nobody has opened since. It never
+    replaces a memory or any other database.
+    """
     from vector_memory.maintenance.backup import back_up
 
     target = full_path(target)
     with progress("Copying") as update:
         copied = back_up(place.file(), target, overwrite=overwrite, on_progress=update)
-    message = f"Copied {copied.memories:,} memories ({copied.size / 1e6:,.1f} MB) to {target}"
+    message = f"Copied {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {target}"
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(target)}
     _report(body, message, as_json=as_json)
 
 
 def restore(
-    source: Annotated[Path, Parameter(help="File that backup has made.")],
+    source: Annotated[Path, Parameter(help="File written by backup.")],
     /,
     *,
     overwrite: Annotated[
-        bool, Parameter(help="Replace the memory that is there; it is kept in a file beside it.", negative=())
+        bool, Parameter(help="Replace an existing memory, which is kept in a file next to it.", negative=())
     ] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """Put a backup in the memory's place. No server may use the memory meanwhile."""
+    """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore
 
     path = place.file()
     with progress("Checking and copying") as update:
         copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
-    message = f"Restored {copied.memories:,} memories ({copied.size / 1e6:,.1f} MB) to {path}"
+    message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"
     if copied.kept is not None:
-        message += f"\nWhat was there before is kept in {copied.kept}"
+        message += f"\nThe previous memory is kept in {copied.kept}"
     kept = None if copied.kept is None else str(copied.kept)
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(path), "kept": kept}
     _report(body, message, as_json=as_json)
 
 
 def fetch_model(*, as_json: AsJson = False) -> None:
-    """Download the embedding model and the token table, about 90 MB, into the caches where the server looks."""
+    """Download the embedding model and the token table (about 90 MB) into the caches that the server uses."""
     from vector_memory.embedding.fetch import fetch_model
 
     folder = fetch_model((lambda _line: None) if as_json else say)

@@ -1,4 +1,4 @@
-"""The command that makes a page of a session."""
+"""The command that writes an HTML page of a session."""
 
 from contextlib import closing
 from pathlib import Path
@@ -19,17 +19,17 @@ def report(
     session: SessionArgument,
     /,
     *,
-    output: Annotated[Path, Parameter(alias="-o", help="File to make, for example session.html.")],
-    overwrite: Annotated[bool, Parameter(help="Replace the file if it is there.", negative=())] = False,
+    output: Annotated[Path, Parameter(alias="-o", help="File to write, for example session.html.")],
+    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=())] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """Make one HTML page of a session: who stored what and when, a map by meaning, and the texts, to be searched.
+    """Write an HTML page of a session: who stored what and when, a map by meaning, and the searchable texts.
 
-    It needs no server and no network. It holds what is stored: give it to nobody who may not read that.
+    The page needs no server and no network. It contains stored texts: share it only with people who may read them.
     """
     path, target = existing(place), full_path(output)
-    dimensions = Settings().embedding_dim  # of a new file only
+    dimensions = Settings().embedding_dim  # for a new file only
     with (
         closing(Database(path, dimensions=dimensions, read_only=True)) as database,
         progress("Memories") as update,
@@ -43,4 +43,5 @@ def report(
         return
     say(f"Wrote {counted(page.shown, 'memory', 'memories')} ({size / 1e6:,.1f} MB) to {target}")
     if page.texts < page.memories:
-        say(f"Of {page.memories:,} memories the newest {page.shown:,} are shown, the newest {page.texts:,} with text.")
+        shown = f"The page shows the newest {page.shown:,} of {page.memories:,} memories"
+        say(f"{shown}, and the texts of the newest {page.texts:,}.")

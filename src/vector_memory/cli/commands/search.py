@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
-"""The command that finds what is stored."""
+"""The command that searches the memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -30,44 +30,47 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
+from vector_memory.search.messages import somewhere_else
 from vector_memory.settings import MOST_RESPONSE_TOKENS, Place, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_LIMIT
 
 Grain = Literal["chunk", "section", "document"]
+NOTHING = "No results."
+
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
 
 
 def search(
     *query: Annotated[str, Parameter(help="What to find: a question, a phrase, a name.")],
-    grain: Annotated[Grain, Parameter(help="How much of a text is a result.")] = "chunk",
+    grain: Annotated[Grain, Parameter(help="Size of a result.")] = "chunk",
     kind: OfKind = None,
     agent: OfAgent = None,
     session: OfSession = None,
     iteration: OfIteration = None,
     task: OfTask = None,
     category: Annotated[str | None, Parameter(help="Only this category.")] = None,
-    tags: Annotated[list[str] | None, Parameter(help="Only what has one of these tags; may be repeated.")] = None,
+    tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
     mode: Annotated[
         SearchMode | None,
-        Parameter(help="Compare meaning and words, or one of them; default: --search-mode."),
+        Parameter(help="Compare meaning and words, meaning only, or words only; default: --search-mode."),
     ] = None,
-    limit: Annotated[int, Parameter(help="At most so many, up to 100.")] = 5,
-    offset: Annotated[int, Parameter(help="Leave out the first so many.")] = 0,
+    limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
+    offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
     full: Annotated[bool, Parameter(help="Print whole texts.", negative=())] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
-    """Find what is stored, by meaning and by its words.
+    """Search by meaning and words.
 
-    Without --kind every kind is searched by itself, and the results are merged by similarity.
+    Without --kind, each kind is searched separately and the results are merged by similarity.
 
-    What is not chunked, as a prompt is not, is found as a whole at any grain.
+    Memories that are not split into chunks, such as prompts, are found as a whole at any grain.
     """
     set_up_logging("ERROR", settings.log_file, [place.file()])
     if not query:
-        raise ConfigurationError("Say what to find: a question, a phrase, a name.")
+        raise ConfigurationError("Enter what to find: a question, a phrase, a name.")
     question = " ".join(query)
     path = existing(place)
     settings = settings.model_copy(update={"max_response_tokens": MOST_RESPONSE_TOKENS})
@@ -94,7 +97,7 @@ def search(
 
 
 class Search:
-    """A question to a memory."""
+    """A query to a memory."""
 
     def __init__(self, store: SessionMemoryStore, query: str, grain: Grain, mode: SearchMode | None) -> None:
         self._store = store
@@ -103,16 +106,23 @@ class Search:
         self._mode = mode
 
     def one(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
-        """Return what a single scope has, and what is to be said of it."""
+        """Return the results in a single scope, and a message."""
         (scope,) = scopes
         answer = self._ask(scope, limit, offset)
-        return list(answer.results), answer.message or ""
+        if not answer.results:
+            return [], answer.message or NOTHING
+        notes = [*self._notes([answer], answer.results)]
+        if answer.elsewhere:
+            notes.append(somewhere_else(answer.elsewhere))
+        if answer.next_offset is not None:
+            notes.append(f"For more, repeat with --offset {answer.next_offset}.")
+        return list(answer.results), " ".join(notes)
 
     def all(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
-        """Return what the scopes have together."""
+        """Return the merged results of all scopes, and a message."""
         Page(limit=limit, offset=offset)
         if offset + limit > MAX_LIMIT:
-            raise ValidationError(f"Beyond {MAX_LIMIT} results name one --kind: of several not more are merged.")
+            raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
         found = list(islice(merged([answer.results for answer in answers]), offset, offset + limit))
         return found, " ".join(self._notes(answers, found))
@@ -128,17 +138,17 @@ class Search:
         return store.search_documents(query, scope, Page(limit=limit, offset=offset), order="relevance", mode=mode)
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
-        yield f"{counted(len(found), 'result')}." if found else "Nothing was found."
+        yield f"{counted(len(found), 'result')}." if found else NOTHING
         if problem := self._problem(answers):
             yield f"Found by words only. {problem}"
         elif found and {answer.confidence for answer in answers} == {"low"}:
-            yield "Weak: nothing here seems to be on this topic."
+            yield "No close match: these results may be unrelated."
         if missing := self._store.get_memory_stats().without_vectors:
             memories = counted(missing, "memory has", "memories have")
-            yield f"{memories} no vectors yet and can be found by words only: run `vector-memory backfill`."
+            yield f"{memories} no vectors and can be found by words only: run `vector-memory backfill`."
 
     def _problem(self, answers: Sequence[Answer]) -> str | None:
-        """Say why nothing was compared by meaning, if it was meant to be."""
+        """Return why nothing was compared by meaning, if it should have been."""
         meant = (self._mode or self._store.settings.search_mode) is not SearchMode.KEYWORD
         if not meant or any(answer.confidence for answer in answers):
             return None
@@ -152,7 +162,7 @@ class Search:
 
 
 def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:
-    """Yield what several rankings have: of those that are next in one of them always the most similar."""
+    """Merge several rankings: yield, of their next results, always the most similar one."""
     waiting = [list(reversed(results)) for results in ranked if results]
     while waiting:
         best = max(waiting, key=lambda results: results[-1].similarity or 0.0)

@@ -1,4 +1,4 @@
-"""What `search` prints of each result: how similar it is, where it is from, and its text with the words marked."""
+"""Output of `search`: each result's similarity, origin, and text with the query's words highlighted."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ HEADING_MARKS = re.compile(r"(?:^|(?<= > ))#{1,6} +")
 
 
 def print_findings(found: Sequence[Found], message: str, query: str, *, full: bool) -> None:
-    """Print results, best first, and what is to be known about them."""
+    """Print results, best first, and the message."""
     out = console()
     wanted = set(query_terms(query))
     for result in found:
@@ -35,7 +35,7 @@ def print_findings(found: Sequence[Found], message: str, query: str, *, full: bo
 
 
 def marked(text: str, wanted: set[str]) -> Text:
-    """Return a text in which the words are marked that a search by words would find."""
+    """Return a text with the query's words highlighted."""
     shown = Text(text)
     for word in WORD.finditer(text):
         if wanted & set(terms(word[0])):
@@ -44,7 +44,7 @@ def marked(text: str, wanted: set[str]) -> Text:
 
 
 def excerpt(text: str, wanted: set[str], length: int) -> str:
-    """Return about `length` characters of a text as one line, from the sentence that has most of the words wanted."""
+    """Return about `length` characters of a text on one line, starting with the sentence with most of the words."""
     sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part))]
     start = max(range(len(sentences)), key=lambda at: len(wanted & set(terms(sentences[at]))), default=0)
     shown = " ".join(sentences[start:]) or one_line(text)
@@ -54,7 +54,7 @@ def excerpt(text: str, wanted: set[str], length: int) -> str:
 
 
 def _heading(result: Found, width: int) -> Table:
-    """Return how similar a result is, what it is, and where it is from."""
+    """Return a result's similarity, kind and origin."""
     memory_id = result.id if isinstance(result, FoundMemory) else result.memory_id
     table = Table.grid(padding=(0, 2), pad_edge=False)
     table.add_column(width=4, style="cyan")

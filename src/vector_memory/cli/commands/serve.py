@@ -1,4 +1,4 @@
-"""The commands that start a server: for a client, or to show what it does."""
+"""The commands that start a server: for a client, or as a demo."""
 
 import gc
 import sys
@@ -17,7 +17,7 @@ FilePlaceFlags = Annotated[FilePlace, Parameter(name="*")]
 OfferFlags = Annotated[Offer, Parameter(name="*")]
 
 OFTEN = 700
-"""New objects until the garbage is looked for, as Python does it: a server lives long, other commands do not."""
+"""Allocations between garbage collections, Python's default: a server runs long, other commands do not."""
 
 
 def serve(
@@ -27,11 +27,11 @@ def serve(
     offer: OfferFlags = Offer(),
     settings: SettingsFlags = Settings(),
 ) -> None:
-    """Answer an MCP client over standard input and output."""
+    """Serve an MCP client over standard input and output."""
     set_up_logging(settings.log_level, settings.log_file, [place.file()])
     if sys.stdin.isatty():
-        sys.stderr.write("Waiting for an MCP client on standard input; to look around, run `vector-memory demo`.\n")
-    gc.disable()  # what is imported stays: looking for garbage in it takes a tenth of the start
+        sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
+    gc.disable()  # imported objects stay: collecting among them takes a tenth of the start time
     from vector_memory.server.app import run_server
 
     gc.freeze()
@@ -41,18 +41,18 @@ def serve(
 
 
 def demo(
-    folder: Annotated[Path | None, Parameter(help="Folder with Markdown files; default: this project's docs.")] = None,
+    folder: Annotated[
+        Path | None, Parameter(help="Folder with Markdown files; default: the documentation of vector-memory.")
+    ] = None,
     /,
     *,
-    question: Annotated[
-        list[str] | None, Parameter(help="Ask this instead; may be repeated. Asked at every grain.")
-    ] = None,
-    limit: Annotated[int, Parameter(help="Store at most so many files.", validator=Number(gte=1))] = 100,
+    question: Annotated[list[str] | None, Parameter(help="Question to ask, at every grain; repeatable.")] = None,
+    limit: Annotated[int, Parameter(help="Maximum number of files to store.", validator=Number(gte=1))] = 100,
     database_path: Annotated[
-        Path | None, Parameter(help="Keep the memory in this file; default: a temporary one.")
+        Path | None, Parameter(help="Keep the memory in this file; default: a temporary file.")
     ] = None,
 ) -> None:
-    """Store a folder of Markdown files through the real server, and ask questions about it."""
+    """Store a folder of Markdown files through the real server and ask questions about it."""
     from vector_memory.cli.demo import run_demo
 
     run_demo(folder, questions=question or [], limit=limit, database=database_path)

@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
-"""The commands that look into a memory without searching: they need no model and change nothing."""
+"""The commands that show memories without searching: they need no model and change nothing."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,24 +16,25 @@ from vector_memory.cli.terminal import console, counted, moment, one_line, print
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
 from vector_memory.results.budget import Packer
-from vector_memory.results.sessions import MemoryEntry, MemoryStatsResult, SessionStatsResult
+from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
+from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.maintenance import Maintenance
 from vector_memory.sessions.overview import Overview
 from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place
 from vector_memory.storage.sqlite.database import Database
 
-SessionArgument = Annotated[str, Parameter(help="Id of a session, as `vector-memory sessions` lists it.")]
+SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
 
 def show(
     memory_id: MemoryId,
     /,
     *,
-    raw: Annotated[bool, Parameter(help="Print the exact text and nothing else.", negative=())] = False,
+    raw: Annotated[bool, Parameter(help="Print only the exact text.", negative=())] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """Print a memory: its text, and where it comes from."""
+    """Print a memory's text and origin."""
     with opened(place) as database:
         memory = Overview(database).memory(memory_id)
     if raw:
@@ -47,11 +48,11 @@ def show(
 def sessions(
     *,
     agent: OfAgent = None,
-    limit: Annotated[int, Parameter(help="At most so many, up to 100.")] = 20,
+    limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """List the sessions, the latest activity first."""
+    """List the sessions, latest activity first."""
     with opened(place) as database:
         found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
     if as_json:
@@ -74,7 +75,9 @@ def sessions(
     if found.sessions:
         out.print(table)
     if len(found.sessions) < found.total_sessions:
-        out.print(Text(f"{len(found.sessions)} of {found.total_sessions:,} sessions: see --limit", style="dim"))
+        out.print(
+            Text(f"{len(found.sessions)} of {found.total_sessions:,} sessions; use --limit for more", style="dim")
+        )
     elif not found.sessions:
         out.print("There are no sessions.")
 
@@ -90,11 +93,11 @@ def timeline(
     kind: OfKind = None,
     iteration: OfIteration = None,
     task: OfTask = None,
-    limit: Annotated[int, Parameter(help="The latest so many.")] = 100,
+    limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """List what was stored in a session, the latest at the end: when, by whom, of which kind."""
+    """List what was stored in a session, latest last: time, kind and agent."""
     scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
     with opened(place) as database:
         found = Overview(database).timeline(scope, limit)
@@ -104,7 +107,7 @@ def timeline(
     out = console()
     earlier = found.total_memories - len(found.entries)
     if earlier:
-        out.print(Text(f"{counted(earlier, 'earlier memory', 'earlier memories')}: see --limit", style="dim"))
+        out.print(Text(f"{counted(earlier, 'earlier memory', 'earlier memories')}; use --limit for more", style="dim"))
     day = ""
     for entry in found.entries:
         if entry.created_at[:10] != day:
@@ -127,7 +130,7 @@ def timeline(
         )
         out.print(line)
     if not found.entries:
-        out.print("Nothing of that is stored in this session: see vector-memory sessions.")
+        out.print("No memories match: `vector-memory sessions` lists the sessions.")
 
 
 def stats(
@@ -137,7 +140,7 @@ def stats(
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """Count what the memory, or one session, holds."""
+    """Count the memories of the whole file or of one session."""
     with opened(place) as database:
         found: MemoryStatsResult | SessionStatsResult
         if session is None:
@@ -154,7 +157,7 @@ def stats(
 
 @contextmanager
 def opened(place: Place) -> Iterator[Database]:
-    """Open a memory to look into it: nothing is written, and what searching and storing need is not even imported."""
+    """Open a memory for reading only, without importing what searching and storing need."""
     database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=True)
     try:
         yield database
@@ -186,7 +189,9 @@ def _print_memory(memory: MemoryEntry) -> None:
 def _print_session_stats(found: SessionStatsResult) -> None:
     out = console()
     out.print(Text(f"session {one_line(found.session_id or '')}", style="bold"))
-    if found.message:
+    if not found.total_memories:
+        out.print("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
+    elif found.message:
         out.print(Text(found.message, style="yellow"))
     if found.earliest_created and found.latest_created:
         out.print(
@@ -216,7 +221,8 @@ def _print_memory_stats(found: MemoryStatsResult, path: Path) -> None:
         "vectors": found.embedding_model or "none",
     }
     if found.without_vectors:
-        facts["to do"] = f"{counted(found.without_vectors, 'memory', 'memories')} without vectors: run backfill"
+        missing = counted(found.without_vectors, "memory", "memories")
+        facts["to do"] = f"{missing} without vectors: run `vector-memory backfill`"
     out.print(_table({name: value for name, value in facts.items() if value}))
 
 

@@ -1,4 +1,4 @@
-"""The commands that move memories between files, as JSON Lines."""
+"""The commands that export and import memories as JSON Lines."""
 
 import shutil
 import sys
@@ -19,7 +19,7 @@ from vector_memory.settings import Place, Settings, full_path
 from vector_memory.store import SessionMemoryStore
 
 STANDARD = Path("-")
-"""Standard input or output instead of a file."""
+"""Standard input or output."""
 
 
 def export(
@@ -27,14 +27,14 @@ def export(
     /,
     *,
     output: Annotated[
-        Path, Parameter(alias="-o", help="File to make; - is standard output.", allow_leading_hyphen=True)
+        Path, Parameter(alias="-o", help="File to write; - is standard output.", allow_leading_hyphen=True)
     ] = STANDARD,
-    vectors: Annotated[bool, Parameter(help="Write the vectors too.", negative=())] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace the file if it is there.", negative=())] = False,
+    vectors: Annotated[bool, Parameter(help="Include the vectors.", negative=())] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=())] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
-    """Write one session, or the whole memory, as JSON Lines. Servers may go on writing."""
+    """Write one session, or the whole memory, as JSON Lines. Servers can keep writing."""
     path = existing(place)
     with SessionMemoryStore(path, read_only=True) as store, progress("Memories") as update:
         if output == STANDARD:
@@ -52,38 +52,36 @@ def export(
 
 
 def import_(
-    source: Annotated[
-        Path, Parameter(help="File that export has written; - is standard input.", allow_leading_hyphen=True)
-    ],
+    source: Annotated[Path, Parameter(help="File written by export; - is standard input.", allow_leading_hyphen=True)],
     /,
     *,
     as_session: Annotated[
-        str | None, Parameter(name="--as", help="Add its one session under this id: a fork of it.")
+        str | None, Parameter(name="--as", help="Import its only session under this id, as a fork.")
     ] = None,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
-    """Add the memories of an export; those that are there already are skipped. Can be stopped and repeated.
+    """Add the memories of an export; memories that already exist are skipped. Can be interrupted and repeated.
 
-    Nothing is changed if a line of it is not acceptable. Vectors of another model are made anew.
+    If any line is invalid, nothing is changed. Vectors of another model are recomputed.
     """
     set_up_logging("ERROR", settings.log_file, [place.file()])
     path = place.file()
     with opened(source) as stream, resumable():
         if not path.exists():
-            checked(stream, one_session=as_session is not None)  # a file that is refused leaves no empty memory behind
+            checked(stream, one_session=as_session is not None)  # a refused file must not leave an empty memory behind
         with SessionMemoryStore(path, settings) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)
-            said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} were there already."]
+            said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} already existed."]
             missing = 0
             if result.without_vectors:
                 with progress("Vectors") as update:
                     missing, problem = _backfilled(store, update)
                 said += [problem] if problem else []
         if result.orphaned:
-            said.append(f"{counted(result.orphaned, 'observation')} came without the report that they are about.")
+            said.append(f"{counted(result.orphaned, 'observation')} imported without the report that they refer to.")
     if as_json:
         print_json({"success": True, **result._asdict(), "without_vectors": missing, "message": " ".join(said)})
     else:
@@ -91,7 +89,7 @@ def import_(
 
 
 def _backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:
-    """Make the vectors that are missing; return of how many memories they still are, and what is to be done then."""
+    """Compute missing vectors; return how many memories still have none, and what to do about them."""
     try:
         missing, problem = store.backfill_embeddings(on_progress).memories_remaining, ""
     except EmbeddingUnavailableError as error:
@@ -103,7 +101,7 @@ def _backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], Non
 
 @contextmanager
 def opened(source: Path) -> Iterator[IO[bytes]]:
-    """Give a seekable stream of a file, or of standard input. Raises ValidationError if it cannot be read."""
+    """Yield a seekable stream of a file or standard input. Raises ValidationError if it cannot be read."""
     if source == STANDARD:
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
@@ -113,8 +111,6 @@ def opened(source: Path) -> Iterator[IO[bytes]]:
     try:
         stream = full_path(source).open("rb")
     except OSError as error:
-        raise ValidationError(
-            f"{source} cannot be read ({error.strerror}): name a file that export has written."
-        ) from None
+        raise ValidationError(f"{source} cannot be read ({error.strerror}): choose a file written by export.") from None
     with stream:
         yield stream

@@ -1,4 +1,4 @@
-"""The main job on real input: stores Markdown files through the real server, and asks questions about them."""
+"""The demo: stores Markdown files through the real server and asks questions about them."""
 
 import asyncio
 import sys
@@ -11,14 +11,14 @@ from rich.console import Console
 from vector_memory.cli.demo.files import find_subject
 from vector_memory.cli.demo.output import GRAINS, Output
 
-# -P: nothing is imported from the folder that the server happens to be started in.
+# -P: import nothing from the folder in which the server is started.
 SERVER = (sys.executable, "-P", "-m", "vector_memory", "serve")
 
 
 def run_demo(folder: Path | None, *, questions: Sequence[str], limit: int, database: Path | None) -> None:
-    """Store the Markdown files of `folder` and print what the questions find, each at all three grains.
+    """Store the Markdown files of `folder` and print what each question finds at all three granularities.
 
-    Without questions three are found that suit the files, and each is asked at another grain. Without a database a
+    Without `questions`, three suitable ones are chosen and asked at one granularity each. Without `database`, a
     temporary one is used. Raises VectorMemoryError.
     """
     subject = find_subject(folder, limit)
@@ -27,7 +27,7 @@ def run_demo(folder: Path | None, *, questions: Sequence[str], limit: int, datab
     output = Output(Console())
     output.intro(subject)
     with output.waiting("Starting the server"):
-        # Not at the top: it takes a second or more, and by now the user knows what is going on.
+        # Not at the top: the import takes a second or more, and by now the user sees progress.
         from vector_memory.cli.demo.running import Demo
     with tempfile.TemporaryDirectory(prefix="vector-memory-demo-") as scratch:
         demo = Demo(SERVER, kept or Path(scratch, "memory.db"), Path(scratch, "server.log"), output)

@@ -1,4 +1,4 @@
-"""The Markdown files that the demo stores, and questions that suit them."""
+"""The Markdown files that the demo stores, and suitable questions."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ HEADINGS_ASKED = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """What the demo is about: a folder, its Markdown files (`left_out` more are over the limit), and questions."""
+    """The demo's input: a folder, its Markdown files (`left_out` more exceed the limit), and questions."""
 
     folder: Path
     files: list[Path]
@@ -30,35 +30,35 @@ class Subject:
     questions: Sequence[str]
 
     def title(self, file: Path) -> str:
-        """Return the name under which a file is stored: its path in the folder."""
+        """Return the title of a stored file: its path in the folder."""
         return file.relative_to(self.folder).as_posix()
 
 
 def find_subject(folder: Path | None, limit: int) -> Subject:
-    """Find the files of `folder`; without one those of this project's docs, or if they are not there of this folder.
+    """Return the files of `folder`; by default those of this project's docs, or else of the current folder.
 
     Raises ConfigurationError if there are none.
     """
     own_docs = folder is None and (PROJECT_DOCS / "index.md").is_file()
     folder = (folder or (PROJECT_DOCS if own_docs else Path.cwd())).expanduser().absolute()
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder: name one that holds Markdown files.")
+        raise ConfigurationError(f"{folder} is not a folder: choose one that contains Markdown files.")
     found = list(_markdown_files(folder))
     if not found:
-        raise ConfigurationError(f"There are no Markdown files in {folder}: name a folder that has some.")
+        raise ConfigurationError(f"There are no Markdown files in {folder}: choose another folder.")
     files = found[:limit]
     return Subject(folder, files, len(found) - len(files), PROJECT_QUESTIONS if own_docs else _asked_by_headings(files))
 
 
 def _markdown_files(folder: Path) -> Iterator[Path]:
-    """Yield the Markdown files below `folder`, sorted, without hidden folders and those of installed packages."""
+    """Yield the Markdown files below `folder`, sorted, without hidden folders and installed packages."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN_FOLDERS)
         yield from (Path(place, name) for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES)
 
 
 def _asked_by_headings(files: Sequence[Path]) -> list[str]:
-    """Return headings as questions: the wordiest of files that lie evenly spread among those that have any."""
+    """Return headings as questions: the longest ones from files spread evenly over the folder."""
     candidates = [max(found, key=len) for file in files if (found := _headings_of(file))]
     step = max(len(candidates) / HEADINGS_ASKED, 1)
     return [candidates[int(step * number)] for number in range(min(HEADINGS_ASKED, len(candidates)))] or [

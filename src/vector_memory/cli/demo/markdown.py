@@ -1,4 +1,4 @@
-"""Markdown as the demo shows it: headings, and text without its marks."""
+"""Markdown for display: headings, and text without markup."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ EMPHASIS = re.compile(r"`|\*+")
 
 
 def headings(text: str) -> Iterator[str]:
-    """Yield the headings of a document as plain text; lines in code fences are none."""
+    """Yield the headings of a document as plain text, ignoring code fences."""
     fenced = False
     for line in text.splitlines():
         fenced ^= FENCE.match(line) is not None
@@ -22,10 +22,10 @@ def headings(text: str) -> Iterator[str]:
 
 
 def without_marks(text: str) -> str:
-    """Return the words of a piece of Markdown: without headings, fences, comments, links' targets and emphasis."""
+    """Return Markdown as plain text, without headings, fences, comments, link targets and emphasis."""
     return EMPHASIS.sub("", LINK.sub(r"\g<label>", DROPPED.sub(" ", text)))
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line that cannot steer a terminal."""
+    """Return a text on one line, without terminal control sequences."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -1,4 +1,4 @@
-"""What the demo prints: calm at 80 columns, and plain text when there is no terminal."""
+"""Output of the demo: fits 80 columns, plain text if standard output is not a terminal."""
 
 import json
 import re
@@ -33,12 +33,12 @@ SKIPPED_SHOWN = 5
 WIDEST = 100
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 WORTH_COMPARING = 5
-"""Letters; shorter words say little."""
+"""Letters; shorter words carry little meaning."""
 
 
 @dataclass(frozen=True)
 class Grain:
-    """One of the three sizes of answer, and the tool that gives it."""
+    """One of the three granularities, and its tool."""
 
     name: str
     tool: str
@@ -55,7 +55,7 @@ GRAINS = (
 
 @dataclass
 class Stored:
-    """What became of the files."""
+    """Counts of the stored files."""
 
     documents: int = 0
     characters: int = 0
@@ -65,7 +65,7 @@ class Stored:
     skipped: list[str] = field(default_factory=list)
 
     def add(self, title: str, text: str, receipt: StoreMemoryResult) -> None:
-        """Count a file that the server answered for."""
+        """Count a file by the server's answer."""
         if receipt.success and receipt.memory_id is not None:
             self.documents += 1
             self.characters += len(text)
@@ -78,26 +78,26 @@ class Stored:
             self.skip(title, receipt.message or "was refused")
 
     def skip(self, title: str, reason: str) -> None:
-        """Note a file that was not stored."""
+        """Record a file that was not stored."""
         self.skipped.append(f"{title}: {reason}")
 
 
 class Output:
-    """Prints the demo's findings."""
+    """Prints the demo's progress and results."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._width = min(console.width, WIDEST)
 
     def intro(self, subject: Subject) -> None:
-        """Say what is going to happen."""
+        """Print what the demo is about to do."""
         self._console.print()
         self._console.print(Text("vector-memory demo", style="bold"))
         more = f" (the first of {len(subject.files) + subject.left_out}; see --limit)" if subject.left_out else ""
         self._console.print(
             Text(
-                f"Stores {_count(len(subject.files), 'Markdown file')}{more} of {subject.folder} as reports of a "
-                "session, through the server that your agent would use, and asks for them by meaning."
+                f"Storing {_count(len(subject.files), 'Markdown file')}{more} from {subject.folder} as reports of a "
+                "session, through the server that your agent would use, and searching them by meaning."
             ),
             width=self._width,
         )
@@ -105,7 +105,7 @@ class Output:
 
     @contextmanager
     def waiting(self, reason: str) -> Iterator[None]:
-        """Show that something takes a moment."""
+        """Show a spinner with a message."""
         if not self._console.is_terminal:
             yield
             return
@@ -114,7 +114,7 @@ class Output:
 
     @contextmanager
     def progress(self, total: int) -> Iterator[Callable[[str], None]]:
-        """Show a bar while files are stored; yields what to call with the name of each."""
+        """Show a progress bar while files are stored; yield a callback for each file's name."""
         columns = (
             TextColumn("Storing"),
             BarColumn(bar_width=24),
@@ -128,13 +128,13 @@ class Output:
             yield lambda title: bar.update(task, advance=1, description=title)
 
     def stored(self, stored: Stored, database: Path) -> None:
-        """Say what was stored, how big it is, how long it took, and what was not stored."""
+        """Print what was stored, its size, the time it took, and what was not stored."""
         size = sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
         self._console.print(
             Text.assemble(
                 (f"Stored {_count(stored.documents, 'document')}", "bold"),
                 f" ({stored.characters:,} characters) as {_count(stored.chunks, 'chunk')} in {stored.seconds:.1f} s; "
-                f"the memory's file is {size / 1e6:.1f} MB.",
+                f"the database is {size / 1e6:.1f} MB.",
             ),
             width=self._width,
         )
@@ -144,7 +144,7 @@ class Output:
             self._console.print(Text(f"  and {len(stored.skipped) - SKIPPED_SHOWN} more", style="yellow"))
 
     def answer(self, grain: Grain, question: str, answer: Answer, seconds: float) -> None:
-        """Print a question and what was found."""
+        """Print a question and its results."""
         heading = Table.grid(expand=True)
         heading.add_column(ratio=1)
         heading.add_column(justify="right", style="dim")
@@ -163,18 +163,18 @@ class Output:
             self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)
 
     def next_steps(self, server: Sequence[str], database: Path | None) -> None:
-        """Say how to go on: the lines for a client's settings, and what to try next."""
+        """Print the next steps: a client's configuration and what else to try."""
         command, *arguments = server
         place = ["--database-path", str(database)] if database else []
         snippet = {"mcpServers": {"vector-memory": {"command": command, "args": [*arguments, *place]}}}
-        kept = f"The memory is kept in {database}." if database else "This memory was a temporary one."
+        kept = f"The memory is kept in {database}." if database else "The demo's memory was temporary."
         self._console.print()
-        self._console.print(Text("To go on", style="bold"))
-        self._console.print(Text(f"{kept} To give your agent one, put this into .mcp.json:"), width=self._width)
+        self._console.print(Text("Next steps", style="bold"))
+        self._console.print(Text(f"{kept} To give your agent a memory, add this to .mcp.json:"), width=self._width)
         self._console.print()
         self._console.print(Text(json.dumps(snippet, indent=2)), soft_wrap=True)
         self._console.print()
-        self._console.print(Text("Other files, other questions: vector-memory demo FOLDER --question '...'"))
+        self._console.print(Text("Try your own files and questions: vector-memory demo FOLDER --question '...'"))
 
     def _finding(self, found: Found, question: str) -> Text:
         path, text = _place_and_text(found)
@@ -200,9 +200,9 @@ def _heading_path(path: str) -> str:
 
 
 def excerpt(text: str, question: str, length: int) -> str:
-    """Return a text's part of about `length` characters that begins with the sentence nearest to the question's words.
+    """Return about `length` characters of a text, starting with the sentence that best matches the question's words.
 
-    Headings are left out: the path above the excerpt names them.
+    Headings are omitted: the path above the excerpt names them.
     """
     sentences = [line for part in SENTENCE_END.split(without_marks(text)) if (line := one_line(part))]
     asked = _words(question)

@@ -1,4 +1,4 @@
-"""Starts the server as a client does, stores, asks, and hands what comes back to the output."""
+"""Starts the server as a client does, stores and searches, and passes the results to the output."""
 
 import os
 import time
@@ -22,7 +22,7 @@ RESULTS_ASKED = 3
 
 @dataclass(frozen=True)
 class Demo:
-    """A demo on one database; `log` is a file for what the server says on standard error."""
+    """A demo on one database; `log` is a file for the server's standard error."""
 
     server: Sequence[str]
     database: Path
@@ -30,7 +30,7 @@ class Demo:
     output: Output
 
     async def run(self, subject: Subject, asked: Sequence[tuple[Grain, str]]) -> None:
-        """Store the files and ask the questions. Raises VectorMemoryError if the server does not work."""
+        """Store the files and ask the questions. Raises VectorMemoryError if the server fails."""
         command, *arguments = self.server
         arguments += ["--database-path", str(self.database)]
         transport = StdioTransport(command, arguments, env=dict(os.environ), keep_alive=False, log_file=self.log)

@@ -1,4 +1,4 @@
-"""Examines an installation and a memory, and repairs what can be derived from the text."""
+"""The doctor: checks an installation and a memory, and rebuilds what can be derived from the text."""
 
 from vector_memory.maintenance.doctor.examination import Doctor
 

@@ -1,4 +1,4 @@
-"""Checks of what is in the file: its structure, and whether all that was made from the text agrees with it."""
+"""Checks of the file's contents: its structure, and whether the derived data matches the text."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,15 +10,11 @@ from vector_memory.storage.sqlite import (
     index_faults,
     inspection,
     memories,
+    schema_repair,
+    value_repair,
     vectors,
 )
 from vector_memory.storage.sqlite import reembedding as spare
-from vector_memory.storage.sqlite import (
-    schema_repair as remaking,
-)
-from vector_memory.storage.sqlite import (
-    value_repair as mending,
-)
 from vector_memory.storage.sqlite.database import Connection, translated_errors
 from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
@@ -28,42 +24,40 @@ from vector_memory.storage.sqlite.tags import unknown_tags
 from vector_memory.storage.sqlite.value_faults import value_faults
 
 NOT_PRESENT = {
-    FileKind.EMPTY: warning(
-        "schema", "The file is empty: no memory has been stored in it.", "The server fills it when it starts."
-    ),
+    FileKind.EMPTY: warning("schema", "The file is empty.", "The server creates the tables when it starts."),
     FileKind.ORIGINAL: warning(
         "schema",
-        "The file was written by the original server and has not been taken over yet.",
-        "The server does that when it starts, and keeps a copy with the name's ending .before-upgrade.",
+        "The file was written by the original server and has not been upgraded yet.",
+        "The server upgrades it when it starts, and keeps a copy whose name ends in .before-upgrade.",
     ),
     FileKind.OLDER: warning(
-        "schema", "The file was written by an earlier release.", "The server brings it up to date when it starts."
+        "schema", "The file was written by an earlier release.", "The server upgrades it when it starts."
     ),
     FileKind.NEWER: problem(
         "schema", "The file was written by a newer release of vector-memory.", "Upgrade vector-memory to open it."
     ),
     FileKind.FOREIGN: problem(
-        "schema", "The file is an SQLite database of another program.", "Name another file with --database-path."
+        "schema", "The file is an SQLite database of another program.", "Choose another file with --database-path."
     ),
 }
 
-REMADE = {"vectors", "keywords", "tags"}
-"""Checks of what --fix makes again as a whole."""
+REBUILT = {"vectors", "keywords", "tags"}
+"""Checks of data that --fix rebuilds as a whole."""
 
 NAMED = 5
-"""So many memories are named by their ids."""
+"""Maximum number of ids or names in a message."""
 
-RESTORE = "End all servers, then put the latest backup in its place: `vector-memory restore SOURCE --overwrite`."
+RESTORE = "Stop all servers, then restore the latest backup: `vector-memory restore SOURCE --overwrite`."
 
 
 def contents_findings(path: Path, model: EmbeddingModel) -> list[Finding]:
-    """Return what is to be said about the file, which is not changed. Of a damaged one not much is looked at."""
+    """Return the findings about the file, which is not changed. A damaged file gets only a few checks."""
     if not path.is_file():
         return [
             problem(
                 "file",
                 f"There is no memory at {path}.",
-                "The server makes it when it starts. If you expected one, check --database-path.",
+                "The server creates it when it starts. If you expected one, check --database-path.",
             )
         ]
     try:
@@ -75,8 +69,8 @@ def contents_findings(path: Path, model: EmbeddingModel) -> list[Finding]:
 def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
     kind = inspection.file_kind(connection)
     length = inspection.database_bytes(connection)
-    yield fine("file", f"The file can be read; it is {length / 1e6:,.1f} MB long.")
-    yield NOT_PRESENT.get(kind) or fine("schema", "The file is of this release.")
+    yield fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
+    yield NOT_PRESENT.get(kind) or fine("schema", "The file has the format of this release.")
     structure = integrity(connection)
     yield structure
     if kind == FileKind.PRESENT and structure.state == State.OK:
@@ -88,7 +82,7 @@ def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding
 
 
 def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
-    """Compare what is in the tables, whose values can be relied on."""
+    """Compare the contents of the tables, whose values are valid."""
     faults = TextFaults()
 
     def compared() -> Iterator[Finding]:
@@ -107,99 +101,101 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
 
 
 def checked(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """Return what a check finds; one that breaks off because of what is in the file has found a problem."""
+    """Return the findings of a check; a check that fails because of the file's contents has found a problem."""
     try:
         with translated_errors():
             return list(check())
     except DatabaseLockError:
         raise
     except VectorMemoryError as error:
-        message = f"This could not be checked. {error}"
-        return [fixable(name, message) if name in REMADE else problem(name, message, RESTORE)]
+        message = f"This check failed. {error}"
+        return [fixable(name, message) if name in REBUILT else problem(name, message, RESTORE)]
 
 
 def tables(connection: Connection) -> Finding:
-    """Check that tables, indexes and triggers are those that the migrations make."""
+    """Check that tables, indexes and triggers are those that the migrations create."""
     faults = schema_faults(connection, expected_schema())
-    if not faults and not remaking.is_record_wrong(connection):
-        return fine("tables", "The tables are those of this release.")
+    if not faults and not schema_repair.is_record_wrong(connection):
+        return fine("tables", "The tables match this release.")
     names = sorted(faults.wrong | faults.triggers)
-    said = f"Tables, indexes or triggers are missing, altered or foreign: {shortened(names)}." if names else ""
+    said = f"Tables, indexes or triggers are missing, altered or unknown: {shortened(names)}." if names else ""
     spare = "The tables for another model's vectors are damaged." if faults.spare else ""
     message = " ".join(filter(None, [said, spare])) or "The record of the file's schema is damaged."
-    if remaking.can_be_mended(connection, faults):
+    if schema_repair.can_be_mended(connection, faults):
         return fixable("tables", message)
     return problem("tables", message, RESTORE)
 
 
 def values(connection: Connection) -> Finding:
-    """Check that every value is of the type of its column."""
+    """Check that every value has the type of its column."""
     faults = value_faults(connection)
     if not faults:
-        return fine("values", "Every value is of the type of its column.")
+        return fine("values", "Every value has the type of its column.")
     places = sorted(
         f"{table}.{column}" for table, rows in faults.items() for column in set[str]().union(*rows.values())
     )
     number = counted(sum(map(len, faults.values())), "row")
-    message = f"Values that cannot be used are in {number}: {shortened(places)}."
-    if not mending.lost_values(connection, faults):
+    message = f"Invalid values in {number}: {shortened(places)}."
+    if not value_repair.lost_values(connection, faults):
         return fixable("values", message)
     return problem("values", message, RESTORE)
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Name a few of many."""
+    """Return the first names, with an ellipsis if there are more."""
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def integrity(connection: Connection) -> Finding:
-    """Ask SQLite whether the file is whole."""
+    """Run SQLite's integrity check."""
     lines = inspection.damage(connection)
     if not lines:
-        return fine("integrity", "The file is whole, as far as SQLite can tell.")
+        return fine("integrity", "SQLite finds no damage in the file.")
     if all(map(inspection.is_of_index, lines)):
-        return fixable("integrity", f"Indexes do not fit their tables in {counted(len(lines), 'place')}.")
-    return problem("integrity", f"The file is damaged in {counted(len(lines), 'place')}; one is: {lines[0]}.", RESTORE)
+        return fixable("integrity", f"Indexes do not match their tables in {counted(len(lines), 'place')}.")
+    return problem(
+        "integrity", f"The file is damaged in {counted(len(lines), 'place')}; the first is: {lines[0]}.", RESTORE
+    )
 
 
 def orphans(connection: Connection) -> Finding:
-    """Check that whatever belongs to something has it."""
+    """Check for rows whose parent row is missing."""
     found = inspection.count_orphans(connection)
     tables = ", ".join(f"{number:,} in {table}" for table, number in sorted(found.items()))
     return agreement(
-        "orphans", "Every chunk and passage has its memory.", tables and f"Rows belong to what is not there: {tables}."
+        "orphans", "Every chunk and passage belongs to a memory.", tables and f"There are orphaned rows: {tables}."
     )
 
 
 def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
-    """Say whether texts agree with their checksums, and chunks and passages with the texts."""
+    """Check that texts match their checksums, and chunks and passages their texts."""
     if faults.text:
-        yield problem("text", f"The text of {named(faults.text)} is not what was stored.", RESTORE)
+        yield problem("text", f"The text of {named(faults.text)} has changed since it was stored.", RESTORE)
     else:
         total = inspection.count_memories(connection)
-        yield fine("text", f"The text of {counted(total, 'memory', 'memories')} is what was stored.")
+        yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
     yield agreement(
         "chunks",
-        "Every chunk is a piece of its memory's text.",
-        faults.chunks and f"Chunks of {named(faults.chunks)} are missing, or are no pieces of the text.",
+        "Every chunk is a part of its memory's text.",
+        faults.chunks and f"Chunks of {named(faults.chunks)} are missing or do not match the text.",
     )
     yield agreement(
         "passages",
-        "Every passage is a piece of its memory's text.",
-        faults.passages and f"Passages of {named(faults.passages)} are missing, or are no pieces of the text.",
+        "Every passage is a part of its memory's text.",
+        faults.passages and f"Passages of {named(faults.passages)} are missing or do not match the text.",
     )
 
 
 def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[Finding]:
-    """Check that each passage has a vector and each vector a passage, and that vectors are filed rightly.
+    """Check that passages and vectors match one to one, and that vectors have their memory's labels.
 
-    Memories whose text is damaged themselves are left aside: nothing is made of them.
+    Memories whose text is damaged are skipped: nothing is derived from them.
     """
     faults = index_faults.vector_faults(connection)
     lacking, misfiled = faults.missing.difference(damaged), faults.misfiled.difference(damaged)
-    missing = f"Passages of {named(lacking)} have no usable vector." if lacking else ""
-    strays = f"There are vectors of no passage: {len(faults.strays):,}." if faults.strays else ""
-    unreadable = f"Not readable: {', '.join(faults.unreadable)}." if faults.unreadable else ""
+    missing = f"Passages of {named(lacking)} have no valid vector." if lacking else ""
+    strays = f"{counted(len(faults.strays), 'vector')} without a passage." if faults.strays else ""
+    unreadable = f"Unreadable: {', '.join(faults.unreadable)}." if faults.unreadable else ""
     yield agreement(
         "vectors",
         "Every passage has a vector, and every vector a passage.",
@@ -207,73 +203,79 @@ def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[
     )
     yield agreement(
         "index",
-        "Vectors are filed under the session, kind, agent, iteration and task of their memory.",
-        misfiled and f"Vectors of {named(misfiled)} are filed under another session, agent or kind.",
+        "Every vector has its memory's session, kind, agent, iteration and task.",
+        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
     )
 
 
 def keywords(connection: Connection, damaged: Collection[int]) -> Finding:
-    """Check that the keyword index holds the words of the text, of memories that are not damaged themselves."""
+    """Check that the keyword index matches the texts that are not damaged."""
     right = index_faults.are_keywords_right(connection, damaged)
     return agreement(
         "keywords",
-        "The keyword index says what the text says.",
-        "" if right else "The keyword index says something else than the text.",
+        "The keyword index matches the texts.",
+        "" if right else "The keyword index does not match the texts.",
     )
 
 
 def tags(connection: Connection) -> Finding:
-    """Check that the vocabulary has all tags that stand on tagged memories."""
+    """Check that the vocabulary has the tags of all tagged memories."""
     unknown = unknown_tags(connection)
     return agreement(
         "tags",
         "Every tag of a tagged memory is canonical.",
-        unknown and f"{counted(len(unknown), 'tag')} of tagged memories {'is' if len(unknown) == 1 else 'are'} not.",
+        unknown and f"{counted(len(unknown), 'tag')} of tagged memories {be(len(unknown))} not canonical.",
     )
 
 
 def unindexed(connection: Connection) -> Finding:
-    """Say whether there are memories that cannot be found by meaning yet."""
+    """Check for memories without vectors."""
     missing = memories.count_unindexed(connection)
     if not missing:
-        return fine("unindexed", "Every memory can be found by meaning.")
+        return fine("unindexed", "Every memory has vectors.")
     have = "has" if missing == 1 else "have"
-    message = f"{counted(missing, 'memory', 'memories')} {have} no vectors yet, and cannot be found by meaning."
+    message = f"{counted(missing, 'memory', 'memories')} {have} no vectors and can be found by words only."
     return fixable("unindexed", message, State.WARNING)
 
 
 def fingerprint(connection: Connection, model: EmbeddingModel) -> Finding:
-    """Check that the file's vectors and those of the model can be compared."""
+    """Check that the file's vectors are comparable with the model's."""
     present = vectors.fingerprint_of(connection)
     try:
         vectors.require_same_fingerprint(connection, model.fingerprint)
     except EmbeddingUnavailableError as error:
         if model.is_ready:
             return problem("fingerprint", str(error))
-        return fine("fingerprint", "Without a model there is nothing to compare the vectors with.")
-    made = f"were made by {vectors.describe(present)}, which is the model here" if present else "are still to be made"
-    return fine("fingerprint", f"The vectors {made}.")
+        return fine("fingerprint", "Not checked: there is no model to compare the vectors with.")
+    if present is None:
+        return fine("fingerprint", "There are no vectors yet.")
+    return fine("fingerprint", f"The vectors were computed with {vectors.describe(present)}, the configured model.")
 
 
 def reembedding(connection: Connection) -> Iterator[Finding]:
-    """Say whether a change of the model was not brought to its end, or is going on."""
+    """Check for a change of the model that is unfinished or in progress."""
     if spare.exists(connection):
         made_for = spare.unfinished(connection)
         message = (
-            f"The vectors are being made anew by {vectors.describe(made_for)}, or that was interrupted."
+            f"Recomputing the vectors with {vectors.describe(made_for)} is in progress or was interrupted."
             if made_for
-            else "Vectors of an earlier model have not all been erased yet."
+            else "Some vectors of an earlier model have not been erased yet."
         )
         yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
 
 
 def agreement(name: str, good: str, bad: object) -> Finding:
-    """Return a finding that is fine unless there is something bad to say, which --fix can mend."""
+    """Return a finding that is fine unless `bad` has a message; then --fix can repair it."""
     return fixable(name, str(bad)) if bad else fine(name, good)
 
 
+def be(number: int) -> str:
+    """Return "is" or "are"."""
+    return "is" if number == 1 else "are"
+
+
 def named(ids: Collection[int]) -> str:
-    """Name memories by their ids, a few of them if they are many."""
+    """Return memories by their ids, at most NAMED of them."""
     shown = ", ".join(str(number) for number in sorted(ids)[:NAMED])
     if len(ids) == 1:
         return f"memory {shown}"

@@ -1,4 +1,4 @@
-"""The doctor: looks at an installation and a file, and mends what can be made again from the text."""
+"""The doctor: checks an installation and a file, and rebuilds what can be derived from the text."""
 
 from pathlib import Path
 
@@ -12,8 +12,7 @@ from vector_memory.maintenance.doctor.installation import installation_findings
 from vector_memory.maintenance.doctor.place import close_to_others, place_findings
 from vector_memory.maintenance.doctor.report import Report, counted
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import keywords
-from vector_memory.storage.sqlite import value_repair as mending
+from vector_memory.storage.sqlite import keywords, value_repair
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.schema_repair import make_indexes_again, mend_schema
 from vector_memory.storage.sqlite.tags import restore_tags
@@ -21,13 +20,13 @@ from vector_memory.storage.sqlite.value_faults import value_faults
 from vector_memory.tagged.vocabulary import Vocabulary
 
 ROUNDS = 4
-"""Tables, values, what they say; and what that brings up."""
+"""Rounds of repair: tables, values, derived data, and whatever these reveal."""
 
 INDEX = {"chunks", "passages", "vectors", "index"}
 
 
 class Doctor:
-    """Examines the memory at `path`. Servers may use it meanwhile, but not in this process."""
+    """Examines the memory at `path`. Other processes may use it meanwhile; this process must not have it open."""
 
     def __init__(self, path: Path, settings: Settings, model: EmbeddingModel) -> None:
         self._path = path
@@ -35,51 +34,51 @@ class Doctor:
         self._model = model
 
     def examine(self) -> Report:
-        """Look at everything. Nothing is changed, and nothing is made."""
+        """Run all checks. Nothing is changed or created."""
         installation = list(installation_findings(self._model, self._settings))
         place = list(place_findings(self._path))
         contents = contents_findings(self._path, self._model)
         return Report(str(self._path), {"installation": installation, "place": place, "contents": contents})
 
-    def mend(self, report: Report, on_progress: Progress | None = None) -> list[str]:
-        """Make again what the report found wrong and the text allows; return what was done, a sentence each.
+    def repair(self, report: Report, on_progress: Progress | None = None) -> list[str]:
+        """Repair the report's fixable findings; return a sentence for each repair.
 
-        What is found only after that needs another report: see `mend_all`. Texts are never touched. What needs the
-        model stays as it is if there is none.
+        Problems that appear only then need another report: see `repair_all`. Texts are never changed. Repairs that need
+        the model are skipped if there is none.
         """
         wrong = report.fixable()
         done = []
         if "permissions" in wrong:
             closed = close_to_others(self._path)
-            done.append(f"Closed {counted(closed, 'file or folder', 'files and folders')} to other users.")
+            done.append(f"Removed other users' access to {counted(closed, 'file or folder', 'files and folders')}.")
         if "integrity" in wrong:
             make_indexes_again(self._path)
-            return [*done, "Made the indexes again."]
+            return [*done, "Rebuilt the indexes."]
         if "tables" in wrong:
             if mend_schema(self._path, self._settings.embedding_dim):
-                done.append("Made tables, indexes and triggers as they should be.")
+                done.append("Restored tables, indexes and triggers.")
             return done
         if wrong - {"permissions"}:
             database = Database(self._path, dimensions=self._settings.embedding_dim)
             try:
-                done += self._mend_contents(database, wrong, on_progress)
+                done += self._repair_contents(database, wrong, on_progress)
             finally:
                 database.close()
         return done
 
-    def mend_all(self, report: Report, on_progress: Progress | None = None) -> tuple[Report, list[str]]:
-        """Mend, and examine again, until nothing more can be mended; return the last report and what was done.
+    def repair_all(self, report: Report, on_progress: Progress | None = None) -> tuple[Report, list[str]]:
+        """Repair and examine until nothing more can be repaired; return the last report and the repairs.
 
-        Tables are mended before their values, and these before what they say about each other is looked at.
+        Tables are repaired before their values, and values before the checks that compare them.
         """
         done: list[str] = []
         for _ in range(ROUNDS):
             if not report.fixable():
                 break
             try:
-                step = self.mend(report, on_progress)
+                step = self.repair(report, on_progress)
             except VectorMemoryError as error:
-                done.append(f"Mending broke off: {error}")
+                done.append(f"The repair failed: {error}")
                 break
             done += step
             report = self.examine()
@@ -87,30 +86,30 @@ class Doctor:
                 break
         return report, done
 
-    def _mend_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
+    def _repair_contents(self, database: Database, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []
         with database.write() as connection:
             if "values" in wrong:
-                number = mending.mend_values(connection, value_faults(connection))
-                return [f"Mended or removed {counted(number, 'row')} with values that cannot be used."]
+                number = value_repair.mend_values(connection, value_faults(connection))
+                return [f"Repaired or removed {counted(number, 'row')} with invalid values."]
         indexer = Indexer(self._model, self._settings)
         usable = self._is_model_usable(database, indexer)
         with database.write() as connection:
-            # First, because removing rows takes their words out of it too.
+            # First, because removing rows also removes their words.
             if "keywords" in wrong:
                 keywords.rebuild(connection)
-                done.append("Made the keyword index again.")
+                done.append("Rebuilt the keyword index.")
             if "orphans" in wrong:
-                number = mending.remove_orphans(connection)
-                done.append(f"Cleared away {counted(number, 'row')} that belonged to nothing.")
+                number = value_repair.remove_orphans(connection)
+                done.append(f"Removed {counted(number, 'orphaned row')}.")
             if "tags" in wrong:
-                done.append(f"Made {counted(restore_tags(connection, utc_now()), 'tag')} canonical again.")
+                done.append(f"Restored {counted(restore_tags(connection, utc_now()), 'canonical tag')}.")
             if usable and wrong & (INDEX | {"orphans"}):
-                mending.withdraw_faulty(connection)
+                value_repair.withdraw_faulty(connection)
         if usable and wrong & (INDEX | {"orphans", "unindexed"}):
             result = Backfill(database, indexer, Vocabulary(database, self._model)).run(on_progress)
             made = counted(result.memories_processed, "memory", "memories")
-            done.append(f"Made the vectors of {made}.")
+            done.append(f"Computed the vectors of {made}.")
         return done
 
     def _is_model_usable(self, database: Database, indexer: Indexer) -> bool:

@@ -14,11 +14,11 @@ from vector_memory.storage.sqlite import inspection
 
 PACKAGES = ("vector-memory", "fastmcp", "apsw", "sqlite-vec", "onnxruntime")
 SAMPLE = "A vector for the doctor."
-REINSTALL = "Install vector-memory again, into an environment of its own."
+REINSTALL = "Reinstall vector-memory in its own environment."
 
 
 def installation_findings(model: EmbeddingModel, settings: Settings) -> Iterator[Finding]:
-    """Yield what is to be said about the installation."""
+    """Yield the findings about the installation."""
     yield versions()
     yield linked_sqlite()
     yield extension()
@@ -27,7 +27,7 @@ def installation_findings(model: EmbeddingModel, settings: Settings) -> Iterator
 
 
 def versions() -> Finding:
-    """Name the versions that a report of an error should name."""
+    """Report the versions that a bug report should contain."""
     try:
         found = [f"{name} {version(name)}" for name in PACKAGES]
     except PackageNotFoundError as error:
@@ -36,15 +36,15 @@ def versions() -> Finding:
 
 
 def linked_sqlite() -> Finding:
-    """Check that SQLite cannot damage a file that several processes share."""
+    """Check that this version of SQLite cannot damage a file that several processes share."""
     try:
-        return fine("sqlite", f"SQLite {inspection.sqlite_version()} is safe for several processes.")
+        return fine("sqlite", f"SQLite {inspection.sqlite_version()} is safe to use from several processes.")
     except VectorMemoryError as error:
         return problem("sqlite", str(error), "Install apsw 3.54 or newer.")
 
 
 def extension() -> Finding:
-    """Check that the vector search can be loaded."""
+    """Check that sqlite-vec can be loaded."""
     try:
         return fine("vector-search", f"sqlite-vec {inspection.extension_version()} can be loaded.")
     except VectorMemoryError:
@@ -52,14 +52,14 @@ def extension() -> Finding:
 
 
 def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
-    """Check that the model is there, is the official one, and makes vectors."""
+    """Check that the model exists, is the official one, and computes vectors."""
     try:
         (vector,) = model.embed([SAMPLE])
         source = f", from {find_weights(settings.embedding_model_path).source}," if is_default(settings) else ""
     except VectorMemoryError as error:
-        return problem("model", f"Nothing can be found by meaning. {error}", "Storing works all the same.")
-    checked = " Its files are the official ones." if is_default(settings) else ""
-    return fine("model", f"{settings.embedding_model}{source} makes vectors of {len(vector)} numbers.{checked}")
+        return problem("model", f"Searches cannot compare meaning. {error}", "Storing works without a model.")
+    checked = " Its files match the official ones." if is_default(settings) else ""
+    return fine("model", f"{settings.embedding_model}{source} computes vectors of {len(vector)} numbers.{checked}")
 
 
 def is_default(settings: Settings) -> bool:
@@ -68,14 +68,14 @@ def is_default(settings: Settings) -> bool:
 
 
 def token_counter(model: EmbeddingModel) -> Finding:
-    """Say whose tokens chunks and answers are measured in."""
+    """Report how the tokens of chunks and answers are counted."""
     usable = model.is_ready
     name = find_token_counter((lambda text: len(model.piece_spans(text))) if usable else None).name
     if name == "estimate":
         return warning(
             "tokens",
-            "Tokens are estimated from the length of a text: chunks are not quite as long as they should be.",
-            "Run `vector-memory fetch-model`, which brings the token table too.",
+            "Tokens are estimated from the length of a text, so the sizes of chunks are only approximate.",
+            "Run `vector-memory fetch-model`, which also downloads the token table.",
         )
-    what = "with cl100k_base" if name == "cl100k_base" else "as the model's word pieces: cl100k_base is not on disk"
+    what = "with cl100k_base" if name == "cl100k_base" else "with the model's tokenizer: cl100k_base is not on disk"
     return fine("tokens", f"Tokens are counted {what}.")

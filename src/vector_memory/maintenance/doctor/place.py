@@ -1,4 +1,4 @@
-"""Checks of the place where the file is: the file system, permissions, room, and the log beside the file."""
+"""Checks of the storage location: file system, free space, permissions, and the write-ahead log."""
 
 import os
 import shutil
@@ -20,11 +20,11 @@ LITTLE_ROOM = 500 * MEGABYTE
 NO_ROOM = 20 * MEGABYTE
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 PATIENCE = 1.0
-"""Seconds after which a reader that is still there is called stuck. Reading takes milliseconds."""
+"""Seconds after which an unfinished reader counts as stuck. Reading takes milliseconds."""
 
 
 def place_findings(path: Path) -> Iterator[Finding]:
-    """Yield what is to be said about the place. Not to be called while this process has the file open."""
+    """Yield the findings about the storage location. Do not call this while this process has the file open."""
     yield file_system(path)
     yield free_space(path)
     if path.is_file():
@@ -40,26 +40,28 @@ def file_system(path: Path) -> Finding:
         return problem(
             "file-system",
             f"The memory is on a network file system ({kind}), where several processes can damage it.",
-            "Keep it on a local disk: end all servers, copy it with `vector-memory backup`, and use the copy.",
+            "Move it to a local disk: stop all servers, copy it with `vector-memory backup`, and use the copy.",
         )
     if filesystem.is_passed_through(kind):
         return warning(
             "file-system",
-            f"The memory is in a folder of the host machine ({kind}): only processes on this side may use it.",
-            "Let no process of the host open it, or keep it on a disk of this machine.",
+            f"The memory is in a folder shared by the host machine ({kind}): no process on the host may use it.",
+            "Do not open it on the host, or move it to a disk of this machine.",
         )
-    return fine("file-system", f"The file system ({kind}) is local." if kind else "The system does not name its kind.")
+    return fine(
+        "file-system", f"The file system ({kind}) is local." if kind else "The type of the file system is unknown."
+    )
 
 
 def free_space(path: Path) -> Finding:
-    """Check that there is room to go on."""
+    """Check that there is free disk space."""
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
     free = shutil.disk_usage(folder).free
-    message = f"{size(free)} are free on the disk."
+    message = f"{size(free)} free on the disk."
     if full_disk.is_full(folder):
-        return problem("disk", message, "Free some space: nothing can be stored, and servers that start now only read.")
+        return problem("disk", message, "Free some space: storing fails, and servers that start now are read-only.")
     if free < NO_ROOM:
-        return problem("disk", message, "Free some space: nothing more can be stored soon.")
+        return problem("disk", message, "Free some space: storing will fail soon.")
     if free < LITTLE_ROOM:
         return warning("disk", message, "Free some space before it runs out.")
     return fine("disk", message)
@@ -77,9 +79,9 @@ def permissions(path: Path) -> Finding:
 
 
 def exposed(path: Path) -> list[Path]:
-    """Return the files of a memory, and its folder, that others than their owner may use.
+    """Return the files of a memory, and its folder, that other users can access.
 
-    A folder that holds other things too is not ours to close.
+    A folder that contains anything else is not included.
     """
     if os.name != "posix":
         return []
@@ -89,12 +91,12 @@ def exposed(path: Path) -> list[Path]:
 
 
 def is_own_folder(path: Path) -> bool:
-    """Tell whether the folder holds nothing but this memory, its copies and its exports."""
+    """Tell whether the folder contains only this memory, its copies and its exports."""
     return all(place.name.startswith(path.name) or place.name == "exports" for place in path.parent.iterdir())
 
 
 def close_to_others(path: Path) -> int:
-    """Take other users' permissions away, and return from how many files and folders."""
+    """Remove other users' permissions; return the number of files and folders changed."""
     places = exposed(path)
     for place in places:
         place.chmod(mode_of(place) & ~OTHERS)
@@ -122,27 +124,27 @@ def log_size(path: Path) -> Finding:
     return warning(
         "log",
         f"The write-ahead log is {size(length)} long, which makes reading slow.",
-        "If the check of readers names a process, end it. Otherwise use the memory once: the log is shortened a few "
-        "seconds later.",
+        "If the check `readers` names a process, end that process. Otherwise use the memory once: the log is shortened "
+        "a few seconds later.",
     )
 
 
 def readers(path: Path) -> Finding:
-    """Check that no process keeps reading an old state of the file, so that the log cannot be emptied."""
+    """Check that no process keeps reading an old state of the file, which prevents emptying the log."""
     first = held = held_back(path)
     if first is not None:
         time.sleep(PATIENCE)
         held = held_back(path)
     if first is None or held is None or (first.mark, first.process) != (held.mark, held.process):
-        return fine("readers", "No process holds the write-ahead log back.")
+        return fine("readers", "No process prevents the write-ahead log from being emptied.")
     return warning(
         "readers",
-        f"Process {held.process} has been reading an old state for a while: {held.frames:,} pages of the log cannot be "
+        f"Process {held.process} keeps reading an old state of the file: {held.frames:,} pages of the log cannot be "
         "moved into the file, and the log grows.",
-        f"If process {held.process} is no backup or doctor at work, end it.",
+        f"End process {held.process}, unless it is a running backup or doctor.",
     )
 
 
 def size(number: int) -> str:
-    """Return a number of bytes for reading."""
+    """Return a size in bytes in readable form."""
     return f"{number / 1000 / MEGABYTE:,.1f} GB" if number >= 1000 * MEGABYTE else f"{number / MEGABYTE:,.1f} MB"

@@ -1,4 +1,4 @@
-"""What a check finds, and all findings together."""
+"""Findings of the doctor's checks, and the report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ FIX = "Run `vector-memory doctor --fix`."
 
 
 class State(StrEnum):
-    """How good or bad a finding is. Warnings do not make a memory unhealthy."""
+    """The severity of a finding. Warnings do not make a memory unhealthy."""
 
     OK = "ok"
     WARNING = "warning"
@@ -18,7 +18,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: a plain sentence, and what to do. `fixable`: --fix does it."""
+    """The result of a check: a sentence, and what to do about it. `fixable`: --fix does it."""
 
     name: str
     state: State
@@ -28,33 +28,33 @@ class Finding:
 
 
 def fine(name: str, message: str) -> Finding:
-    """Return a finding that is as it should be."""
+    """Return a finding without a problem."""
     return Finding(name, State.OK, message)
 
 
 def warning(name: str, message: str, advice: str) -> Finding:
-    """Return a finding that works, but should be looked after."""
+    """Return a finding that needs attention."""
     return Finding(name, State.WARNING, message, advice)
 
 
 def problem(name: str, message: str, advice: str | None = None) -> Finding:
-    """Return a finding that has to be dealt with."""
+    """Return a finding that must be fixed."""
     return Finding(name, State.PROBLEM, message, advice)
 
 
 def fixable(name: str, message: str, state: State = State.PROBLEM) -> Finding:
-    """Return a finding that --fix deals with."""
+    """Return a finding that --fix repairs."""
     return Finding(name, state, message, FIX, fixable=True)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun in singular or plural."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings, by the part of the whole that they are about."""
+    """All findings, by part: installation, place, contents."""
 
     database: str
     parts: Mapping[str, Sequence[Finding]]
@@ -70,15 +70,15 @@ class Report:
         return not self.count(State.PROBLEM)
 
     def count(self, state: State) -> int:
-        """Return how many findings are in a state."""
+        """Return the number of findings with a state."""
         return sum(finding.state == state for finding in self.findings)
 
     def fixable(self) -> set[str]:
-        """Return the names of what --fix would deal with."""
+        """Return the names of the findings that --fix repairs."""
         return {finding.name for finding in self.findings if finding.fixable}
 
-    def as_json(self, mended: Sequence[str]) -> dict[str, Any]:
-        """Return the report as it is printed by --json; its keys only ever become more."""
+    def as_json(self, repaired: Sequence[str]) -> dict[str, Any]:
+        """Return the report as --json prints it. Keys are only ever added."""
         return {
             "healthy": self.healthy,
             "database": self.database,
@@ -94,5 +94,5 @@ class Report:
                 for part, findings in self.parts.items()
                 for finding in findings
             ],
-            "mended": list(mended),
+            "mended": list(repaired),
         }

@@ -1,4 +1,4 @@
-"""Shows a session to people: one HTML page that needs no server and asks nothing of a network."""
+"""The session report: an HTML page that needs no server and no network."""
 
 from vector_memory.maintenance.report.session_report import SessionPage, SessionReports
 

@@ -1,4 +1,4 @@
-"""Puts a page together from the files beside this module and from data. The page loads nothing and calls nobody."""
+"""Builds the page from the files next to this module and from data. The page loads nothing from the network."""
 
 import base64
 import hashlib
@@ -11,14 +11,14 @@ from string import Template
 from typing import Any
 
 SCRIPTS = ("model.js", "charts.js", "documents.js", "main.js")
-"""The parts of the page's one script, in this order."""
+"""The parts of the page's script, in order."""
 
 IN_SCRIPT = "<>&\u2028\u2029"
-"""What could end a script element, or a line of it in an older browser."""
+"""Characters that could end a script element, or a line of it in older browsers."""
 
 
 def build_page(data: Mapping[str, Any]) -> str:
-    """Return the page that shows `data`: see `reporting.page_data` for what it holds."""
+    """Return the page that shows `data`, as returned by `session_report.page_data`."""
     style = part("style.css")
     script = "\n".join(part(name) for name in SCRIPTS)
     return Template(part("page.html")).substitute(
@@ -32,12 +32,12 @@ def build_page(data: Mapping[str, Any]) -> str:
 
 
 def part(name: str) -> str:
-    """Return one of the files that the page is made of."""
+    """Return one of the page's source files."""
     return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str) -> str:
-    """Return the Content-Security-Policy: this style, this script, and nothing else from anywhere."""
+    """Return the Content-Security-Policy: this style and this script, and nothing else."""
     return (
         f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -45,12 +45,12 @@ def policy(style: str, script: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return what a policy knows an inline element by: the SHA-256 of what stands between its tags."""
+    """Return the hash by which a policy allows an inline element: the SHA-256 of its content."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def script_data(data: Mapping[str, Any]) -> str:
-    """Return data as JSON that cannot end the script element which holds it."""
+    """Return data as JSON that cannot end the script element around it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for sign in IN_SCRIPT:
         text = text.replace(sign, f"\\u{ord(sign):04x}")

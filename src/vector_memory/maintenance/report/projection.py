@@ -1,4 +1,4 @@
-"""Where memories lie in meaning: on a plane, and who is next to whom. Pure functions over arrays."""
+"""Projects memories on a plane by meaning, and finds nearest neighbours. Pure functions over arrays."""
 
 from typing import NamedTuple
 
@@ -6,31 +6,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 1_000
-"""Rows that are compared with all others at a time."""
+"""Rows compared with all others at a time."""
 
 SAME = 1e-6
-"""Directions that differ by less, per row, differ by rounding only."""
+"""Directions whose difference per row is smaller differ by rounding errors only."""
 
 
 class Projection(NamedTuple):
-    """Points on a plane, shape (rows, 2), within -1 to 1; `share`: how much of the variance the plane holds, 0 to 1."""
+    """Points on a plane, shape (rows, 2), from -1 to 1. `share`: the share of the variance on the plane, 0 to 1."""
 
     points: NDArray[np.float64]
     share: float
 
 
 class Neighbour(NamedTuple):
-    """Another row, and the cosine of the two."""
+    """A neighbouring row and its cosine."""
 
     row: int
     cosine: float
 
 
 def project(vectors: NDArray[np.float32]) -> Projection:
-    """Project the directions of vectors, shape (rows, dimensions of 2 or more), on the plane where they differ most.
+    """Project the directions of vectors, shape (rows, dimensions >= 2), on the plane where they differ most.
 
-    These are the first two principal components (Hotelling 1933), by singular value decomposition. Both axes have one
-    scale. An axis has no direction of its own: the one is taken in which its largest entry is positive, so that equal
+    These are the first two principal components (Hotelling 1933), by singular value decomposition. Both axes have the
+    same scale. The sign of an axis is arbitrary: it is chosen so that its largest entry is positive, so that equal
     vectors always give equal points.
     """
     units = directions(vectors)
@@ -45,13 +45,13 @@ def project(vectors: NDArray[np.float32]) -> Projection:
 
 
 def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn axes, the rows, so that the entry of each that is largest in size is positive."""
+    """Flip axes, the rows, so that the entry with the largest absolute value is positive."""
     largest = axes[range(len(axes)), np.abs(axes).argmax(axis=1)]
     return axes * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis]
 
 
 def nearest(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
-    """Return for each row its `count` nearest others, the nearest first; of equal ones the first row."""
+    """Return the `count` nearest other rows for each row, nearest first; ties go to the first row."""
     units = directions(vectors)
     found: list[list[Neighbour]] = [[] for _ in units]
     for start in range(0, len(units), BLOCK):
@@ -67,7 +67,7 @@ def nearest(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
 
 
 def directions(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return vectors of length 1 that point the same way: the mean of many passages is short, that of one is not."""
+    """Return vectors of length 1 with the same directions: means of many passages are shorter than those of one."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     return exact / np.where(lengths > 0, lengths, 1)

@@ -1,6 +1,6 @@
-"""Markdown as HTML that can do nothing but be read: no scripts, no styles, no pictures, no links but to the web.
+"""Renders Markdown as inert HTML: no scripts, no styles, no images, links to the web only.
 
-Tags in the Markdown are shown as text. What a link may lead to is decided here and not left to the parser.
+HTML tags in the Markdown are shown as text. The targets of links are checked here, not by the parser.
 """
 
 import re
@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 WEB = re.compile(r"(https?://|mailto:)", re.IGNORECASE)
 OUTER_HEADINGS = 3
-"""The page's own headings above those of a document."""
+"""Levels of the page's own headings above those of a document."""
 DEEPEST_HEADING = 6
 
 parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -20,7 +20,7 @@ renderer = RendererHTML(parser)
 
 
 def render(text: str) -> str:
-    """Return a Markdown text as HTML. Everything that it could load, run or disguise is text."""
+    """Return a Markdown text as HTML. Anything that could load, run or disguise something is rendered as text."""
     tokens = parser.parse(text)
     return renderer.render(list(_harmless(tokens)), parser.options, {})
 
@@ -41,12 +41,12 @@ def _harmless(tokens: Iterable[Token]) -> Iterator[Token]:
             case "th_open" | "td_open":
                 _align(token)
             case "fence":
-                token.info = ""  # the language is of no use without colours
+                token.info = ""  # the language is only needed for highlighting
         yield from _words_for(token) if token.type == "image" else [token]
 
 
 def _open_link(token: Token) -> None:
-    """Let a link lead to the web without telling from where, or make it a text that says where it would lead."""
+    """Make a link to the web without a referrer; turn any other link into text with its target."""
     target = str(token.attrs["href"])
     if WEB.match(target):
         token.attrs = {"href": target, "target": "_blank", "rel": "noreferrer noopener"}
@@ -56,15 +56,15 @@ def _open_link(token: Token) -> None:
 
 
 def _words_for(picture: Token) -> Iterator[Token]:
-    """Yield what stands for a picture: it is never loaded."""
+    """Yield the text that replaces an image, which is never loaded."""
     words = renderer.renderInlineAsText(picture.children or [], parser.options, {}) or "without a description"
     yield Token("picture_open", "span", 1, attrs={"class": "picture", "title": str(picture.attrs["src"])})
-    yield Token("text", "", 0, content=f"[picture: {words}]")
+    yield Token("text", "", 0, content=f"[image: {words}]")
     yield Token("picture_close", "span", -1)
 
 
 def _lower(heading: Token) -> None:
-    """Put a heading below those of the page; its class says how deep it is in the document."""
+    """Move a heading below those of the page; its class keeps its level in the document."""
     level = int(heading.tag[1])
     heading.tag = f"h{min(DEEPEST_HEADING, level + OUTER_HEADINGS)}"
     if heading.nesting == 1:
@@ -72,7 +72,7 @@ def _lower(heading: Token) -> None:
 
 
 def _align(cell: Token) -> None:
-    """Say by a class what the parser says by a style, which the page's policy forbids."""
+    """Replace the parser's inline style, which the page's policy forbids, with a class."""
     style = str(cell.attrs.pop("style", ""))
     if style:
         cell.attrs["class"] = style.removeprefix("text-align:")

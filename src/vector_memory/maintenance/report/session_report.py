@@ -1,4 +1,4 @@
-"""Reads a session, and makes a page of it."""
+"""Reads a session and builds its page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,21 +21,21 @@ from vector_memory.storage.sqlite.sessions import session_counts
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
 MOST_MEMORIES = 10_000
-"""So many are shown, the newest: with more dots a browser would no longer follow the hand."""
+"""Maximum number of memories shown, the newest: with more dots a browser becomes slow."""
 
 MOST_TEXT = 40_000_000
-"""Bytes of text in a page, those of the newest memories; of the others there is all but the text."""
+"""Maximum bytes of text in a page, for the newest memories; the others are shown without text."""
 
 NEIGHBOURS = 3
 BATCH = 100
-"""Memories that are read at a time, so that only the texts which the page holds are held."""
+"""Memories read at a time, so that only the page's texts are in memory."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of memories done and the number there are to do."""
+"""Called with the number of memories done and their total number."""
 
 
 class SessionPage(NamedTuple):
-    """A page, and what it holds: `shown` of the session's `memories`, `texts` of them with their text."""
+    """A page. It shows `shown` of the session's `memories`, `texts` of them with text."""
 
     html: str
     memories: int
@@ -44,10 +44,10 @@ class SessionPage(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A session as it was read: its newest memories, oldest first, and the mean vectors of those that have any.
+    """A session's newest memories, oldest first, and the mean vectors of those that have any.
 
-    `total` counts all its memories. `lengths` are those of the texts, in characters, by id. `texts` are the ids of the
-    memories whose text was kept; that of the others is empty. `means` has the shape (located, dimensions).
+    `total` counts all its memories. `lengths` are the lengths of the texts, in characters, by id. `texts` are the ids
+    of the memories whose text was kept; the text of others is empty. `means` has the shape (located, dimensions).
     """
 
     total: int
@@ -59,7 +59,7 @@ class Reading(NamedTuple):
 
 
 class SessionReports:
-    """Makes pages of sessions."""
+    """Builds pages of sessions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,13 +70,13 @@ class SessionReports:
         with self._database.read() as connection:
             reading = read_session(connection, session_id)
         if not reading.memories:
-            raise NotFoundError("Nothing is stored in this session: see `vector-memory sessions`.")
+            raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
         data = page_data(session_id, reading, on_progress or (lambda _done, _total: None))
         return SessionPage(build_page(data), reading.total, len(reading.memories), len(reading.texts))
 
 
 def read_session(connection: Connection, session_id: str) -> Reading:
-    """Read the newest memories of a session, as many as a page holds."""
+    """Read the newest memories of a session, as many as a page shows."""
     listed = list_newest(connection, session_id, MOST_MEMORIES)
     texts = within_budget(listed)
     memories: list[Memory] = []
@@ -96,13 +96,13 @@ def read_session(connection: Connection, session_id: str) -> Reading:
 
 
 def within_budget(listed: Sequence[Listed]) -> set[int]:
-    """Return the ids of the first memories whose texts together are no longer than a page holds."""
+    """Return the ids of the first memories whose texts fit into a page together."""
     ends = accumulate(memory.size for memory in listed)
     return {memory.id for memory, end in zip(listed, ends, strict=True) if end <= MOST_TEXT}
 
 
 def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[str, Any]:
-    """Return what the page's script needs to know; `web/model.js` reads it."""
+    """Return the data for the page's script; `web/model.js` reads it."""
     projection = project(reading.means)
     points = dict(zip(reading.located, projection.points.round(4).tolist(), strict=True))
     neighbours = dict(zip(reading.located, nearest(reading.means, NEIGHBOURS), strict=True))
@@ -129,7 +129,7 @@ def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[
 
 
 def provenance(memory: Memory) -> dict[str, Any]:
-    """Return what is known of a memory besides its text."""
+    """Return a memory's fields except its text."""
     return {
         "id": memory.id,
         "kind": memory.memory_type,
@@ -147,12 +147,12 @@ def provenance(memory: Memory) -> dict[str, Any]:
 
 
 def text_of(memory: Memory, texts: set[int]) -> dict[str, Any]:
-    """Return a memory's text as it was stored and as HTML, None where the page does not hold it."""
+    """Return a memory's text as stored and as HTML; None if the page does not contain it."""
     if memory.id not in texts:
         return {"text": None, "html": None}
     return {"text": memory.content, "html": render(memory.content)}
 
 
 def milliseconds(moment: str) -> int:
-    """Return a time as a browser counts it, from 1970 on."""
+    """Return a time as JavaScript counts it, since 1970."""
     return round(datetime.fromisoformat(moment).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""The files that exports and reports go to."""
+"""Output files of exports and reports."""
 
 import stat
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from vector_memory.storage.sqlite.drafts import Rules, draft_of
 
 @contextmanager
 def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[bytes]]:
-    """Give a stream to a file that is there, whole, after the block, and not if the block fails.
+    """Yield a stream to a file that appears complete after the block, and not at all if the block fails.
 
-    A pipe or a terminal is written to as it is. Raises ValidationError if there is a file already, or if it is the
-    `memory` or any other database, which is never replaced; DatabaseError if it cannot be written.
+    Pipes and terminals are written to directly. Raises ValidationError if the file exists, or if it is the `memory` or
+    any other database, which is never replaced; DatabaseError if it cannot be written.
     """
     if is_stream(target):
         with written_to(target) as stream:
@@ -29,18 +29,18 @@ def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[byte
 
 @contextmanager
 def written_to(target: Path) -> Iterator[IO[bytes]]:
-    """Give a pipe or a device, open. A reader that has gone is a BrokenPipeError, as for standard output."""
+    """Yield an open pipe or device. If its reader is gone, this raises BrokenPipeError, as for standard output."""
     try:
         with target.open("wb") as stream:
             yield stream
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise DatabaseError(f"{target} could not be written ({error.strerror}): choose another place.") from error
+        raise DatabaseError(f"{target} could not be written ({error.strerror}): choose another path.") from error
 
 
 def is_stream(target: Path) -> bool:
-    """Whether a path leads to a pipe, a terminal or the like."""
+    """Whether a path is a pipe, a terminal or the like."""
     try:
         mode = target.stat().st_mode
     except OSError:

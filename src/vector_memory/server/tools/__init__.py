@@ -1,9 +1,8 @@
-"""The tools, in the order in which clients see them."""
+"""The tools, in the order that clients see."""
 
 from collections.abc import Collection, Mapping
 
-from vector_memory.server.tools import changes, documents, files, searching, storing, tagged
-from vector_memory.server.tools import maintenance as upkeep
+from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Toolset
 
@@ -38,15 +37,15 @@ SESSION_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
         MemoryTool.of(documents.get_memory_by_id),
         MemoryTool.of(documents.write_document_to_file),
     ),
-    "Upkeep": (
-        MemoryTool.of(upkeep.get_session_stats),
-        MemoryTool.of(upkeep.list_sessions),
-        MemoryTool.of(upkeep.delete_memory),
-        MemoryTool.of(upkeep.cleanup_old_memories),
+    "Maintenance": (
+        MemoryTool.of(maintenance.get_session_stats),
+        MemoryTool.of(maintenance.list_sessions),
+        MemoryTool.of(maintenance.delete_memory),
+        MemoryTool.of(maintenance.cleanup_old_memories),
     ),
     "Catching up": (MemoryTool.of(changes.search_changes),),
 }
-"""The tools of the session family by what they are for."""
+"""The session tools, by purpose."""
 
 TAGGED_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
     "Tagged memories": (
@@ -58,14 +57,14 @@ TAGGED_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
         MemoryTool.of(tagged.get_memory_stats),
         MemoryTool.of(tagged.clear_old_memories),
     ),
-    "Their tags": (
+    "Tags": (
         MemoryTool.of(tagged.get_unique_tags),
         MemoryTool.of(tagged.get_canonical_tags),
         MemoryTool.of(tagged.get_tag_frequencies),
         MemoryTool.of(tagged.get_tag_weights),
     ),
 }
-"""The tools of the tagged family by what they are for."""
+"""The tools of tagged memories, by purpose."""
 
 FILE_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
     "Memory files": (
@@ -82,26 +81,26 @@ TOOLSETS: dict[Toolset, dict[str, tuple[MemoryTool, ...]]] = {
     Toolset.TAGGED: TAGGED_TOOLS,
     Toolset.FILES: FILE_TOOLS,
 }
-"""The tools of each family by what they are for."""
+"""The tools of each toolset, by purpose."""
 
 
 def offered(toolsets: Collection[Toolset], *, read_only: bool = False) -> tuple[MemoryTool, ...]:
-    """Return the tools of these families, or with `read_only` those of them that only read."""
+    """Return the tools of these toolsets; with `read_only`, only the tools that do not write."""
     tools = [tool for toolset in toolsets for group in TOOLSETS[toolset].values() for tool in group]
     return tuple(tool for tool in tools if not read_only or reads(tool))
 
 
 def reads(tool: MemoryTool) -> bool:
-    """Tell whether a tool leaves everything as it is."""
+    """Tell whether a tool changes nothing."""
     return tool.annotations is not None and bool(tool.annotations.read_only_hint)
 
 
 WRITING = {tool.name for groups in TOOLSETS.values() for tools in groups.values() for tool in tools if not reads(tool)}
-WRITING.remove(documents.write_document_to_file.__name__)  # it writes elsewhere, and only reads what is stored
+WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory; the file is written elsewhere
 
 
 def may_wait_to_write(name: str, arguments: Mapping[str, object]) -> bool:
-    """Tell whether a call may have to wait until nobody else writes. A clean-up does so only if it is to delete."""
-    if name == upkeep.cleanup_old_memories.__name__:
+    """Tell whether a call may have to wait for the write lock. A cleanup does so only if it deletes."""
+    if name == maintenance.cleanup_old_memories.__name__:
         return arguments.get("dry_run") not in (None, True)
     return name in WRITING

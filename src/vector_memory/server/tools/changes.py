@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0913 - a tool's parameters are what a client sees
-"""The tool that says what is new in a session."""
+"""The tool that reports what is new in a session."""
 
 from typing import Annotated
 
@@ -20,10 +20,10 @@ def search_changes(
     session_id: InSession,
     since: Annotated[
         str | StrictInt | None,
-        Field(description='cursor of your last answer. Left out: from the start. "now": only get a cursor'),
+        Field(description='cursor of your last answer. Default: from the start. "now": only get a cursor'),
     ] = None,
-    own_agent_id: Annotated[str | None, Field(description="You: leaves out what you stored yourself")] = None,
-    query: Annotated[str | None, Field(description="Best match of this first, instead of oldest first")] = None,
+    own_agent_id: Annotated[str | None, Field(description="Your agent_id: omits what you stored")] = None,
+    query: Annotated[str | None, Field(description="Best matches first, instead of oldest first")] = None,
     memory_type: Annotated[
         str | None, Field(description="Only this kind", json_schema_extra={"enum": SESSION_KINDS})
     ] = None,
@@ -32,9 +32,9 @@ def search_changes(
     limit: Limit = 20,
     max_tokens: MaxTokens = None,
 ) -> ChangesResult:
-    """Catch up: read what other agents stored in a session since you last looked, without reading all of it again.
+    """Catch up: read what other agents stored in a session since your last call, and nothing else.
 
-    Keep the answer's cursor for the next call. While has_more is true, go on with it at once.
+    Keep the answer's cursor for the next call. While has_more is true, call again at once.
     """
     return store.search_changes(
         Scope(

@@ -1,9 +1,9 @@
-"""Asks the user before something is deleted, where the client can do that, in either protocol era."""
+"""Asks the user before deleting, if the client supports it, in either protocol version."""
 
 from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from fastmcp.server.elicitation import AcceptedElicitation, parse_elicit_response_type
-from mcp.shared.exceptions import MCPError
+from mcp import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field
@@ -12,28 +12,28 @@ from vector_memory.errors import ValidationError
 
 KEY = "confirmation"
 ASKED = "asked"
-"""The state that travels with the question. The SDK seals it and binds it to this tool with these arguments."""
+"""The state sent with the question. The SDK seals it and binds it to this tool and its arguments."""
 
 
 class Confirmation(BaseModel):
-    """The user's consent to deleting something."""
+    """The user's consent to a deletion."""
 
-    confirm: bool = Field(title="Delete for good", description="This cannot be undone.")
+    confirm: bool = Field(title="Delete permanently", description="This cannot be undone.")
 
 
 def can_ask(context: Context) -> bool:
-    """Say whether the client declared that it can show the user a form."""
+    """Tell whether the client can show the user a form."""
     capabilities = context.session.client_capabilities
     asking = capabilities.elicitation if capabilities else None
-    # A client of before the two modes declares neither and means forms.
+    # Older clients declare neither mode and mean forms.
     return asking is not None and (asking.form is not None or asking.url is None)
 
 
 async def confirm(context: Context, question: str) -> InputRequiredResult | None:
-    """Return None if the user agreed; raise a ValidationError if not.
+    """Return None if the user agreed. Raises ValidationError if not.
 
-    In the era of 2026-07-28 a server cannot ask while it answers: the question is then returned, to be the tool's
-    answer, and the client calls the tool again with what the user said.
+    From protocol version 2026-07-28 on, a server cannot ask during a call: the question is then returned as the tool's
+    answer, and the client calls the tool again with the user's reply.
     """
     request = context.request_context
     if request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -43,7 +43,7 @@ async def confirm(context: Context, question: str) -> InputRequiredResult | None
     else:
         agreed = await _ask(context, question)
     if not agreed:
-        raise ValidationError("The user declined: nothing was deleted. Do not repeat this unless the user asks for it.")
+        raise ValidationError("The user declined: nothing was deleted. Repeat this only if the user asks for it.")
     return None
 
 
@@ -56,7 +56,7 @@ async def _ask(context: Context, question: str) -> bool:
 
 
 def _reply(context: Context) -> bool | None:
-    """Return what the user said to the question of the round before; None if nothing was asked yet."""
+    """Return the user's reply to the previous question; None if nothing was asked yet."""
     answer = (context.input_responses or {}).get(KEY)
     if context.request_state != ASKED or not isinstance(answer, ElicitResult):
         return None

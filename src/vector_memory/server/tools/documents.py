@@ -1,4 +1,4 @@
-"""The tools that read stored memories: whole, in part, around a chunk, as a task's context, or into a file."""
+"""The tools that read stored memories: whole, in part, around a chunk, as a task's context, or as a file."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def load_session_context_for_task(
     session_id: InSession,
     session_iter: Iteration,
 ) -> TaskContextResult:
-    """Read what is needed to continue a session: its context and prompts, the latest reports, notes and findings."""
+    """Read what you need to continue a session: its context and prompts, the latest reports, notes and findings."""
     return store.load_session_context_for_task(session_id, session_iter)
 
 
@@ -32,7 +32,7 @@ def expand_chunk_context(
     *,
     store: Store,
     chunk_id: ChunkId,
-    surrounding_chunks: Annotated[WholeNumber, Field(description="Chunks on either side, up to 50")] = 2,
+    surrounding_chunks: Annotated[WholeNumber, Field(description="Chunks on each side (0-50)")] = 2,
 ) -> ExpandedChunkResult:
     """Read the text around a chunk that a search found."""
     return store.expand_chunk_context(chunk_id, surrounding_chunks)
@@ -45,7 +45,7 @@ def reconstruct_document(
     memory_id: MemoryId,
     offset: Offset = 0,
 ) -> DocumentResult:
-    """Read the exact text of a document; long ones in parts, by offset."""
+    """Read the exact text of a document; long documents in parts, by offset."""
     return store.reconstruct_document(memory_id, offset)
 
 
@@ -56,13 +56,13 @@ def get_memory_by_id(
     memory_id: MemoryId,
     offset: Offset = 0,
 ) -> MemoryResult:
-    """Read a memory of any kind with all its fields; long ones in parts, by offset."""
+    """Read a memory of any kind with all its fields; long memories in parts, by offset."""
     return store.get_memory_by_id(memory_id, offset)
 
 
 @tool(
     title="Write document to file",
-    # Destructive because of `overwrite`; the same call again leaves the same file.
+    # Destructive because of `overwrite`; repeating the call writes the same file.
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
     ),

@@ -8,7 +8,8 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
-from vector_memory.results.sessions import CleanupResult, DeleteResult, SessionsResult, SessionStatsResult
+from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
+from vector_memory.results.sessions import DeleteResult
 from vector_memory.server.tools.confirmation import can_ask, confirm
 from vector_memory.server.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber
 from vector_memory.server.tools.threads import in_writers_thread
@@ -48,17 +49,17 @@ async def delete_memory(
     context: Context,
     memory_id: MemoryId,
 ) -> DeleteResult | InputRequiredResult:
-    """Delete a memory and its chunks for good. Cannot be undone."""
+    """Permanently delete a memory and its chunks. This cannot be undone."""
     if can_ask(context):
         memory = await asyncio.to_thread(store.describe_memory, memory_id)
-        if asked := await confirm(context, f"Delete {memory} for good?"):
+        if asked := await confirm(context, f"Permanently delete {memory}?"):
             return asked
     return await in_writers_thread(store.delete_memory, memory_id)
 
 
 @tool(
     title="Clean up old memories",
-    # Not idempotent: what is young enough to be kept today is deleted by the same call tomorrow.
+    # Not idempotent: the same call tomorrow deletes more.
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
     ),
@@ -67,10 +68,10 @@ async def cleanup_old_memories(
     *,
     store: Store,
     context: Context,
-    days_old: Annotated[WholeNumber, Field(description="Age in days")] = 90,
+    days_old: Annotated[WholeNumber, Field(description="Minimum age in days")] = 90,
     dry_run: Annotated[bool, Field(description="Only count")] = True,
 ) -> CleanupResult | InputRequiredResult:
-    """Count the memories of all sessions older than days_old; with dry_run=false delete them for good."""
+    """Count the memories of all sessions older than days_old; with dry_run=false, permanently delete them."""
     if dry_run:
         return await asyncio.to_thread(store.cleanup_old_memories, days_old)
     if can_ask(context):
@@ -81,8 +82,6 @@ async def cleanup_old_memories(
 
 
 def _question_about_age(store: SessionMemoryStore, days_old: int) -> str:
-    found = store.cleanup_old_memories(days_old, dry_run=True)
-    return (
-        f"Delete all memories older than {days_old} days for good, of every session and agent? "
-        f"Their number is {found.memories_deleted:,}."
-    )
+    number = store.cleanup_old_memories(days_old, dry_run=True).memories_deleted
+    memories, days = "memory" if number == 1 else "memories", "day" if days_old == 1 else "days"
+    return f"Permanently delete {number:,} {memories} older than {days_old} {days}, from all sessions and agents?"

@@ -1,4 +1,4 @@
-"""How a function becomes a tool: its schemas are made short, and its failures become answers."""
+"""Turns a function into a tool: shortens its schemas and turns its failures into answers."""
 
 from collections.abc import Callable
 from typing import Any, cast, get_args
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
-from vector_memory.server.tools.failures import as_ours, failed_result
+from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
 from vector_memory.validation import LEAST_TOKENS
@@ -20,11 +20,11 @@ TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
 class MemoryTool(FunctionTool):
-    """A tool that always answers with its result model, whatever happens."""
+    """A tool that always answers with its result model, even when it fails."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "MemoryTool":
-        """Make the tool of a function that `@tool` describes."""
+        """Return the tool for a function decorated with `@tool`."""
         made = cast("MemoryTool", cls.from_function(function))
         return made.model_copy(
             update={
@@ -40,19 +40,19 @@ class MemoryTool(FunctionTool):
         return next(arm for arm in arms if issubclass(arm, Result))
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Run the tool. A parameter that is null counts as left out, which is what clients mean by it."""
+        """Run the tool. A null parameter counts as omitted, which is what clients mean by it."""
         known = self.parameters["properties"]
         given = {name: value for name, value in arguments.items() if value is not None or name not in known}
         limit = LEAST_LIMIT
         try:
             limit = longest_answer(given)
             answer = await super().run(given)
-        except Exception as error:  # the one edge where nothing may pass unmapped
-            answer = failed_result(self.result_model, as_ours(error, self))
+        except Exception as error:  # the outermost handler: every exception becomes an answer
+            answer = failed_result(self.result_model, to_memory_error(error, self))
         return self._bounded(answer, limit)
 
     def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
-        """Return the answer in at most so many bytes of JSON, which leave twice: as text and as structured content."""
+        """Return the answer in at most `limit` bytes of JSON. It is sent twice: as text and as structured content."""
         body = answer.structured_content
         if body is None or value_size(body) <= limit:
             return answer
@@ -61,7 +61,7 @@ class MemoryTool(FunctionTool):
 
 
 def longest_answer(arguments: dict[str, Any]) -> int:
-    """Return how many bytes the answer to a call may have: what its `max_tokens` says, at most what the settings do."""
+    """Return the maximum length of a call's answer in bytes: the lower of its `max_tokens` and the configured limit."""
     tokens: int = min(part.settings.max_response_tokens for part in get_context().lifespan_context.values())
     try:
         wanted = TOKENS.validate_python(arguments.get("max_tokens"))

@@ -1,17 +1,17 @@
-"""JSON schemas as agents read them: everything that says nothing is left out."""
+"""Shortens JSON schemas for agents: removes everything that carries no information."""
 
 from typing import Any
 
 Schema = dict[str, Any]
 
 SCHEMA_MAPS = ("properties", "$defs")
-"""Keywords that hold schemas by name; their keys are names and not keywords."""
+"""Keywords whose values map names to schemas; their keys are not keywords."""
 
 SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
 def inlined(schema: Schema) -> Schema:
-    """Return an equivalent schema with its definitions put where they are referred to; none refers to itself.
+    """Return an equivalent schema with its definitions inlined; none of them is recursive.
 
     Not every client follows references. FastMCP would do the same at the first `tools/list`, for which it imports an
     HTTP client.
@@ -33,7 +33,7 @@ def inlined(schema: Schema) -> Schema:
 
 
 def compact(schema: Schema) -> Schema:
-    """Return an equivalent schema that is shorter: types as a list instead of `anyOf`, and no empty statements."""
+    """Return a shorter equivalent schema: types as a list instead of `anyOf`, and no empty keywords."""
     kept = {key: _compact_keyword(key, value) for key, value in schema.items() if not _says_nothing(key, value)}
     return _with_type_list(kept)
 
@@ -53,7 +53,7 @@ def _compact_keyword(key: str, value: Any) -> Any:
 
 
 def _with_type_list(schema: Schema) -> Schema:
-    """Write alternatives of which at most one says more than its type as one schema with a list of types."""
+    """Merge alternatives, of which at most one has more than a type, into one schema with a list of types."""
     arms = schema.get("anyOf", [])
     spoken = [arm for arm in arms if set(arm) != {"type"}]
     if not arms or len(spoken) > 1 or any("type" not in arm or "enum" in arm or "const" in arm for arm in arms):
@@ -65,10 +65,9 @@ def _with_type_list(schema: Schema) -> Schema:
 
 
 def without_null(schema: Schema) -> Schema:
-    """Return a tool's input schema in which what may be null is only shown as what may be left out.
+    """Return a tool's input schema in which nullable parameters are shown as optional only.
 
-    A null that a client sends all the same is taken as left out. Saying so for each of a hundred parameters costs an
-    agent some 260 tokens.
+    A null counts as omitted. Saying so for each of a hundred parameters would cost an agent about 260 tokens.
     """
     return {**schema, "properties": {name: _not_null(one) for name, one in schema.get("properties", {}).items()}}
 
@@ -81,7 +80,7 @@ def _not_null(schema: Schema) -> Schema:
 
 
 def admitting_failures(schema: Schema) -> Schema:
-    """Return an answer's schema that the body of a failed call fits too: what only a success has may be null."""
+    """Return an output schema that failed calls match too: fields that only a success has may be null."""
     required = schema.get("required", [])
     nullable = {name: {"anyOf": [schema["properties"][name], {"type": "null"}]} for name in required}
     return {**schema, "properties": schema["properties"] | nullable, "required": ["success"]}

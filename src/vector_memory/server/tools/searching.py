@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0913 - a tool's parameters are the contract's
-"""The tools that find memories: by place in time, or by meaning in one of three grains."""
+"""The tools that find memories: by time, or by meaning at one of three granularities."""
 
 from typing import Annotated
 
@@ -73,7 +73,7 @@ def search_input_prompts(
 def search_system_memory(
     *,
     store: Store,
-    query: Annotated[str | None, Field(description="What to find; without it, the newest")] = None,
+    query: Annotated[str | None, Field(description="What to find; default: the newest")] = None,
     agent_id: OfAgent = None,
     session_id: OfSession = None,
     session_iter: OfIteration = None,
@@ -107,7 +107,7 @@ def search_reports_specific_chunks(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
-    """Find a fact in reports: the chunks closest in meaning. Try this first; see more with expand_chunk_context."""
+    """Find a fact in reports: the chunks closest in meaning. Try this first; for context, call expand_chunk_context."""
     scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
@@ -128,7 +128,7 @@ def search_reports_section_context(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
-    """Find the sections of reports on a topic, each in full: when chunks lack context."""
+    """Find full sections of reports on a topic. Use it when chunks lack context."""
     scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
@@ -151,7 +151,7 @@ def search_reports_full_documents(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
-    """Read whole reports: the newest, or those that match best."""
+    """Read whole reports: the newest, or the best matches."""
     scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
@@ -197,7 +197,7 @@ def search_working_memory_section_context(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
-    """Find the sections of working memory on a topic, each in full: when chunks lack context."""
+    """Find full sections of working memory on a topic. Use it when chunks lack context."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
@@ -224,7 +224,7 @@ def search_working_memory_full_documents(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
-    """Read whole working memories: the newest, or those that match best."""
+    """Read whole working memories: the newest, or the best matches."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
@@ -264,7 +264,7 @@ def search_knowledge_base_section_context(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
-    """Find the sections of the knowledge base on a topic, each in full: when chunks lack context."""
+    """Find full sections of the knowledge base on a topic. Use it when chunks lack context."""
     scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
     return store.search_sections(
         query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
@@ -283,6 +283,6 @@ def search_knowledge_base_full_documents(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
-    """Read whole knowledge base entries: the newest, or those that match best."""
+    """Read whole knowledge base entries: the newest, or the best matches."""
     scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)

@@ -103,7 +103,7 @@ async def store_system_memory(
     tags: Tags = None,
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
-    """Save commands, configuration, endpoints or scripts to use again."""
+    """Save commands, configuration, endpoints or scripts for reuse."""
     return await in_writers_thread(
         store.store_memory,
         MemoryKind.SYSTEM_MEMORY,
@@ -135,7 +135,7 @@ async def store_report(
     tags: Tags = None,
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
-    """Save finished findings. Long texts are chunked, so that every part can be found."""
+    """Save finished findings. Long texts are split into chunks, so that every part can be found."""
     return await in_writers_thread(
         store.store_memory,
         MemoryKind.REPORT,
@@ -168,7 +168,7 @@ async def store_report_observation(
     metadata: Metadata = None,
     parent_report_id: ReportId = None,
 ) -> StoreMemoryResult:
-    """Save a correction of or an addition to a report."""
+    """Save a correction or addition to a report."""
     return await in_writers_thread(
         store.store_memory,
         MemoryKind.REPORT_OBSERVATION,
@@ -201,7 +201,7 @@ async def store_working_memory(
     tags: Tags = None,
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
-    """Save interim findings during a task; finished ones are a report."""
+    """Save interim findings during a task. Save finished findings as a report."""
     return await in_writers_thread(
         store.store_memory,
         MemoryKind.WORKING_MEMORY,

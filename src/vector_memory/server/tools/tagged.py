@@ -1,4 +1,4 @@
-"""The tools of tagged memories (seed 004)."""
+"""The tools of tagged memories."""
 
 import asyncio
 from typing import Annotated
@@ -40,14 +40,14 @@ from vector_memory.tagged.memories import MAX_RESULTS
 from vector_memory.tagged.tags import MAX_TAGS
 from vector_memory.validation import MAX_NOTE
 
-Limit = Annotated[WholeNumber, Field(description=f"Results, up to {MAX_RESULTS}")]
+Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_RESULTS}")]
 Tags = Annotated[
     list[str] | None,
-    Field(description=f"Up to {MAX_TAGS}: subjects, or prefix:value as module:billing", fail_fast=True),
+    Field(description=f"Up to {MAX_TAGS}: subjects, or prefix:value such as module:billing", fail_fast=True),
     BeforeValidator(from_json),
 ]
 AnyOfTags = Annotated[
-    list[str] | None, Field(description="Only with any of these", fail_fast=True), BeforeValidator(from_json)
+    list[str] | None, Field(description="Only memories with any of these", fail_fast=True), BeforeValidator(from_json)
 ]
 
 
@@ -59,7 +59,7 @@ async def store_memory(
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
 ) -> StoreTaggedResult:
-    """Keep a lesson for all sessions and agents. Search first: what is there already need not be stored again."""
+    """Store a lesson for all sessions and agents. Search first to avoid storing it twice."""
     return await in_writers_thread(store.tagged.store, content, category, tags)
 
 
@@ -73,19 +73,19 @@ def search_memories(
     tags: AnyOfTags = None,
     offset: Skip = 0,
 ) -> SearchTaggedResult:
-    """Find memories by meaning and words. Ask two or three short, different questions rather than a broad one."""
+    """Find memories by meaning and words. Several short, different queries find more than one broad query."""
     return store.tagged.search(query, limit, category=category, tags=tags, offset=offset)
 
 
 @tool(title="List recent memories", annotations=READS)
 def list_recent_memories(*, store: Store, limit: Limit = 10, offset: Skip = 0) -> RecentTaggedResult:
-    """Read the memories stored last, newest first."""
+    """Read the most recent memories, newest first."""
     return store.tagged.list_recent(limit, offset)
 
 
 @tool(title="Get memory by id", annotations=READS)
 def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> TaggedMemoryResult:
-    """Read a memory, and count that it was of use: a clean-up keeps what is."""
+    """Read a memory and count it as used. A cleanup deletes the least used memories first."""
     return store.tagged.get(memory_id, offset)
 
 
@@ -98,23 +98,23 @@ def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -
 async def delete_by_memory_id(
     *, store: Store, context: Context, memory_id: MemoryId
 ) -> DeleteResult | InputRequiredResult:
-    """Delete a memory for good. Tag frequencies stay as they are."""
+    """Permanently delete a memory. Tag frequencies do not change."""
     if can_ask(context):
         memory = await asyncio.to_thread(store.tagged.describe, memory_id)
-        if asked := await confirm(context, f"Delete {memory} for good?"):
+        if asked := await confirm(context, f"Permanently delete {memory}?"):
             return asked
     return await in_writers_thread(store.tagged.delete, memory_id)
 
 
 @tool(title="Get memory statistics", annotations=READS)
 def get_memory_stats(*, store: Store) -> TaggedStatsResult:
-    """Count memories by category, and see how much room is left."""
+    """Count memories by category and show how many more can be stored."""
     return store.tagged.stats()
 
 
 @tool(
     title="Clear old memories",
-    # Not idempotent: what is young enough to be kept today is deleted by the same call tomorrow.
+    # Not idempotent: the same call tomorrow deletes more.
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
     ),
@@ -123,10 +123,10 @@ async def clear_old_memories(
     *,
     store: Store,
     context: Context,
-    days_old: Annotated[WholeNumber, Field(description="Keep what is younger, in days")] = 30,
-    max_to_keep: Annotated[WholeNumber, Field(description="How many to keep")] = 1000,
+    days_old: Annotated[WholeNumber, Field(description="Minimum age in days")] = 30,
+    max_to_keep: Annotated[WholeNumber, Field(description="Number of memories to keep")] = 1000,
 ) -> ClearResult | InputRequiredResult:
-    """Delete old memories for good, the least used first, until max_to_keep are left."""
+    """Permanently delete old memories, least used first, until max_to_keep are left."""
     if can_ask(context):
         question = await asyncio.to_thread(_question_about_clearing, store, days_old, max_to_keep)
         if asked := await confirm(context, question):
@@ -136,13 +136,13 @@ async def clear_old_memories(
 
 @tool(title="Get unique tags", annotations=READS)
 def get_unique_tags(*, store: Store, offset: Skip = 0) -> UniqueTagsResult:
-    """List the tags that stand on memories now."""
+    """List the tags of the stored memories."""
     return store.tags.unique(offset)
 
 
 @tool(title="Get canonical tags", annotations=READS)
 def get_canonical_tags(*, store: Store, offset: Skip = 0) -> CanonicalTagsResult:
-    """List all tags that others are normalized to, with their frequencies."""
+    """List all canonical tags, which other forms are normalized to, with their frequencies."""
     return store.tags.canonical(offset)
 
 
@@ -154,13 +154,15 @@ def get_tag_frequencies(*, store: Store, offset: Skip = 0) -> TagFrequenciesResu
 
 @tool(title="Get tag weights", annotations=READS)
 def get_tag_weights(*, store: Store, offset: Skip = 0) -> TagWeightsResult:
-    """Weigh each canonical tag for ranking: the rarer, the more it says."""
+    """Weight each canonical tag for ranking: rare tags weigh more."""
     return store.tags.weights(offset)
 
 
 def _question_about_clearing(store: SessionMemoryStore, days_old: int, max_to_keep: int) -> str:
     found = store.tagged.clear(days_old, max_to_keep, dry_run=True)
+    memories = "memory" if found.deleted_count == 1 else "memories"
+    days = "day" if days_old == 1 else "days"
     return (
-        f"Delete {found.deleted_count:,} memories older than {days_old} days for good, the least used first, and keep "
-        f"{found.remaining_count:,}?"
+        f"Permanently delete {found.deleted_count:,} {memories} older than {days_old} {days}, least used first, and "
+        f"keep {found.remaining_count:,}?"
     )

@@ -1,4 +1,4 @@
-"""The threads in which calls write: few, and their own, so that waiting writers never keep readers waiting."""
+"""A small separate pool of threads for calls that write, so that waiting writers never delay readers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,11 +14,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WRITERS = 8
-"""One writes while the others embed. More would only take the processor from searches."""
+"""One writes while the others embed. More would only take processor time from searches."""
 
 LONG = 50_000
 LONG_WRITERS = 2
-"""Texts of more characters take seconds to embed: only so many at once, and short ones do not wait for them."""
+"""Longer texts (in characters) take seconds to embed: LONG_WRITERS at a time, and short texts do not wait for them."""
 
 Limiter = RunVar[CapacityLimiter]
 
@@ -28,9 +28,9 @@ _file_writers: Limiter = RunVar("file_writers")
 
 
 async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns that writes to the store.
+    """Run a function that writes to the store, and return its result.
 
-    While all of these threads are busy the call waits without one, and ends at once if the client cancels it.
+    While all of these threads are busy, the call waits without one, and ends at once if the client cancels it.
     """
     work = partial(function, *args, **kwargs)
     if any(isinstance(argument, str) and len(argument) > LONG for argument in args):
@@ -39,7 +39,7 @@ async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P
 
 
 async def in_file_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns that writes a Markdown file, one call at a time."""
+    """Run a function that writes a Markdown file, one call at a time, and return its result."""
     return await _limited(_file_writers, 1, partial(function, *args, **kwargs))
 
 
@@ -52,6 +52,6 @@ async def _limited(limiter: Limiter, most: int, work: Callable[[], T]) -> T:
     try:
         return await run_sync(work, limiter=found)
     except CancelledCallError:
-        # The thread has heard of it first: the cancellation that ends this task without an answer is on its way.
+        # The thread noticed first: the cancellation that ends this task without an answer is about to arrive.
         await sleep_forever()
         raise

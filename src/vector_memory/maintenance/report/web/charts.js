@@ -1,4 +1,4 @@
-/* The timeline, the growth under it, and the map: SVG, drawn anew whenever the choice or the width changes. */
+/* The timeline, the growth under it, and the map: SVG, redrawn whenever the selection or the width changes. */
 
 const SHAPES = [
   (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,
@@ -23,7 +23,7 @@ const radius = () => (memories.length < 300 ? 5 : memories.length < 1500 ? 4 : 3
 const view = { group: "agent", colour: "kind", measure: "memories", current: null };
 const colourOf = (memory) => `c${slot(view.colour, memory[view.colour])}`;
 
-/* A small picture of a kind's shape, beside words that say the same. */
+/* A small icon of a kind's shape, next to its name. */
 function glyph(kind, colour) {
   return element(
     "svg:svg",
@@ -34,9 +34,9 @@ function glyph(kind, colour) {
 
 const label = (memory) => `${memory.name}. ${words(memory.kind)} by ${memory.agent}, ${moment(memory.created)}`;
 
-/* --- A chart of marks that can be pointed at, tabbed to and walked through ------------------------------------------ */
+/* --- A chart of marks that can be used with a pointer and the keyboard ----------------------------------------------- */
 
-const REACH = 24; // pixels from a mark within which it is meant
+const REACH = 24; // pixels from a mark within which it is selected
 
 class MarkChart {
   /* `layout(width, chosen)` returns { height, marks: [{ memory, x, y, out }], backdrop: [elements] }, in order of time.
@@ -67,7 +67,7 @@ class MarkChart {
         viewBox: `0 0 ${width} ${height}`,
         role: this.marks.length ? "listbox" : "img",
         tabindex: this.marks.length ? 0 : false,
-        "aria-label": `${this.title}: ${count(this.marks.length, "memory", "memories")}. Arrow keys go from one to the next, Enter opens.`,
+        "aria-label": `${this.title}: ${count(this.marks.length, "memory", "memories")}. Use the arrow keys to move, Enter to open.`,
       },
       element("svg:g", { "aria-hidden": "true" }, ...backdrop, ring),
     );
@@ -114,7 +114,7 @@ class MarkChart {
     return event.preventDefault();
   }
 
-  /* In a row the next in time; else the nearest mark that way, where what lies aside counts twice. */
+  /* In a row, the next mark in time; otherwise the nearest mark in that direction, counting sideways distance twice. */
   next(dx, dy) {
     const from = this.active ?? this.first();
     if (this.inTime && dx) return this.marks[this.marks.indexOf(from) + dx];
@@ -198,7 +198,7 @@ const [shortDay, year] = [utc({ day: "numeric", month: "short" }), utc({ year: "
 
 const extent = [memories[0].created, memories.at(-1).created];
 
-/* The time that is looked at: the chosen one, else all of it, with a little room on either side. */
+/* The visible period: the selected one, or all of it, with a margin on both sides. */
 function period() {
   const [start, end] = [choice.from ?? extent[0], choice.until ?? extent[1]];
   const room = Math.max((end - start) * 0.02, 30 * SECOND);
@@ -335,7 +335,7 @@ function place(brush, left, right) {
   brush.setAttribute("visibility", "visible");
 }
 
-/* Lets a stretch be drawn with the pointer; a mere click ends the choice. */
+/* Lets the pointer select a period; a click clears it. */
 function brushable(svg, brush, range, chosen) {
   let start = null;
   const at = (event) => Math.min(range[1], Math.max(range[0], event.clientX - svg.getBoundingClientRect().left));
@@ -363,7 +363,7 @@ function reachOf(axis) {
   return [(least + most) / 2, most - least || 1];
 }
 
-/* Both axes have one scale: a distance means the same in every direction. */
+/* Both axes have the same scale, so that distances are comparable in all directions. */
 function mapLayout(width, chosen) {
   const height = Math.round(Math.min(width * 0.8, 460));
   const edge = radius() + 10;

@@ -1,7 +1,7 @@
-/* The memories as a list: what is chosen, in an order, a part of it at a time. A text is put in when it is opened. */
+/* The list of selected memories, sorted, shown in parts. A text is rendered when it is opened. */
 
 const AT_ONCE = 50;
-const NEARBY = 200; // what is further down the list than that is shown at its head when it is opened
+const NEARBY = 200; // a memory further down the list is shown at the top when it is opened
 const MOST_MARKS = 500;
 
 const orders = {
@@ -16,7 +16,7 @@ const list = { found: [], shown: 0, pattern: null, opened: new Set() };
 function drawList(found, pattern) {
   Object.assign(list, { found: found.toSorted(orders[byKey("order").value]), shown: 0, pattern });
   byKey("list").replaceChildren();
-  if (!found.length) byKey("list").append(element("p", { class: "nothing" }, "No memory is like that. Show all, or ask for less."));
+  if (!found.length) byKey("list").append(element("p", { class: "nothing" }, "No memory matches. Show all, or use fewer filters."));
   showUpTo(AT_ONCE);
 }
 
@@ -75,15 +75,15 @@ function fill(memory) {
   });
   const copy = element("button", { type: "button", class: "quiet" }, "Copy text");
   copy.addEventListener("click", () => copyText(copy, memory.text));
-  const link = element("a", { href: `#m${memory.id}` }, "Link to this");
+  const link = element("a", { href: `#m${memory.id}` }, "Link");
   const tools = memory.text === null ? [link] : [source, copy, link];
   byKey(`body-${memory.id}`).replaceChildren(element("div", { class: "tools" }, ...tools), more(memory), text, related(memory));
   write(text, memory, false);
 }
 
-/* Only here HTML is read: what Python made of a text, in which no tag of the text is left. */
+/* The only place that parses HTML: Python's rendering of a text, which contains no tag of the text itself. */
 function write(text, memory, raw) {
-  if (memory.text === null) text.replaceChildren(element("p", { class: "notice" }, `This page was too small for all texts: read this one with vector-memory show ${memory.id}.`));
+  if (memory.text === null) text.replaceChildren(element("p", { class: "notice" }, `This text is not in the page, which would become too large: run vector-memory show ${memory.id}.`));
   else if (raw) text.replaceChildren(element("pre", { class: "raw" }, memory.text));
   else text.innerHTML = memory.html;
   for (const wide of text.querySelectorAll("table")) {
@@ -98,7 +98,7 @@ function write(text, memory, raw) {
   if (list.pattern) markIn(text, list.pattern);
 }
 
-/* Marks what was searched for, piece of text by piece of text. */
+/* Highlights the search terms in each text node. */
 function markIn(root, pattern) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const texts = [];
@@ -122,7 +122,7 @@ function more(memory) {
     const target = key === "parent_report_id" ? byId.get(Number(value)) : undefined;
     rows.push([words(key), target ? reference(target) : typeof value === "string" ? value : JSON.stringify(value)]);
   }
-  rows.push(["Pieces", count(memory.chunks, "chunk")], ["Handed out", count(memory.reads, "time")]);
+  rows.push(["Chunks", number.format(memory.chunks)], ["Read", count(memory.reads, "time")]);
   const pairs = rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", { dir: "auto" }, value)));
   return element("dl", { class: "more" }, ...pairs);
 }
@@ -136,7 +136,7 @@ function related(memory) {
   return element("div", { class: "related" }, element("h4", {}, "Nearest in meaning"), element("ul", {}, ...items));
 }
 
-/* Shows a memory and goes there, whatever has to be shown for that. */
+/* Shows a memory and scrolls to it, clearing filters if necessary. */
 function open(id) {
   const memory = byId.get(id);
   if (!memory) return;
@@ -165,6 +165,6 @@ async function copyText(button, text) {
     done = document.execCommand("copy");
     area.remove();
   }
-  button.textContent = done ? "Copied" : "Not allowed";
+  button.textContent = done ? "Copied" : "Copying was blocked";
   setTimeout(() => (button.textContent = "Copy text"), 2000);
 }

@@ -1,4 +1,4 @@
-/* The controls, and what follows from them. */
+/* The controls and their effects. */
 
 const selects = { agent: "All agents", task: "All tasks", kind: "All kinds", iteration: "All iterations" };
 
@@ -45,13 +45,13 @@ function drawFigures() {
   const missing = memories.filter((memory) => memory.text === null).length;
   const notes = [
     session.total > memories.length && `This page shows the newest ${number.format(memories.length)} of ${count(session.total, "memory", "memories")}.`,
-    missing && `The texts of the ${count(missing, "oldest memory", "oldest memories")} are left out, and are not searched: they would make the page too large.`,
+    missing && `The texts of the ${count(missing, "oldest memory", "oldest memories")} are not in this page, which would become too large, and are not searched.`,
   ].filter(Boolean);
   byKey("left-out").textContent = notes.join(" ");
   byKey("left-out").hidden = !notes.length;
   byKey("share").textContent = located.length
-    ? `It is flat, and meaning is not: this plane holds ${Math.round(100 * session.share)} % of how they differ, so two neighbours may still be strangers. Each memory's own neighbours are listed under its text.`
-    : "None of them has vectors yet: run vector-memory backfill.";
+    ? `The map shows ${Math.round(100 * session.share)} % of their differences, so neighbours on it may be unrelated. Each memory's nearest neighbours are listed below its text.`
+    : "There are no vectors yet: run vector-memory backfill.";
 }
 
 function drawLegend() {
@@ -87,7 +87,7 @@ function drawShares(found) {
   made.querySelector("caption").classList.add("unseen");
   byKey("shares").replaceChildren(made);
   const left = sorted.length - shown.length;
-  byKey("shares-hint").textContent = `What is chosen, by ${view.group}${left > 0 ? `; ${count(left, "smaller one")} left out` : ""}.`;
+  byKey("shares-hint").textContent = `Selected memories by ${view.group}${left > 0 ? `; ${count(left, "smaller row")} not shown` : ""}.`;
 }
 
 function bar(row, most) {
@@ -103,7 +103,7 @@ function bar(row, most) {
 
 const MOST_TABLE = 500;
 
-/* The charts in words and numbers, made when they are looked at. */
+/* The charts as tables, built when they are opened. */
 function drawTables(found) {
   const whenOpen = (id, make) => {
     const place = byKey(id);
@@ -117,7 +117,7 @@ function drawTables(found) {
     let [n, size] = [0, 0];
     for (const memory of found) days.set(new Date(memory.created).toISOString().slice(0, 13), [++n, (size += memory.size)]);
     const rows = [...days].slice(-MOST_TABLE).map(([hour, sums]) => [`${hour.replace("T", " ")}:59`, ...sums.map((sum) => number.format(sum))]);
-    return table("What was stored by the end of each hour (UTC)", ["Until", "Memories", "Characters"], rows);
+    return table("Total stored by the end of each hour (UTC)", ["Until", "Memories", "Characters"], rows);
   });
   whenOpen("map-table", () => {
     const rows = found
@@ -127,7 +127,7 @@ function drawTables(found) {
         const near = byId.get(memory.near[0]?.[0]);
         return [reference(memory), memory.point.map((part) => part.toFixed(2)).join(", "), near ? reference(near) : "", memory.near[0]?.[1].toFixed(2) ?? ""];
       });
-    return table(`Places on the map, the latest ${MOST_TABLE} at most`, ["Memory", "Across, up", "Nearest", "Cosine"], rows);
+    return table(`Positions on the map (up to ${MOST_TABLE}, latest)`, ["Memory", "Across, up", "Nearest", "Cosine"], rows);
   });
 }
 

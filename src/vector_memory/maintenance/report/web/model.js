@@ -1,4 +1,4 @@
-/* What the page knows, and which part of it is chosen. Nothing here touches the document but to read the data. */
+/* The page's data and the current selection. This part only reads the document. */
 
 const session = JSON.parse(document.getElementById("data").textContent);
 document.getElementById("data").remove();
@@ -18,13 +18,13 @@ for (const memory of memories) {
   memory.name = plain(memory.title ?? "") || opening(memory);
 }
 
-/* The first line that says something stands for a title. */
+/* The first meaningful line replaces a missing title. */
 function opening(memory) {
   const line = (memory.text ?? "").slice(0, 2000).split("\n").find((each) => /[\p{L}\p{N}]/u.test(each)) ?? "";
   return cut(plain(line.replace(/^[#>*\-\s]+/u, "")), 120) || `Memory ${memory.id}`;
 }
 
-/* The values of a field with how many memories have them, the most frequent first. */
+/* The values of a field and their numbers of memories, most frequent first. */
 function values(field, among = memories) {
   const counts = new Map();
   for (const memory of among) counts.set(memory[field], (counts.get(memory[field]) ?? 0) + 1);
@@ -49,7 +49,7 @@ const moment = (time) => dayAndTime.format(time);
 const dayOfYear = utc({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const shortMoment = (time) => dayOfYear.format(time);
 
-/* --- Choosing ---------------------------------------------------------------------------------------------------- */
+/* --- Selection --------------------------------------------------------------------------------------------------- */
 
 const choice = { query: "", from: null, until: null, agent: "", task: "", kind: "", iteration: "" };
 
@@ -78,7 +78,7 @@ function chosen() {
   );
 }
 
-/* What finds the query's terms in a text, or null; alternatives of which the longest comes first. */
+/* A pattern for the query's terms, longest first, or null. */
 function finder(query) {
   const wanted = terms(query).sort((a, b) => b.length - a.length);
   if (!wanted.length) return null;
@@ -106,9 +106,9 @@ function pieces(text, pattern) {
   return found.filter(([piece]) => piece);
 }
 
-/* --- Making elements ---------------------------------------------------------------------------------------------- */
+/* --- Creating elements -------------------------------------------------------------------------------------------- */
 
-/* An element with attributes and children; texts become text nodes, so that nothing stored is ever read as HTML. */
+/* An element with attributes and children. Texts become text nodes, so that stored text is never parsed as HTML. */
 function element(name, attributes = {}, ...children) {
   const made = name.startsWith("svg:")
     ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4))

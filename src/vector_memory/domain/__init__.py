@@ -1,15 +1,17 @@
-"""The kinds of memory, and the immutable values that travel between the layers.
+"""The kinds of memory, and the immutable values passed between layers.
 
-A value that exists is valid: its constructor refuses what may not be stored or asked, with a ValidationError that
-says what to send instead.
+Values are always valid: constructors raise a ValidationError that says what to send instead.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.text import Chunk as Chunk
+from vector_memory.domain.text import Fingerprint as Fingerprint
+from vector_memory.domain.text import Span as Span
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
     LARGEST,
@@ -32,10 +34,10 @@ from vector_memory.validation import (
 )
 
 MAIN_AGENT = "main-orchestrator"
-"""The agent that session contexts and input prompts belong to."""
+"""The agent of session contexts and input prompts."""
 
 SHARED = "shared"
-"""What stands in an agent's place on tagged memories, which are everybody's."""
+"""The agent id of tagged memories, which belong to no agent."""
 
 
 class MemoryKind(StrEnum):
@@ -53,10 +55,10 @@ class MemoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KindTraits:
-    """How memories of one kind are treated.
+    """How memories of one kind are handled.
 
-    `chunked`: cut into chunks that are found one by one. `session_scoped`: belongs to a session and an iteration.
-    `enriched`: its passages get title and heading in front when enrichment is switched on.
+    `chunked`: split into chunks that are found separately. `session_scoped`: belongs to a session and an iteration.
+    `enriched`: title and heading are put in front of its passages if enrichment is on.
     """
 
     chunked: bool
@@ -77,34 +79,13 @@ TRAITS: dict[MemoryKind, KindTraits] = {
 DEFAULT_CATEGORY = "general"
 
 
-class Span(NamedTuple):
-    """A half-open range of character offsets."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What has to be equal for two vectors to be comparable.
-
-    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
-    `engine`: the family of run-time that computes it, for example `onnxruntime`.
-    """
-
-    model: str
-    dimensions: int
-    precision: str
-    engine: str
-
-
 def utc_now() -> str:
-    """Return the present moment as ISO 8601 in UTC with microseconds: one format, so that it sorts as text."""
+    """Return the current time as ISO 8601 in UTC with microseconds: a fixed format, which sorts as text."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def parse_kind(value: MemoryKind | str) -> MemoryKind:
-    """Read a memory kind by its wire name."""
+    """Parse a memory kind from its wire name."""
     try:
         return MemoryKind(value)
     except ValueError:
@@ -112,7 +93,7 @@ def parse_kind(value: MemoryKind | str) -> MemoryKind:
 
 
 class MemoryFields(TypedDict, total=False):
-    """What may be said of a memory besides its kind and content. Which kinds need what: `NewMemory.of`."""
+    """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
 
     agent_id: str
     session_id: str | None
@@ -128,7 +109,7 @@ class MemoryFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """A memory that is about to be stored; `of` makes one of raw values."""
+    """A memory to be stored; `of` creates one from a caller's values."""
 
     kind: MemoryKind
     agent_id: str
@@ -144,10 +125,10 @@ class NewMemory:
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
-        """Make a memory of what a caller sent; what only some kinds have goes into the metadata as well."""
+        """Create a memory from a caller's values; fields that only some kinds have are also kept in the metadata."""
         kind = parse_kind(kind)
         if kind is MemoryKind.TAGGED:
-            raise ValidationError("Store a tagged memory with the tagged family's store_memory, which takes its tags.")
+            raise ValidationError("Store tagged memories with store_memory, which normalizes their tags.")
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
@@ -176,7 +157,7 @@ class NewMemory:
         if TRAITS[self.kind].session_scoped:
             check_text("session_id", self.session_id, MAX_IDENTIFIER)
         elif self.session_id is not None:
-            raise ValidationError(f"A {self.kind} belongs to no session: leave session_id out.")
+            raise ValidationError(f"A {self.kind} belongs to no session: omit session_id.")
         check_optional_text("task_code", self.task_code, MAX_IDENTIFIER)
         check_optional_text("title", self.title, MAX_TITLE)
         check_optional_text("description", self.description, MAX_DESCRIPTION)
@@ -184,10 +165,10 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Scope:
-    """Which memories a request is about; None is any, and of several tags a memory needs one.
+    """Filters for memories. None matches any; of several tags a memory needs only one.
 
-    `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only what agents other than this one stored.
-    `after_id`: only what was stored after this memory. Raises ValidationError.
+    `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
+    `after_id`: only memories stored after this one. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -229,11 +210,11 @@ class Scope:
 
     @classmethod
     def checked(cls, value: object) -> "Scope":
-        """Return a value that is a Scope, or raise a ValidationError."""
+        """Return `value` if it is a Scope. Raises ValidationError."""
         return check_instance("scope", value, cls)
 
     def as_filters(self) -> dict[str, Any]:
-        """Return the fields that narrow the scope, by their wire names."""
+        """Return the filters that are set, by their wire names."""
         named = {
             "memory_type": self.kind and str(self.kind),
             "agent_id": self.agent_id,
@@ -256,7 +237,7 @@ class SearchMode(StrEnum):
 
     @classmethod
     def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
-        """Read a mode by its wire name; None stays None."""
+        """Parse a mode from its wire name; None stays None."""
         try:
             return None if value is None else cls(value)
         except ValueError:
@@ -265,9 +246,9 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Which results are wanted: `limit` of them (1-100) after the first `offset`; and how long the answer may be.
+    """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
 
-    `max_tokens` None: as long as the settings allow. Raises ValidationError.
+    `max_tokens` None: the configured maximum. Raises ValidationError.
     """
 
     limit: int = 10
@@ -282,41 +263,10 @@ class Page:
 
     @classmethod
     def checked(cls, value: object) -> "Page":
-        """Return a value that is a Page, or raise a ValidationError."""
+        """Return `value` if it is a Page. Raises ValidationError."""
         return check_instance("page", value, cls)
 
     @property
     def end(self) -> int:
-        """The number of results up to the last one wanted."""
+        """The number of results up to the end of this page."""
         return self.offset + self.limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """A piece of a document. `text` is `document[start:end]`, always.
-
-    `headings`: the enclosing headings with their marks, outermost first, as in `("# Title", "## Section")`.
-    `level`: depth 1-6 of the innermost heading, 0 without one. `kind`: `section`, `text` or `code_block`.
-    `oversized`: longer than the chunk size: a code fence, which is kept whole, or in a document of too many chunks.
-    """
-
-    index: int
-    text: str
-    start: int
-    end: int
-    kind: str
-    token_count: int
-    headings: tuple[str, ...]
-    level: int
-    contains_code: bool
-    contains_table: bool
-    oversized: bool
-
-    def position(self, sibling_count: int) -> float:
-        """Return the place among the document's chunks as a ratio: 0 for the first, 1 for the last."""
-        return self.index / (sibling_count - 1) if sibling_count > 1 else 0.0
-
-    @property
-    def header_path(self) -> str:
-        """The headings joined with ` > `, as in `# Title > ## Section`."""
-        return " > ".join(self.headings)

@@ -1,0 +1,56 @@
+"""Parts of texts, and what makes vectors of texts comparable."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A half-open range of character offsets."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What must be equal for two vectors to be comparable.
+
+    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
+    `engine`: the kind of runtime that computes it, for example `onnxruntime`.
+    """
+
+    model: str
+    dimensions: int
+    precision: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A part of a document. `text` is always `document[start:end]`.
+
+    `headings`: the enclosing headings with their marks, outermost first, such as `("# Title", "## Section")`.
+    `level`: depth 1-6 of the innermost heading, 0 without one. `kind`: `section`, `text` or `code_block`.
+    `oversized`: longer than the chunk size, because code fences are kept whole or there would be too many chunks.
+    """
+
+    index: int
+    text: str
+    start: int
+    end: int
+    kind: str
+    token_count: int
+    headings: tuple[str, ...]
+    level: int
+    contains_code: bool
+    contains_table: bool
+    oversized: bool
+
+    def position(self, sibling_count: int) -> float:
+        """Return the position among the document's chunks: 0.0 for the first, 1.0 for the last."""
+        return self.index / (sibling_count - 1) if sibling_count > 1 else 0.0
+
+    @property
+    def header_path(self) -> str:
+        """The headings joined with ` > `, such as `# Title > ## Section`."""
+        return " > ".join(self.headings)

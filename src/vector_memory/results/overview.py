@@ -1,0 +1,101 @@
+"""Results that count and list: sessions, timelines, statistics, cleanups."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vector_memory.results.sessions import Provenance, Result
+
+
+class SessionStatsResult(Result):
+    """Counts of a session's memories."""
+
+    session_id: str
+    memory_counts: dict[str, int] = Field(default={})
+    agent_counts: dict[str, int] = Field(default={})
+    total_memories: int = 0
+    total_chunks: int = 0
+    latest_iteration: int | None = None
+    earliest_created: str | None = None
+    latest_created: str | None = None
+
+
+class TimelineEntry(Provenance):
+    """A memory in a timeline. `beginning` is the first words of its content."""
+
+    memory_id: int
+    beginning: str
+    content_length: int
+    chunk_count: int
+
+
+class TimelineResult(Result):
+    """Memories, oldest first. `total_memories` also counts those beyond the limit."""
+
+    entries: list[TimelineEntry] = Field(default=[])
+    total_memories: int = 0
+
+
+class MemoryStatsResult(Result):
+    """Counts of the whole file. `embedding_model` is the model that computed its vectors."""
+
+    memory_counts: dict[str, int] = Field(default={})
+    total_memories: int = 0
+    total_chunks: int = 0
+    total_sessions: int = 0
+    total_agents: int = 0
+    without_vectors: int = 0
+    embedding_model: str | None = None
+    database_bytes: int = 0
+    earliest_created: str | None = None
+    latest_created: str | None = None
+
+
+class SessionEntry(BaseModel):
+    """A session. `agent_id` stored last, `agents` are the first agents by name, `agent_count` counts all of them."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    session_id: str
+    agent_id: str
+    agents: list[str]
+    agent_count: int
+    memory_count: int
+    latest_activity: str
+    memory_types: dict[str, int]
+
+
+class SessionsResult(Result):
+    """Sessions, latest activity first. `total_sessions` also counts those beyond the limit."""
+
+    sessions: list[SessionEntry] = Field(default=[])
+    total_sessions: int = 0
+
+
+class CleanupResult(Result):
+    """What was deleted or, in a dry run, would be."""
+
+    memories_deleted: int = 0
+    chunks_deleted: int = 0
+    dry_run: bool
+
+
+class BackfillResult(Result):
+    """Counts of a backfill."""
+
+    memories_processed: int = 0
+    chunks_processed: int = 0
+    memories_remaining: int = 0
+
+
+class SearchStatistics(BaseModel):
+    """Latencies of this process's most recent searches, in seconds."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    total_queries: int
+    p50_time: float
+    p95_time: float
+    p99_time: float
+    slow_queries: int
+    slow_query_rate: float
+    slow_query_threshold: float
+    by_type: dict[str, int]
