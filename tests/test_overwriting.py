@@ -262,9 +262,7 @@ def test_two_exports_to_one_file_at_once_do_not_take_each_other_for_a_database(f
     assert (folder / "a.md").read_bytes() == b"second"
 
 
-def test_no_export_replaces_a_file_that_the_server_is_writing_or_becomes_one_that_is_removed(
-    folder: Path, store: SessionMemoryStore
-) -> None:
+def test_no_export_replaces_a_file_that_the_server_is_writing_or_becomes_one_that_is_removed(folder: Path) -> None:
     """Its log would go on in a file without a name; a draft that is left over is deleted by the next export."""
     exports = ExportFolders([folder], [])
     with (folder / "server.log").open("a") as log:
