@@ -110,11 +110,9 @@ def test_the_files_for_clients_are_of_this_version() -> None:
 
 
 def test_the_registry_is_told_of_settings_that_are_there_with_their_defaults() -> None:
-    place = {f"VECTOR_MEMORY_{name.upper()}": field for name, field in ServerPlace.model_fields.items()}
-    offer = {f"VECTOR_MEMORY_{name.upper()}": field for name, field in Offer.model_fields.items()}
-    fields = place | offer | {name.upper(): field for name, field in Settings.model_fields.items()}
+    fields = ServerPlace.model_fields | Offer.model_fields | Settings.model_fields
     for variable in read("server.json")["packages"][0]["environmentVariables"]:
-        default = fields[variable["name"]].default
+        default = fields[variable["name"].removeprefix("VECTOR_MEMORY_").lower()].default
         assert variable.get("default") == (as_text(default) if default is not None else None)
 
 
