@@ -42,8 +42,8 @@ from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.writer import Saving
 from vector_memory.settings import Settings
+from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.names import NamedBy
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary

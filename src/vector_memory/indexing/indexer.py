@@ -11,11 +11,11 @@ from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite import chunks as chunk_rows
 from vector_memory.storage.sqlite import vectors as vector_rows
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.keywords import Words, indexed
-from vector_memory.storage.sqlite.memories import Memory
 
 BATCH = 64
 """Passages that are embedded between two reports of progress, in about a second. Larger batches save nothing."""

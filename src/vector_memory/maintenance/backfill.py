@@ -9,10 +9,10 @@ from vector_memory.domain import Chunk, utc_now
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.indexing.indexer import Indexer, words_of
 from vector_memory.results.sessions import BackfillResult
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite import memories
 from vector_memory.storage.sqlite.chunks import chunks_of
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer, stored_passages
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite import reembedding as spare
 from vector_memory.storage.sqlite.chunks import chunks_of
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import Memory
 from vector_memory.storage.sqlite.vectors import are_comparable, describe
 
 PAUSE_SECONDS = 0.02

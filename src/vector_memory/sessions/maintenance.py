@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from vector_memory.results.budget import Packer
 from vector_memory.results.sessions import CleanupResult, DeleteResult, SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
+from vector_memory.storage.records import NamedBy, SessionCounts
 from vector_memory.storage.sqlite import memories, sessions
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.names import NamedBy, names_with
-from vector_memory.storage.sqlite.sessions import SessionCounts
+from vector_memory.storage.sqlite.names import names_with
 from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text, parse_id
 
 MAX_DAYS = 36_500

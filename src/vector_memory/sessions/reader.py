@@ -22,9 +22,10 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.storage.sqlite.chunks import StoredChunk, chunks_around, get_chunk
+from vector_memory.storage.records import Memory, StoredChunk
+from vector_memory.storage.sqlite.chunks import chunks_around, get_chunk
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import Memory, count_memories, list_memories, require_memory
+from vector_memory.storage.sqlite.memories import count_memories, list_memories, require_memory
 from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, check_text, parse_id, parse_iteration
 
 A = TypeVar("A")

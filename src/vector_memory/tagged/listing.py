@@ -13,9 +13,9 @@ from vector_memory.results.tagged import (
     TagWeightsResult,
     UniqueTagsResult,
 )
+from vector_memory.storage.records import CanonicalTag
 from vector_memory.storage.sqlite import tags as tag_rows
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.tags import CanonicalTag
 from vector_memory.tagged.tags import weight
 from vector_memory.validation import check_range
 

@@ -8,6 +8,7 @@ import numpy as np
 from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage.records import VectorsByTag
 from vector_memory.storage.sqlite import tags as tag_rows
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.vectors import adopt_fingerprint, require_same_fingerprint
@@ -25,7 +26,7 @@ class TagVectors:
     Those of the tags in question, and those that canonical tags did not have yet.
     """
 
-    vectors: tag_rows.Vectors = field(default_factory=dict)
+    vectors: VectorsByTag = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
 
 
@@ -94,11 +95,11 @@ class Vocabulary:
                 tag_rows.set_vectors(connection, vectors)
         return len(missing)
 
-    def _embed(self, tags: Sequence[str]) -> tag_rows.Vectors:
+    def _embed(self, tags: Sequence[str]) -> VectorsByTag:
         return dict(zip(tags, self._model.embed([spoken(tag) for tag in tags]), strict=True))
 
     @staticmethod
-    def _usable(connection: Connection, made: TagVectors) -> tag_rows.Vectors:
+    def _usable(connection: Connection, made: TagVectors) -> VectorsByTag:
         """Return the vectors, unless another process has just changed the file over to another model."""
         try:
             if made.fingerprint is not None:
@@ -108,7 +109,7 @@ class Vocabulary:
         return made.vectors
 
     @staticmethod
-    def _canonical(connection: Connection, tag: str, vectors: tag_rows.Vectors) -> str | None:
+    def _canonical(connection: Connection, tag: str, vectors: VectorsByTag) -> str | None:
         """Return the canonical tag that a tag is, or is a form of; without a vector only its letters tell."""
         if tag in tag_rows.among(connection, [tag]):
             return tag

@@ -14,9 +14,10 @@ from vector_memory.errors import NotFoundError
 from vector_memory.maintenance.report.page import build_page
 from vector_memory.maintenance.report.projection import nearest, project
 from vector_memory.maintenance.report.rendering import render
+from vector_memory.storage.records import Listed, Memory
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import Memory, get_memories
-from vector_memory.storage.sqlite.report import Listed, list_newest, mean_vectors
+from vector_memory.storage.sqlite.memories import get_memories
+from vector_memory.storage.sqlite.report import list_newest, mean_vectors
 from vector_memory.storage.sqlite.sessions import session_counts
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 

@@ -28,10 +28,10 @@ from vector_memory.maintenance.transfer.lines import (
     parse_memory,
     read_lines,
 )
+from vector_memory.storage.records import History, Memory
 from vector_memory.storage.sqlite import memories, transfer, vectors
 from vector_memory.storage.sqlite.chunks import chunks_of
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import Memory
 from vector_memory.storage.sqlite.tags import count_use
 from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, written
 
@@ -256,12 +256,10 @@ def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine
     return line.model_copy(update=changes)
 
 
-def history_of(line: MemoryLine) -> transfer.History:
+def history_of(line: MemoryLine) -> History:
     """Return when a memory was stored, changed and read; what the line does not say is now."""
     created_at = line.created_at or utc_now()
-    return transfer.History(
-        created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count
-    )
+    return History(created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count)
 
 
 def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:

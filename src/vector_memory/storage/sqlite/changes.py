@@ -10,8 +10,9 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import Scope
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.memories import COLUMNS, Memory, memory_from_row
+from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.rows import fetch, fetch_value
 
 

@@ -3,25 +3,15 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.records import ChunkOutline, StoredChunk
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.rows import fetch, fetch_one, next_ids, texts_in
-
-
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
-    """A chunk of a stored document, with its ids."""
-
-    id: int
-    memory_id: int
-    chunk: Chunk
-
 
 COLUMNS = """
     c.id, c.parent_id, c.chunk_index, c.content, c.chunk_type, c.start_char, c.end_char, c.token_count,
@@ -135,17 +125,6 @@ def chunks_of(connection: apsw.Connection, memory_id: int) -> list[StoredChunk]:
         f"select {COLUMNS} from memory_chunks c where c.parent_id = ? order by c.chunk_index",
         (memory_id,),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkOutline:
-    """A chunk without its text."""
-
-    id: int
-    memory_id: int
-    start: int
-    end: int
-    headings: tuple[str, ...]
 
 
 def outline_from_row(*, headings: str, **columns: Any) -> ChunkOutline:

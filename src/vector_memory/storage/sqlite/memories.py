@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.errors import NotFoundError
+from vector_memory.storage.records import Memory, Origin
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 
@@ -20,30 +20,6 @@ COLUMNS = """
     m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count, m.auto_chunk,
     m.chunk_count
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """A stored memory. Times are ISO 8601 in UTC; `content_hash` is the full SHA-256 in hex."""
-
-    id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    content: str
-    title: str | None
-    description: str | None
-    tags: list[str]
-    metadata: dict[str, Any]
-    content_hash: str
-    created_at: str
-    updated_at: str
-    accessed_at: str
-    access_count: int
-    chunked: bool
-    chunk_count: int
 
 
 def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
@@ -155,20 +131,6 @@ def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict
         (json.dumps(memory_ids),),
     )
     return {memory.id: memory for memory in rows}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where a memory comes from: what a reader of a part of it has to know."""
-
-    id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    title: str | None
-    created_at: str
 
 
 def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Origin]:

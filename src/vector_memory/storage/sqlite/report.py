@@ -2,22 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.storage.records import Listed
 from vector_memory.storage.sqlite.passages import all_vectors_of
 from vector_memory.storage.sqlite.rows import fetch
 from vector_memory.storage.sqlite.vectors import vector_dimensions
-
-
-class Listed(NamedTuple):
-    """A memory and the size of its text in bytes of UTF-8."""
-
-    id: int
-    size: int
 
 
 def list_newest(connection: apsw.Connection, session_id: str, limit: int) -> list[Listed]:

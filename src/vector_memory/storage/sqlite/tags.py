@@ -1,8 +1,7 @@
 """Canonical tags: the vocabulary of the tagged memories, one row for each tag with its vector; and what they count."""
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import NamedTuple
 
 import apsw
@@ -10,23 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import MemoryKind
+from vector_memory.storage.records import CanonicalTag, TagVectors, VectorsByTag
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
-
-Vectors = Mapping[str, NDArray[np.float32]]
-"""Vectors of tags, by the tag."""
 
 BYTES_PER_NUMBER = 4
 
 TAGGED = f"memory_type = '{MemoryKind.TAGGED}'"
-
-
-@dataclass(frozen=True, slots=True)
-class CanonicalTag:
-    """A tag as the vocabulary has it. `frequency`: on how many memories it was ever stored; deleting lowers nothing."""
-
-    tag: str
-    frequency: int
-    created_at: str
 
 
 class KnownTag(NamedTuple):
@@ -36,20 +24,13 @@ class KnownTag(NamedTuple):
     vector: bytes
 
 
-class Known(NamedTuple):
-    """All canonical tags, the oldest first, and their vectors, shape (tags, dimensions); zeros where one is missing."""
-
-    tags: list[str]
-    vectors: NDArray[np.float32]
-
-
 def among(connection: apsw.Connection, tags: Collection[str]) -> set[str]:
     """Return which of the texts are canonical tags."""
     sql = "select tag from canonical_tags where tag in (select value from json_each(?))"
     return set(fetch_column(connection, sql, (json.dumps(list(tags)),)))
 
 
-def known_tags(connection: apsw.Connection, dimensions: int) -> Known:
+def known_tags(connection: apsw.Connection, dimensions: int) -> TagVectors:
     """Return what a tag is compared with; vectors of another length count as missing."""
     length = dimensions * BYTES_PER_NUMBER
     sql = """
@@ -58,7 +39,7 @@ def known_tags(connection: apsw.Connection, dimensions: int) -> Known:
     """
     rows = list(map(KnownTag._make, connection.execute(sql, {"length": length})))
     vectors = np.frombuffer(b"".join(row.vector for row in rows), np.float32).reshape(len(rows), dimensions)
-    return Known([row.tag for row in rows], vectors)
+    return TagVectors([row.tag for row in rows], vectors)
 
 
 def without_vectors(connection: apsw.Connection, dimensions: int) -> list[str]:
@@ -67,7 +48,7 @@ def without_vectors(connection: apsw.Connection, dimensions: int) -> list[str]:
     return fetch_column(connection, sql, (dimensions * BYTES_PER_NUMBER,))
 
 
-def set_vectors(connection: apsw.Connection, vectors: Vectors) -> None:
+def set_vectors(connection: apsw.Connection, vectors: VectorsByTag) -> None:
     """Give those of the tags that are canonical their vectors."""
     connection.executemany(
         "update canonical_tags set embedding = ? where tag = ?",

@@ -1,32 +1,13 @@
 """What exports and imports ask beyond texts and chunks: passages with vectors, times, and reports by their place."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 import numpy as np
-from numpy.typing import NDArray
 
-from vector_memory.storage.sqlite.memories import Memory
+from vector_memory.storage.records import History, Memory, StoredPassage
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.vectors import table_for
-
-
-class StoredPassage(NamedTuple):
-    """A passage with its vector, shape (dimensions,); `chunk`: the position of its chunk in the document, or None."""
-
-    chunk: int | None
-    start: int
-    end: int
-    vector: NDArray[np.float32]
-
-
-class History(NamedTuple):
-    """When a memory was stored, changed and read last, as ISO 8601 in UTC, and how often it was read."""
-
-    created_at: str
-    updated_at: str
-    accessed_at: str
-    access_count: int
 
 
 def memory_ids(connection: apsw.Connection, session_id: str | None) -> list[int]:
