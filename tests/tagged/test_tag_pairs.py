@@ -8,6 +8,7 @@ import pytest
 from vector_memory.domain import utc_now
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
 from vector_memory.tagged.tags import sifted
 from vector_memory.tagged.vocabulary import Vocabulary
 
@@ -30,14 +31,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 def canonical_forms(database: Database, model: EmbeddingModel, tags: list[str]) -> set[str]:
     """Return what is canonical after these tags were stored in an empty vocabulary."""
-    vocabulary = Vocabulary(database, model)
+    vocabulary = Vocabulary(SqliteStorage(database), model)
     accepted, refused = sifted(tags)
     assert not refused
     with database.write() as connection:
         connection.execute("delete from canonical_tags")
     made = vocabulary.vectors_for(accepted)
     with database.write() as connection:
-        return set(vocabulary.adopt(connection, accepted, made, utc_now()).values())
+        return set(vocabulary.adopt(SqliteWriter(connection), accepted, made, utc_now()).values())
 
 
 def test_there_are_at_least_200_pairs_and_each_is_there_once() -> None:

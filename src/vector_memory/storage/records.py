@@ -1,10 +1,11 @@
 """The values that storage returns. Times are ISO 8601 in UTC, so that they sort as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from vector_memory.domain import Chunk
+from vector_memory.domain import Chunk, Fingerprint
+from vector_memory.validation import parse_id
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
@@ -90,12 +91,12 @@ class History(NamedTuple):
     created_at: str
     updated_at: str
     accessed_at: str
-    access_count: int
+    access_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A memory without its text but the `beginning` of it."""
+    """A memory without its text but the `beginning` of it. `content_bytes`: its length in UTF-8."""
 
     memory_id: int
     memory_type: str
@@ -107,14 +108,8 @@ class Moment:
     created_at: str
     beginning: str
     content_length: int
+    content_bytes: int
     chunk_count: int
-
-
-class Listed(NamedTuple):
-    """A memory and the size of its text in bytes of UTF-8."""
-
-    id: int
-    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,3 +168,72 @@ class TagVectors(NamedTuple):
 
     tags: list[str]
     vectors: "NDArray[np.float32]"
+
+    def missing(self) -> list[str]:
+        """Return the tags that have no vector."""
+        return [tag for tag, present in zip(self.tags, map(any, self.vectors), strict=True) if not present]
+
+
+class EmbeddedPassage(NamedTuple):
+    """A passage of the unit at position `piece`, as offsets in the memory's content."""
+
+    piece: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """The passages of a memory's units, in order, and one vector for each, shape (passages, dimensions)."""
+
+    passages: list[EmbeddedPassage]
+    vectors: "NDArray[np.float32]"
+    fingerprint: Fingerprint
+
+
+class UnitWords(Protocol):
+    """What a keyword index holds of the units of one memory, as its engine has prepared it."""
+
+    @property
+    def pieces(self) -> int:
+        """The number of units: of chunks, or 1 for a memory without chunks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """Everything that is derived from a memory's text and stored with it.
+
+    `words`: of the chunks, or of the whole text of a kind without chunks. `enriched`: passages were embedded with a
+    header in front. `embedded`: None while there are no vectors.
+    """
+
+    chunks: Sequence[Chunk]
+    words: UnitWords
+    enriched: bool = False
+    embedded: Embedded | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """A point in the order in which memories were committed: behind the memory `memory_id`, before all later ones.
+
+    Storage assigns ids in the order of commits, so a reader at a cursor misses nothing that is committed later.
+    """
+
+    memory_id: int = 0
+
+    @classmethod
+    def parse(cls, name: str, value: str | int) -> "Cursor":
+        """Read a cursor as `str` writes it. Raises a ValidationError that calls the value `name`."""
+        return cls(parse_id(name, value))
+
+    def __str__(self) -> str:
+        return str(self.memory_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Expendable:
+    """A memory that a clean-up may delete, and the number of its chunks."""
+
+    id: int
+    chunk_count: int

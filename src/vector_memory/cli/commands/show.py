@@ -17,10 +17,12 @@ from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
 from vector_memory.results.budget import Packer
 from vector_memory.results.sessions import MemoryEntry, MemoryStatsResult, SessionStatsResult
-from vector_memory.sessions.maintenance import Maintenance
 from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.statistics import Statistics
 from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place
+from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as `vector-memory sessions` lists it.")]
 
@@ -34,8 +36,8 @@ def show(
     place: PlaceFlags = Place(),
 ) -> None:
     """Print a memory: its text, and where it comes from."""
-    with opened(place) as database:
-        memory = Overview(database).memory(memory_id)
+    with opened(place) as storage:
+        memory = Overview(storage).memory(memory_id)
     if raw:
         sys.stdout.buffer.write(memory.content.encode())
     elif as_json:
@@ -52,8 +54,8 @@ def sessions(
     place: PlaceFlags = Place(),
 ) -> None:
     """List the sessions, the latest activity first."""
-    with opened(place) as database:
-        found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
+    with opened(place) as storage:
+        found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
     if as_json:
         print_json(found.model_dump())
         return
@@ -96,8 +98,8 @@ def timeline(
 ) -> None:
     """List what was stored in a session, the latest at the end: when, by whom, of which kind."""
     scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
-    with opened(place) as database:
-        found = Overview(database).timeline(scope, limit)
+    with opened(place) as storage:
+        found = Overview(storage).timeline(scope, limit)
     if as_json:
         print_json(found.model_dump())
         return
@@ -138,12 +140,12 @@ def stats(
     place: PlaceFlags = Place(),
 ) -> None:
     """Count what the memory, or one session, holds."""
-    with opened(place) as database:
+    with opened(place) as storage:
         found: MemoryStatsResult | SessionStatsResult
         if session is None:
-            found = Overview(database).memory_stats()
+            found = Overview(storage).memory_stats()
         else:
-            found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
+            found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
     if as_json:
         print_json(found.model_dump())
     elif isinstance(found, SessionStatsResult):
@@ -153,11 +155,11 @@ def stats(
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Database]:
+def opened(place: Place) -> Iterator[Storage]:
     """Open a memory to look into it: nothing is written, and what searching and storing need is not even imported."""
     database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=True)
     try:
-        yield database
+        yield SqliteStorage(database)
     finally:
         database.close()
 

@@ -87,7 +87,7 @@ def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, charac
         f"""
         select m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title,
             m.created_at, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
-            m.chunk_count
+            octet_length(m.content) as content_bytes, m.chunk_count
         from session_memories m where {condition.sql} order by m.created_at desc, m.id desc limit :limit
         """,
         condition.bindings | {"limit": limit, "characters": characters},
