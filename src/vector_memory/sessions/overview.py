@@ -6,6 +6,7 @@ from vector_memory.domain import Scope
 from vector_memory.results.mapping import memory_entry
 from vector_memory.results.sessions import MemoryEntry, MemoryStatsResult, TimelineEntry, TimelineResult
 from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Moment
 from vector_memory.validation import check_range, parse_id
 
 MAX_MOMENTS = 100_000
@@ -46,3 +47,8 @@ class Overview:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             return memory_entry(reader.memory(number))
+
+
+def timeline_entry(moment: Moment) -> TimelineEntry:
+    """Return a moment as answers show it."""
+    return TimelineEntry(**{name: getattr(moment, name) for name in TimelineEntry.model_fields})
