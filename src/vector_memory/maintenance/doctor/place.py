@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
-from vector_memory.storage.sqlite import filesystem, full_disk
+from vector_memory.storage.disk import filesystem
+from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.log_state import held_back
 
 MEGABYTE = 1_000_000

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite.identity import MOVED, Identity, identity_of
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI

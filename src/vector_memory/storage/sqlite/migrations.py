@@ -9,9 +9,9 @@ import apsw
 
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.sqlite import erasure, schema
 from vector_memory.storage.sqlite import legacy as original
-from vector_memory.storage.sqlite.drafts import Rules, draft_of
 from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
