@@ -103,14 +103,9 @@ class SessionMemoryStore:
         self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
+        notes = CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH)
         self.tagged = TaggedMemories(
-            storage,
-            vocabulary,
-            self._saving,
-            CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH),
-            self._documents,
-            self._deletion,
-            settings.memory_limit,
+            storage, vocabulary, self._saving, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
 

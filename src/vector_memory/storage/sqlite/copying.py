@@ -20,7 +20,7 @@ from vector_memory.storage.disk.protection import (
     is_open,
     is_unused_backup,
 )
-from vector_memory.storage.sqlite.database import translated_errors
+from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.inspection import inspect
 
 PAGES_PER_STEP = 256
