@@ -24,10 +24,12 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.indexing.indexer import Embedded, EmbeddedPassage, Indexer, words_of
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import memories
+from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
+from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.storage.sqlite.terms import terms
 from vector_memory.validation import MAX_CONTENT
 
@@ -188,10 +190,9 @@ def write(
     )
     now = utc_now()
     content_hash = hashlib.sha256(content.encode()).hexdigest()
-    memory_id = memories.insert_memory(connection, memory, content_hash=content_hash, words=None, now=now)
-    stored = memories.require_memory(connection, memory_id)
-    words = words_of(memory.kind, content, chunks)
-    indexer.write_vectors(connection, stored, indexer.write_chunks(connection, stored, chunks, words, now), embedded)
+    words = indexed([chunk.text for chunk in chunks])
+    derived = Derived(chunks=chunks, words=words, enriched=indexer.enriches(memory.kind), embedded=embedded)
+    add_memory(connection, memory, derived, content_hash=content_hash, history=History(now, now, now))
 
 
 def session_sizes(first: Sequence[int], others: int, passages: int) -> list[tuple[str, int]]:

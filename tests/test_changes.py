@@ -13,7 +13,6 @@ from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.changes import last_id
 from vector_memory.store import SessionMemoryStore
 
 KINDS = ("report", "report_observation", "working_memory", "system_memory", "session_context", "input_prompt")
@@ -239,8 +238,7 @@ def test_whoever_goes_from_cursor_to_cursor_reads_everything_others_stored_once(
     waiting: list[int] = []
     for number, (step, value, session) in enumerate(steps):
         if step == "store":
-            with store._database.read() as connection:
-                unique = f"{number} {last_id(connection)}"
+            unique = f"{number} {store.search_changes(Scope(session_id='s'), since='now').cursor}"
             memory_id = add(store, unique, str(value), session_id=session)
             waiting += [memory_id] if (value, session) == ("b", "s") else []
         elif step == "delete" and waiting:

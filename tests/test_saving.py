@@ -181,7 +181,7 @@ def test_nothing_is_kept_of_a_memory_whose_write_fails(
         raise ValidationError("no")
 
     before = counts(store)
-    monkeypatch.setattr("vector_memory.storage.sqlite.vectors.insert_passages", fail)
+    monkeypatch.setattr("vector_memory.storage.sqlite.vectors.add_passages", fail)
     with pytest.raises(ValidationError):
         store.store_memory("report", DOCUMENT, session_id="s")
     assert counts(store) == before

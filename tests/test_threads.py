@@ -8,9 +8,9 @@ import pytest
 from memory_files import SETTINGS
 from vector_memory.domain import Page, Scope
 from vector_memory.search.index import loader as passage_index
-from vector_memory.sessions import access
 from vector_memory.sessions.access import AccessRecorder
-from vector_memory.storage.sqlite.database import Connection, Database
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
 from vector_memory.store import SessionMemoryStore
 
 
@@ -39,15 +39,15 @@ def test_readings_are_counted_after_one_that_could_not_be(tmp_path: Path, monkey
     counted: list[int] = []
     failed = threading.Event()
 
-    def count(_connection: Connection, memory_ids: list[int], _now: str) -> None:
+    def count(_writer: SqliteWriter, memory_ids: list[int], _now: str) -> None:
         if not failed.is_set():
             failed.set()
             raise RuntimeError
         counted.extend(memory_ids)
 
-    monkeypatch.setattr(access, "record_access", count)
+    monkeypatch.setattr(SqliteWriter, "record_access", count)
     database = Database(tmp_path / "memory.db", dimensions=16)
-    recorder = AccessRecorder(database)
+    recorder = AccessRecorder(SqliteStorage(database))
     recorder.record([1])
     assert failed.wait(30)
     recorder.record([2])

@@ -38,14 +38,16 @@ from vector_memory.results.sessions import (
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.changes import Changes
+from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.sessions.maintenance import Maintenance
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
+from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.writer import Saving
 from vector_memory.settings import Settings
+from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.names import NamedBy
+from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
@@ -81,36 +83,33 @@ class SessionMemoryStore:
         self._database = Database(
             path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous, read_only=read_only
         )
+        storage = self._storage = SqliteStorage(self._database)
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
-        self._access = AccessRecorder(self._database)
+        self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(self._database)
         retriever = Retriever(self._database, self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
-        self._saving = Saving(self._database, indexer)
+        self._saving = Saving(storage, indexer)
         self._fine = FineSearch(self._database, retriever, self._timer, packer)
         self._medium = MediumSearch(self._database, retriever, self._timer, packer)
         self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access.record)
-        self._changes = Changes(self._database, retriever, self._timer, packer, self._access)
+        self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
-        self._documents = Documents(self._database, packer, self._access, exports)
-        self._maintenance = Maintenance(self._database, packer)
-        vocabulary = Vocabulary(self._database, self._model)
-        self._backfill = Backfill(self._database, indexer, vocabulary)
-        self._overview = Overview(self._database)
-        self._transfer = Transfer(self._database, indexer)
-        self._reembedding = Reembedding(self._database, indexer, self._backfill)
+        self._documents = Documents(storage, packer, self._access, exports)
+        self._statistics = Statistics(storage, packer)
+        self._deletion = Deletion(storage)
+        vocabulary = Vocabulary(storage, self._model)
+        self._backfill = Backfill(storage, indexer, vocabulary)
+        self._overview = Overview(storage)
+        self._transfer = Transfer(storage, indexer)
+        self._reembedding = Reembedding(storage, indexer, self._backfill)
+        notes = CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH)
         self.tagged = TaggedMemories(
-            self._database,
-            vocabulary,
-            self._saving,
-            CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH),
-            self._documents,
-            self._maintenance,
-            settings.memory_limit,
+            storage, vocabulary, self._saving, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags = TagListing(self._database, packer)
+        self.tags = TagListing(storage, packer)
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +124,7 @@ class SessionMemoryStore:
         self._index.start_loading()
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        if not self._database.read_only:
+        if not self._storage.read_only:
             self._backfill.start(self.settings.auto_backfill_threshold)
 
     def let_idle_model_go(self) -> None:
@@ -138,7 +137,7 @@ class SessionMemoryStore:
         self._index.close()
         self._backfill.stop()
         self._access.close()
-        self._database.close()
+        self._storage.close()
 
     def store_memory(
         self,
@@ -233,11 +232,11 @@ class SessionMemoryStore:
 
     def get_session_stats(self, session_id: str) -> SessionStatsResult:
         """Count what a session holds."""
-        return self._maintenance.session_stats(session_id)
+        return self._statistics.session_stats(session_id)
 
     def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> SessionsResult:
         """Return sessions, latest activity first; limit 1-100."""
-        return self._maintenance.list_sessions(limit, agent_id)
+        return self._statistics.list_sessions(limit, agent_id)
 
     def get_timeline(self, scope: Scope, limit: int = 100) -> TimelineResult:
         """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
@@ -252,15 +251,15 @@ class SessionMemoryStore:
 
         With a session only those used in it. Those that begin with the part come first, then those used last.
         """
-        return self._maintenance.find_names(column, part, session_id)
+        return self._statistics.find_names(column, part, session_id)
 
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with everything made from it."""
-        return self._maintenance.delete(memory_id)
+        return self._deletion.delete(memory_id)
 
     def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> CleanupResult:
         """Delete the memories older than so many days, or say what would be deleted."""
-        return self._maintenance.clean_up(days_old, dry_run=dry_run)
+        return self._deletion.clean_up(days_old, dry_run=dry_run)
 
     def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
         """Make the vectors of all memories that have none. Can be stopped and repeated at any time.

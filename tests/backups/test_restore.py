@@ -11,7 +11,7 @@ import pytest
 from memory_files import ORIGINAL, WRITER, bytes_of, contents, examine, flip, found, process
 from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
 from vector_memory.maintenance.backup import restore
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
 
 REPLACING = """
 from vector_memory.storage.sqlite import copying

@@ -7,7 +7,7 @@ import pytest
 
 import vector_memory.chunking.tokens
 import vector_memory.maintenance.doctor.installation
-import vector_memory.storage.sqlite.database
+import vector_memory.storage.sqlite.connecting
 import vector_memory.storage.sqlite.extension
 from memory_files import examine, found, said
 from vector_memory.maintenance.doctor.report import State
@@ -22,7 +22,7 @@ def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_unsafe_sqlite_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.storage.sqlite.database, "SAFE_SQLITE", (99, 0, 0))
+    monkeypatch.setattr(vector_memory.storage.sqlite.connecting, "SAFE_SQLITE", (99, 0, 0))
     assert found(examine(path)) == {"sqlite": State.PROBLEM}
 
 

@@ -11,7 +11,7 @@ import pytest
 from memory_files import doctor, examine, found, process, said
 from vector_memory.maintenance.doctor import place
 from vector_memory.maintenance.doctor.report import State
-from vector_memory.storage.sqlite import filesystem
+from vector_memory.storage.disk import filesystem
 
 READER = """
 with SessionMemoryStore(path, settings) as store, store._database.read() as connection:

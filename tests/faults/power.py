@@ -15,7 +15,7 @@ from unittest import mock
 
 import apsw
 
-from vector_memory.storage.sqlite.drafts import Draft
+from vector_memory.storage.disk.drafts import Draft
 
 SECTOR = 512
 NEW_NAME = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL

@@ -14,8 +14,8 @@ from faults.workload import content, memory, open_store, search
 from memory_files import examine, said
 from servers import MAIN, QUICK, Server
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.filesystem import log_of
 from vector_memory.storage.sqlite.migrations import MIGRATIONS
 from vector_memory.store import SessionMemoryStore
 

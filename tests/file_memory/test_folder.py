@@ -14,7 +14,7 @@ from vector_memory.errors import CancelledCallError, MemoryStorageError, NotFoun
 from vector_memory.files import folder as module
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.storage.calls import Call, current_call
-from vector_memory.storage.sqlite import locking
+from vector_memory.storage.disk import locking
 
 NOON = datetime(2026, 2, 13, 12, 5)
 

@@ -7,6 +7,7 @@ import pytest
 from report_page import HOSTILE, WORD
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.store import SessionMemoryStore
 
 
@@ -46,6 +47,6 @@ def page(session: SessionMemoryStore, tmp_path: Path) -> Path:  # noqa: ARG001 -
     """The page of that session."""
     database = Database(tmp_path / "memory.db", dimensions=16, read_only=True)
     file = tmp_path / "session.html"
-    file.write_text(SessionReports(database).page("s").html, encoding="utf-8")
+    file.write_text(SessionReports(SqliteStorage(database)).page("s").html, encoding="utf-8")
     database.close()
     return file

@@ -17,6 +17,7 @@ from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.report import session_report as reporting
 from vector_memory.maintenance.report.page import SCRIPTS, part, script_data
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
 
 
 class Reader(HTMLParser):
@@ -95,7 +96,7 @@ def test_each_memory_has_its_place_on_the_map_and_its_neighbours(page: Path) -> 
 
 @pytest.mark.usefixtures("session")
 def test_a_session_without_memories_has_no_page(tmp_path: Path) -> None:
-    reports = SessionReports(Database(tmp_path / "memory.db", dimensions=16, read_only=True))
+    reports = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16, read_only=True)))
     with pytest.raises(NotFoundError, match="vector-memory sessions"):
         reports.page("nobody")
     with pytest.raises(ValidationError):
@@ -104,7 +105,7 @@ def test_a_session_without_memories_has_no_page(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("session")
 def test_what_makes_a_page_too_large_is_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reports = SessionReports(Database(tmp_path / "memory.db", dimensions=16, read_only=True))
+    reports = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16, read_only=True)))
     monkeypatch.setattr(reporting, "MOST_MEMORIES", 4)
     monkeypatch.setattr(reporting, "MOST_TEXT", len((HOSTILE + WORD).encode()) + 25)
     made = reports.page("s")
@@ -121,5 +122,5 @@ def test_what_makes_a_page_too_large_is_left_out_and_counted(tmp_path: Path, mon
 def test_memories_without_vectors_are_shown_without_a_place(tmp_path: Path) -> None:
     with Database(tmp_path / "memory.db", dimensions=16).write() as connection:
         connection.execute("delete from memory_passages")
-    made = SessionReports(Database(tmp_path / "memory.db", dimensions=16)).page("s")
+    made = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16))).page("s")
     assert made.html.count('"point":null') == made.shown == 5

@@ -12,14 +12,13 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.indexing.indexer import words_of
 from vector_memory.search import neighbours
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import memories
-from vector_memory.storage.sqlite.chunks import insert_chunks
+from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
+from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.vectors import Passage, insert_passages
+from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -63,13 +62,13 @@ def fill(store: SessionMemoryStore, count: int) -> None:
     ]  # fmt: skip
     new = NewMemory(kind=MemoryKind.REPORT, agent_id="a", session_id="s", content="x")
     with store._database.write() as connection:
-        memory_id = memories.insert_memory(connection, new, content_hash="", words=None, now="2026")
-        words = words_of(new.kind, new.content, chunks)
-        ids = insert_chunks(connection, memory_id, None, chunks, words=words, enriched=False, now="2026")
-        vectors = np.tile(LatticeEmbedder().embed(["x"]), (count, 1))
-        passages = [Passage(chunk_id, 0, 1) for chunk_id in ids]
-        memory = memories.require_memory(connection, memory_id)
-        insert_passages(connection, memory, passages, vectors, LatticeEmbedder.fingerprint)
+        embedded = Embedded(
+            passages=[EmbeddedPassage(index, 0, 1) for index in range(count)],
+            vectors=np.tile(LatticeEmbedder().embed(["x"]), (count, 1)),
+            fingerprint=LatticeEmbedder.fingerprint,
+        )
+        derived = Derived(chunks=chunks, words=indexed(["x"] * count), embedded=embedded)
+        add_memory(connection, new, derived, content_hash="", history=History("2026", "2026", "2026"))
 
 
 WAYS = {"tables": None, "memory": 54_687, "signatures": 0}

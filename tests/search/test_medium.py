@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vector_memory.domain import Page, Scope
 from vector_memory.search.fusion import Hit
 from vector_memory.search.medium import MatchedSection, Section, rank_sections, sections_of
-from vector_memory.storage.sqlite.chunks import ChunkOutline
+from vector_memory.storage.records import ChunkOutline
 from vector_memory.store import SessionMemoryStore
 
 DOCUMENT = """A preamble before any heading, long enough for a chunk of its own: {filler}

@@ -10,9 +10,9 @@ import apsw
 import pytest
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.file_index import FileIndex
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite.lock_table import TABLE, is_log_of_another
 from vector_memory.storage.sqlite.rows import fetch_column
 

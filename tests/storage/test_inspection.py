@@ -8,7 +8,7 @@ import pytest
 
 from memory_files import SETTINGS, bytes_of, change, process
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite import filesystem
+from vector_memory.storage.disk import filesystem
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.log_state import HeldBack, held_back

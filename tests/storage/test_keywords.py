@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
+from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite import keywords, migrations
-from vector_memory.storage.sqlite.chunks import insert_chunks
+from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.index_faults import are_keywords_right
 from vector_memory.storage.sqlite.keywords import Match, Piece, indexed, rank
-from vector_memory.storage.sqlite.memories import delete_memory, insert_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.terms import query_terms, terms
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
-REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.KNOWLEDGE_BASE
+REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED
 
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 memories = st.fixed_dictionaries(
@@ -80,12 +80,9 @@ def save(connection: apsw.Connection, pieces: Sequence[str], kind: MemoryKind = 
     if kind is SESSIONLESS:
         fields["session_id"] = None
     new = NewMemory(kind=kind, content=pieces[0] or "-", **{"agent_id": "a", "session_id": "s", **fields})
-    words = indexed(pieces if chunked else pieces[:1])
-    memory_id = insert_memory(connection, new, content_hash="", words=None if chunked else words, now="2026")
-    if chunked:
-        chunks = [piece(*part) for part in enumerate(pieces)]
-        insert_chunks(connection, memory_id, None, chunks, words=words, enriched=False, now="")
-    return memory_id
+    chunks = [piece(*part) for part in enumerate(pieces)] if chunked else []
+    derived = Derived(chunks=chunks, words=indexed(pieces if chunked else pieces[:1]))
+    return add_memory(connection, new, derived, content_hash="", history=History("2026", "2026", "2026"))
 
 
 def piece(index: int, text: str) -> Chunk:

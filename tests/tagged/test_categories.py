@@ -6,6 +6,7 @@ import pytest
 
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import ABBREVIATIONS, CATEGORIES, PHRASES, SHORT, nearest
 from vector_memory.tagged.vocabulary import Vocabulary
@@ -13,7 +14,7 @@ from vector_memory.tagged.vocabulary import Vocabulary
 
 @pytest.fixture
 def vocabulary(tmp_path: Path, model: EmbeddingModel) -> Vocabulary:
-    return Vocabulary(Database(tmp_path / "memory.db", dimensions=384), model)
+    return Vocabulary(SqliteStorage(Database(tmp_path / "memory.db", dimensions=384)), model)
 
 
 def test_the_categories_are_the_seeds_nine() -> None:

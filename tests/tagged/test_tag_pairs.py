@@ -8,6 +8,7 @@ import pytest
 from vector_memory.domain import utc_now
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
 from vector_memory.tagged.tags import sifted
 from vector_memory.tagged.vocabulary import Vocabulary
 
@@ -30,7 +31,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 def are_merged(database: Database, model: EmbeddingModel, tags: tuple[str, ...]) -> bool:
     """Tell whether an empty vocabulary has one tag for two, in whatever order they come."""
-    vocabulary = Vocabulary(database, model)
+    vocabulary = Vocabulary(SqliteStorage(database), model)
     accepted, refused = sifted(tags)
     assert not refused
     with database.write() as connection:
@@ -39,7 +40,7 @@ def are_merged(database: Database, model: EmbeddingModel, tags: tuple[str, ...])
     merged = set()
     for order in (accepted, accepted[::-1]):
         with database.write() as connection:
-            merged.add(len(set(vocabulary.adopt(connection, order, made, utc_now()).values())) == 1)
+            merged.add(len(set(vocabulary.adopt(SqliteWriter(connection), order, made, utc_now()).values())) == 1)
             connection.execute("delete from canonical_tags")
     assert len(merged) == 1, tags
     return merged.pop()

@@ -105,14 +105,14 @@ def test_a_clean_up_counts_what_is_left_although_another_process_deletes_meanwhi
     toy_store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(toy_store, ages=[90, 80, 70], uses=[0, 0, 0])
-    delete_each = toy_store._maintenance.delete_each
+    delete_each = toy_store._deletion.delete_each
 
     def late(memory_ids: Sequence[int]) -> tuple[int, int]:
         with SessionMemoryStore(toy_store._database.path, embedder=ToyEngine()) as other:
             other.tagged.clear(days_old=30, max_to_keep=1)
         return delete_each(memory_ids)
 
-    monkeypatch.setattr(toy_store._maintenance, "delete_each", late)
+    monkeypatch.setattr(toy_store._deletion, "delete_each", late)
     answer = toy_store.tagged.clear(days_old=30, max_to_keep=1)
     assert (answer.deleted_count, answer.remaining_count) == (0, 1)
 

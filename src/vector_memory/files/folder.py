@@ -20,8 +20,8 @@ from typing import NamedTuple
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.walking import Skip, Skipped, shown, walk
 from vector_memory.sessions.exports import opened_parent, refusal
-from vector_memory.storage.sqlite.locking import lock
-from vector_memory.storage.sqlite.protection import is_database
+from vector_memory.storage.disk.locking import lock
+from vector_memory.storage.disk.protection import is_database
 
 logger = logging.getLogger(__name__)
 

@@ -21,10 +21,11 @@ from vector_memory.errors import ValidationError, VectorMemoryError, where
 from vector_memory.files.chunker import cut_file
 from vector_memory.files.folder import FileStatus, MemoryFolder, is_daily, text_of
 from vector_memory.files.walking import Skipped
-from vector_memory.indexing.indexer import Embedded, Indexer, Piece
+from vector_memory.indexing.indexer import Indexer, Piece
+from vector_memory.storage.disk.locking import lock_if_free
+from vector_memory.storage.records import Embedded
 from vector_memory.storage.sqlite import file_index
 from vector_memory.storage.sqlite.file_index import FileIndex, FileState, NewChunk, Unembedded
-from vector_memory.storage.sqlite.locking import lock_if_free
 
 logger = logging.getLogger(__name__)
 

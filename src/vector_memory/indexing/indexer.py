@@ -11,11 +11,7 @@ from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import chunks as chunk_rows
-from vector_memory.storage.sqlite import vectors as vector_rows
-from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.keywords import Words, indexed
-from vector_memory.storage.sqlite.memories import Memory
+from vector_memory.storage.records import Embedded, EmbeddedPassage
 
 BATCH = 64
 """Passages that are embedded between two reports of progress, in about a second. Larger batches save nothing."""
@@ -36,26 +32,8 @@ class Piece:
     header: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedPassage:
-    """A passage of the piece at position `piece`, as offsets in the memory's content."""
-
-    piece: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """The passages of a memory's pieces, in order, and one vector for each."""
-
-    passages: list[EmbeddedPassage]
-    vectors: Vectors
-    fingerprint: Fingerprint
-
-
 class Indexer:
-    """Makes what the index holds of a text. Nothing here runs inside a transaction but the two `write_` methods."""
+    """Makes what the index holds of a text. Nothing here is to run inside a transaction."""
 
     def __init__(self, model: EmbeddingModel, settings: Settings) -> None:
         self._model = model
@@ -100,26 +78,6 @@ class Indexer:
                 texts.append(head + piece.text[span.start : span.end])
         return Embedded(passages, self._vectors(texts, on_progress), self._model.fingerprint)
 
-    def require_usable_model(self, connection: Connection) -> None:
-        """Raise EmbeddingUnavailableError unless the model is there and its vectors may join those of the file."""
-        vector_rows.require_same_fingerprint(connection, self._model.fingerprint)
-
-    def write_chunks(
-        self, connection: Connection, memory: Memory, chunks: Sequence[Chunk], words: Words, now: str
-    ) -> list[int]:
-        """Add a memory's chunks, of which `words` are, and return their ids in order."""
-        enriched = self.enriches(memory.memory_type)
-        return chunk_rows.insert_chunks(
-            connection, memory.id, memory.title, chunks, words=words, enriched=enriched, now=now
-        )
-
-    def write_vectors(
-        self, connection: Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
-    ) -> None:
-        """Add the passages and vectors of a memory that has none."""
-        passages = stored_passages(memory, chunk_ids, embedded)
-        vector_rows.insert_passages(connection, memory, passages, embedded.vectors, embedded.fingerprint)
-
     def _vectors(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> Vectors:
         """Return a vector for each text. They are the same in whatever batches they are made."""
         batches = []
@@ -149,17 +107,9 @@ class Indexer:
             return self._counter
 
 
-def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vector_rows.Passage]:
-    """Return the passages as they are stored: with the ids of the chunks that they are of."""
-    return [
-        vector_rows.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
-        for passage in embedded.passages
-    ]
-
-
-def words_of(kind: str, content: str, chunks: Sequence[Chunk]) -> Words:
-    """Return what the keyword index says of a memory: of its chunks, or of the content of a kind without chunks."""
-    return indexed([chunk.text for chunk in chunks] if is_chunked(kind) else [content])
+def texts_of(kind: str, content: str, chunks: Sequence[Chunk]) -> list[str]:
+    """Return the texts that are found by their words: the chunks, or the content of a kind without chunks."""
+    return [chunk.text for chunk in chunks] if is_chunked(kind) else [content]
 
 
 def is_chunked(kind: str) -> bool:

@@ -5,14 +5,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from vector_memory.domain import Chunk, utc_now
+from vector_memory.domain import Chunk, Scope
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.indexing.indexer import Indexer, words_of
+from vector_memory.indexing.indexer import Indexer, texts_of
 from vector_memory.results.overview import BackfillResult
-from vector_memory.storage.sqlite import memories
-from vector_memory.storage.sqlite.chunks import chunks_of
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import Memory
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Derived, Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -28,8 +26,8 @@ Progress = Callable[[int, int], None]
 class Backfill:
     """Works through the memories without vectors, one transaction each, so that it can be stopped at any time."""
 
-    def __init__(self, database: Database, indexer: Indexer, vocabulary: Vocabulary) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, indexer: Indexer, vocabulary: Vocabulary) -> None:
+        self._storage = storage
         self._indexer = indexer
         self._vocabulary = vocabulary
         self._stopping = threading.Event()
@@ -38,8 +36,8 @@ class Backfill:
     def start(self, threshold: int) -> None:
         """Run in the background if vectors are missing, but of fewer memories than `threshold`."""
         try:
-            with self._database.read() as connection:
-                missing = memories.count_unindexed(connection)
+            with self._storage.read() as reader:
+                missing = reader.count(Scope(), without_vectors=True)
         except VectorMemoryError as error:
             logger.warning("Backfill not started: %s", error)
             return
@@ -62,8 +60,8 @@ class Backfill:
 
         Raises EmbeddingUnavailableError; what was done until then stays done.
         """
-        with self._database.read() as connection:
-            total = memories.count_unindexed(connection)
+        with self._storage.read() as reader:
+            total = reader.count(Scope(), without_vectors=True)
         done = indexed = chunks = 0
         memory = self._next(0)
         while memory is not None and not self._stopping.is_set():
@@ -76,8 +74,8 @@ class Backfill:
             memory = self._next(memory.id)
         if not self._stopping.is_set():
             self._vocabulary.make_missing_vectors()
-        with self._database.read() as connection:
-            remaining = memories.count_unindexed(connection)
+        with self._storage.read() as reader:
+            remaining = reader.count(Scope(), without_vectors=True)
         return BackfillResult(
             memories_processed=indexed,
             chunks_processed=chunks,
@@ -94,27 +92,30 @@ class Backfill:
             logger.warning("Backfill stopped: %s", where(error))
 
     def _next(self, after_id: int) -> Memory | None:
-        with self._database.read() as connection:
-            return memories.next_unindexed(connection, after_id)
+        with self._storage.read() as reader:
+            return reader.next_without_vectors(after_id)
 
     def _index(self, memory: Memory) -> int:
         """Make one memory's vectors, and its chunks if they are missing too; return how many chunks it has."""
-        with self._database.read() as connection:
-            self._indexer.require_usable_model(connection)
-            stored = chunks_of(connection, memory.id)
+        with self._storage.read() as reader:
+            reader.require_comparable(self._indexer.fingerprint)
+            stored = reader.chunks_of(memory.id)
         chunks: Sequence[Chunk] = [part.chunk for part in stored] or self._indexer.chunk(
             memory.memory_type, memory.content
         )
         pieces = self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks)
         embedded = self._indexer.embed(pieces)
-        words = words_of(memory.memory_type, memory.content, chunks) if chunks and not stored else None
-        with self._database.write() as connection:
-            # Another process may have indexed or deleted it meanwhile.
-            if memories.is_unindexed(connection, memory.id):
-                ids = [part.id for part in stored]
-                if words is not None:
-                    ids = self._indexer.write_chunks(connection, memory, chunks, words, utc_now())
-                self._indexer.write_vectors(connection, memory, ids, embedded)
+        # The words of chunks that are stored, and of a memory without chunks, are in the index.
+        texts = texts_of(memory.memory_type, memory.content, chunks) if chunks and not stored else []
+        derived = Derived(
+            chunks=chunks,
+            words=self._storage.prepare_words(texts),
+            enriched=self._indexer.enriches(memory.memory_type),
+            embedded=embedded,
+        )
+        with self._storage.write() as writer:
+            # Another process may have indexed or deleted it meanwhile: then nothing is written.
+            writer.complete_memory(memory, derived)
         return len(chunks)
 
 

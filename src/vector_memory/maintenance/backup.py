@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError, ValidationError
+from vector_memory.storage.disk.drafts import Draft, Rules, draft_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of, make_private_folders
 from vector_memory.storage.sqlite import inspection
 from vector_memory.storage.sqlite.copying import Progress, copy_database, mark_backup, replace_database, unmark_backup
 from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.drafts import Draft, Rules, draft_of
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of, make_private_folders
 from vector_memory.storage.sqlite.inspection import FileKind
 
 OURS = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}

@@ -4,12 +4,13 @@ import time
 from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
-from vector_memory.indexing.indexer import Indexer, stored_passages
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite import reembedding as spare
-from vector_memory.storage.sqlite.chunks import chunks_of
-from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import Memory
+from vector_memory.storage.sqlite.adding import stored_passages
+from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.vectors import are_comparable, describe
 
 PAUSE_SECONDS = 0.02
@@ -33,8 +34,8 @@ class Reembedding:
     done, and one with another model puts an end to the others: a waste, but no harm.
     """
 
-    def __init__(self, database: Database, indexer: Indexer, backfill: Backfill) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, indexer: Indexer, backfill: Backfill) -> None:
+        self._storage = storage
         self._indexer = indexer
         self._backfill = backfill
 
@@ -54,20 +55,22 @@ class Reembedding:
     def _begin(self) -> bool:
         """Drop what was begun for another model, and see to it that there are spare tables; False: none are needed."""
         fingerprint = self._indexer.fingerprint
-        with self._database.write() as connection:
+        with self._storage.write() as writer:
+            connection: Connection = writer.connection
             needed = not are_comparable(connection, fingerprint)
             if spare.unfinished(connection) != fingerprint:
                 spare.give_up(connection)
         self._erase()
-        with self._database.write() as connection:
+        with self._storage.write() as writer:
+            connection = writer.connection
             if needed and not spare.exists(connection):
                 spare.create(connection, fingerprint)
         return needed
 
     def _make_anew(self, on_progress: Progress | None) -> int:
         """Make the vectors of all memories that have some, put them in use, and return of how many memories."""
-        with self._database.read() as connection:
-            total = spare.count_missing(connection)
+        with self._storage.read() as reader:
+            total = spare.count_missing(reader.connection)
         done = made = 0
         memory = self._next_or_exchange(0)
         while memory is not None:
@@ -84,7 +87,8 @@ class Reembedding:
 
         Raises EmbeddingUnavailableError if the engine failed on most memories.
         """
-        with self._database.write() as connection:
+        with self._storage.write() as writer:
+            connection: Connection = writer.connection
             if self._is_changed_over(connection):
                 return None
             memory = spare.next_missing(connection, after_id)
@@ -95,12 +99,13 @@ class Reembedding:
 
     def _index(self, memory: Memory) -> int:
         """Make one memory's vectors anew; return how many."""
-        with self._database.read() as connection:
-            stored = chunks_of(connection, memory.id)
+        with self._storage.read() as reader:
+            stored = reader.chunks_of(memory.id)
         chunks = [part.chunk for part in stored]
         embedded = self._indexer.embed(self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks))
         passages = stored_passages(memory, [part.id for part in stored], embedded)
-        with self._database.write() as connection:
+        with self._storage.write() as writer:
+            connection: Connection = writer.connection
             # Another process may have done it or deleted the memory meanwhile.
             if not self._is_changed_over(connection) and spare.is_missing(connection, memory.id):
                 spare.insert_passages(connection, memory, passages, embedded.vectors)
@@ -124,10 +129,11 @@ class Reembedding:
             erased = True
             time.sleep(PAUSE_SECONDS)
         if erased:
-            self._database.forget_deleted()
+            self._storage.purge_deleted()
 
     def _erase_step(self) -> bool:
-        with self._database.write() as connection:
+        with self._storage.write() as writer:
+            connection: Connection = writer.connection
             return spare.erase_step(connection)
 
 

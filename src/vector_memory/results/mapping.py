@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vector_memory.results.sessions import FoundMemory, MemoryEntry, Source
-from vector_memory.storage.sqlite.memories import Memory, Origin
+from vector_memory.storage.records import Memory, Origin
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 in results."""

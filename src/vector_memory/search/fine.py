@@ -9,9 +9,10 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.sqlite.chunks import StoredChunk, get_chunks
+from vector_memory.storage.records import Origin, StoredChunk
+from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import Origin, get_origins
+from vector_memory.storage.sqlite.memories import get_origins
 
 
 class FineSearch:

@@ -14,9 +14,10 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.sqlite.chunks import ChunkOutline, outlines
+from vector_memory.storage.records import ChunkOutline, Memory
+from vector_memory.storage.sqlite.chunks import outlines
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import Memory, get_memories
+from vector_memory.storage.sqlite.memories import get_memories
 
 CHUNKS_PER_SECTION = 5
 """So many chunks are searched for each section asked for (seed 001)."""

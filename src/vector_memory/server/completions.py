@@ -12,7 +12,7 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
-from vector_memory.storage.sqlite.names import NamedBy
+from vector_memory.storage.records import NamedBy
 from vector_memory.store import SessionMemoryStore
 
 COMPLETED: tuple[NamedBy, ...] = ("session_id", "agent_id", "task_code")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from vector_memory.domain import utc_now
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import record_access
+from vector_memory.storage.base import Storage
 
 logger = logging.getLogger(__name__)
 
@@ -19,15 +18,15 @@ SECONDS_TO_CLOSE = 3.0
 class AccessRecorder:
     """Writes access counts from a thread of its own, many readings in one transaction."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self._pending: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="access-recorder", daemon=True)
         self._thread.start()
 
     def record(self, memory_ids: Sequence[int]) -> None:
         """Note that these memories were handed out whole, unless nothing may be written. Returns at once."""
-        if memory_ids and not self._database.read_only:
+        if memory_ids and not self._storage.read_only:
             self._pending.put(list(memory_ids))
 
     def close(self) -> None:
@@ -39,8 +38,8 @@ class AccessRecorder:
         while (first := self._pending.get()) is not None:
             batch, more = self._rest(first)
             try:
-                with self._database.write() as connection:
-                    record_access(connection, batch, utc_now())
+                with self._storage.write() as writer:
+                    writer.record_access(batch, utc_now())
             except Exception as error:  # whatever it is, the counts that follow are written
                 reason = error if isinstance(error, VectorMemoryError) else where(error)
                 logger.warning("Access counts of %d memories were not written: %s", len(batch), reason)

@@ -15,10 +15,9 @@ from vector_memory.search.fusion import Found
 from vector_memory.search.messages import cut_short, not_indexed
 from vector_memory.search.retriever import Question
 from vector_memory.sessions.access import AccessRecorder
-from vector_memory.storage.sqlite.changes import count_by_kind, last_id, list_in_order
-from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import count_unindexed, get_memories
-from vector_memory.validation import MAX_IDENTIFIER, check_text, parse_id
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Cursor
+from vector_memory.validation import MAX_IDENTIFIER, check_text
 
 NOW = "now"
 """The cursor of somebody who wants to know only what is stored from now on."""
@@ -28,12 +27,12 @@ UNKNOWN = "Nothing is stored in this session yet. If others should be at work in
 
 
 class Changes:
-    """Hands out what was stored since a cursor: the id of the last memory that its holder knows of."""
+    """Hands out what was stored since a cursor."""
 
     def __init__(
-        self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
+        self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
     ) -> None:
-        self._database = database
+        self._storage = storage
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
@@ -53,13 +52,12 @@ class Changes:
         return answer
 
     def _in_order(self, cursor: str | int | None, scope: Scope, page: Page) -> ChangesResult:
-        with self._timer.time("search_changes"), self._database.read() as connection:
-            end = last_id(connection)
+        with self._timer.time("search_changes"), self._storage.read() as reader:
+            end = reader.cursor()
             start = position(cursor, end)
-            scope = replace(scope, after_id=start)
-            total = sum(count_by_kind(connection, scope).values())
-            memories = list_in_order(connection, scope, page.limit)
-            is_empty = not total and is_unknown(connection, scope)
+            total = reader.count(behind(start, scope))
+            memories = reader.changes_after(start, scope, page.limit)
+            is_empty = not total and not reader.count(Scope(session_id=scope.session_id))
         found = [found_memory(memory) for memory in memories]
 
         def build(packer: Packer) -> ChangesResult:
@@ -67,7 +65,7 @@ class Changes:
             has_more = len(shown) < total
             return ChangesResult(
                 results=shown,
-                cursor=str(end if not has_more else shown[-1].id if shown else start),
+                cursor=str(end if not has_more else Cursor(shown[-1].id) if shown else start),
                 has_more=has_more,
                 total_new=total,
                 message=UNKNOWN if is_empty else said_in_order(shown, total),
@@ -78,13 +76,13 @@ class Changes:
     def _best(self, cursor: str | int | None, scope: Scope, query: str, page: Page) -> ChangesResult:
         with self._timer.time("search_changes"):
             question = self._retriever.prepare(query)
-            with self._database.read() as connection:
-                end = last_id(connection)
-                scope = replace(scope, after_id=position(cursor, end))
-                counts = count_by_kind(connection, scope)
-                ranked = self._ranked(connection, question, scope, counts, page.limit)
-                memories = get_memories(connection, [hit.id for hit in ranked.hits])
-                unindexed = count_unindexed(connection, scope)
+            with self._storage.read() as reader:
+                end = reader.cursor()
+                scope = behind(position(cursor, end), scope)
+                counts = reader.count_by(scope, "kind")
+                ranked = self._ranked(reader, question, scope, counts, page.limit)
+                memories = reader.memories([hit.id for hit in ranked.hits])
+                unindexed = reader.count(scope, without_vectors=True)
         found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
         total = sum(counts.values())
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
@@ -107,12 +105,10 @@ class Changes:
 
         return self._packer.within(page.max_tokens).fit(build)
 
-    def _ranked(
-        self, connection: Connection, question: Question, scope: Scope, kinds: Mapping[str, int], count: int
-    ) -> Found:
+    def _ranked(self, reader: Reader, question: Question, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
         """Return the memories of all these kinds that match best: scores depend on nothing else that is found."""
         found = [
-            self._retriever.find(connection, question, replace(scope, kind=kind), count, memories=True)
+            self._retriever.find(reader.connection, question, replace(scope, kind=kind), count, memories=True)
             for kind in MemoryKind
             if kind in kinds
         ]
@@ -121,19 +117,19 @@ class Changes:
         return Found(hits, nearest, any(part.partial for part in found))
 
 
-def is_unknown(connection: Connection, scope: Scope) -> bool:
-    """Tell whether nothing at all is stored in the scope's session."""
-    return not count_by_kind(connection, Scope(session_id=scope.session_id))
+def behind(cursor: Cursor, scope: Scope) -> Scope:
+    """Return what of a scope was committed after a cursor was given."""
+    return replace(scope, after_id=cursor.memory_id)
 
 
-def position(cursor: str | int | None, end: int) -> int:
-    """Return the id after which the new begins. `end`: the last id there is."""
-    if cursor is None:
-        return 0
-    if cursor == NOW:
+def position(since: str | int | None, end: Cursor) -> Cursor:
+    """Return the cursor behind which the new begins. `end`: the newest that there is."""
+    if since is None:
+        return Cursor()
+    if since == NOW:
         return end
     try:
-        known = parse_id("since", cursor)
+        known = Cursor.parse("since", since)
     except ValidationError:
         raise ValidationError('since must be the cursor of an earlier answer, or "now", or left out.') from None
     if known > end:

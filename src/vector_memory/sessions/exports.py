@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from vector_memory.errors import MemoryStorageError, ValidationError
-from vector_memory.storage.sqlite.drafts import Rules, draft_at
-from vector_memory.storage.sqlite.filesystem import make_private_folders
-from vector_memory.storage.sqlite.protection import Place
+from vector_memory.storage.disk.drafts import Rules, draft_at
+from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.protection import Place
 
 
 class ExportFolders:

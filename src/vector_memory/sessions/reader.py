@@ -22,9 +22,8 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.storage.sqlite.chunks import StoredChunk, chunks_around, get_chunk
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import Memory, count_memories, list_memories, require_memory
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Memory, StoredChunk
 from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, check_text, parse_id, parse_iteration
 
 A = TypeVar("A")
@@ -49,8 +48,8 @@ CONTEXT_LIMITS = {
 class Documents:
     """Hands out stored memories."""
 
-    def __init__(self, database: Database, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
+        self._storage = storage
         self._packer = packer
         self._access = access
         self._exports = exports
@@ -108,24 +107,24 @@ class Documents:
         """Return a chunk with its neighbours, and the stretch of the document that they cover."""
         number = parse_id("chunk_id", chunk_id)
         check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
-        with self._database.read() as connection:
-            target = get_chunk(connection, number)
+        with self._storage.read() as reader:
+            target = reader.chunk(number)
             if target is None:
                 raise NotFoundError(f"There is no chunk {number}: send a chunk_id that a search returned.")
-            around = chunks_around(connection, target, surrounding_chunks)
-            memory = require_memory(connection, target.memory_id)
+            index = target.chunk.index
+            around = reader.chunks_of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
+            memory = reader.memory(target.memory_id)
         return self._packer.fit(lambda packer: expanded_chunk(packer, memory, target, around, surrounding_chunks))
 
     def task_context(self, session_id: str, session_iter: str | int) -> TaskContextResult:
         """Return the latest context of a session's iteration, its prompts, and its latest reports and findings."""
         check_text("session_id", session_id, MAX_IDENTIFIER)
         iteration = parse_iteration(session_iter)
-        with self._database.read() as connection:
+        with self._storage.read() as reader:
             found = [
                 memory_entry(memory)
                 for kind, limit in CONTEXT_LIMITS.items()
-                for memory in list_memories(
-                    connection,
+                for memory in reader.list_memories(
                     # What the user asked in earlier iterations still holds.
                     Scope(
                         kind=kind,
@@ -135,7 +134,7 @@ class Documents:
                     limit,
                 )
             ]
-            prompts = count_memories(connection, Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
+            prompts = reader.count(Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
         handed_out: list[MemoryEntry] = []
 
         def build(packer: Packer) -> TaskContextResult:
@@ -164,8 +163,8 @@ class Documents:
 
     def _find(self, memory_id: str | int) -> Memory:
         number = parse_id("memory_id", memory_id)
-        with self._database.read() as connection:
-            return require_memory(connection, number)
+        with self._storage.read() as reader:
+            return reader.memory(number)
 
 
 def expanded_chunk(

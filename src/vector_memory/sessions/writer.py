@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
-from vector_memory.indexing.indexer import Embedded, EmbeddingProgress, Indexer, is_chunked, words_of
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, texts_of
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult
-from vector_memory.storage.sqlite import memories
-from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.keywords import Words
+from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.validation import MAX_TITLE
 
-Completion = Callable[[Connection, NewMemory, str], NewMemory]
+Completion = Callable[[Writer, NewMemory, str], NewMemory]
 """Called with the memory and the time, inside the transaction that adds it; returns the memory as it is to be added.
 
 An error that it raises undoes the transaction.
@@ -41,8 +40,8 @@ class Saved:
 class Saving:
     """Stores memories."""
 
-    def __init__(self, database: Database, indexer: Indexer) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, indexer: Indexer) -> None:
+        self._storage = storage
         self._indexer = indexer
 
     def store(self, memory: NewMemory, on_progress: EmbeddingProgress | None = None) -> StoreMemoryResult:
@@ -57,31 +56,34 @@ class Saving:
         Without a usable embedding model the text is kept all the same; its vectors are made when a model is there.
         Raises DuplicateMemoryError, NotFoundError (an observation's report), ChunkingError, DatabaseError.
         """
-        self._database.require_time_to_write()
+        self._storage.require_time_to_write()
         content_hash = hashlib.sha256(memory.content.encode()).hexdigest()
-        with self._database.read() as connection:
-            require_storable(connection, memory, content_hash)
+        with self._storage.read() as reader:
+            require_storable(reader, memory, content_hash)
         chunks = self._indexer.chunk(memory.kind, memory.content)
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
-        words = words_of(memory.kind, memory.content, chunks)
+        words = self._storage.prepare_words(texts_of(memory.kind, memory.content, chunks))
         embedded, problem = self._embed(memory, chunks, on_progress)
         now = utc_now()
-        with self._database.write() as connection:
-            require_storable(connection, memory, content_hash)
+        with self._storage.write() as writer:
+            require_storable(writer, memory, content_hash)
+            embedded, late_problem = usable(writer, embedded)
             if complete is not None:
-                memory = complete(connection, memory, now)
-            memory_id, late_problem = self._write(connection, memory, content_hash, chunks, words, embedded, now)
-        problem = problem or late_problem
+                memory = complete(writer, memory, now)
+            derived = Derived(
+                chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
+            )
+            memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
         return Saved(
             memory=memory,
             id=memory_id,
             content_hash=content_hash,
             token_count=token_count,
             chunk_count=len(chunks),
-            passage_count=0 if embedded is None or problem else len(embedded.passages),
+            passage_count=0 if embedded is None else len(embedded.passages),
             created_at=now,
-            problem=problem,
+            problem=problem or late_problem,
         )
 
     def _embed(
@@ -89,44 +91,37 @@ class Saving:
     ) -> tuple[Embedded | None, str | None]:
         """Return the vectors, or None and why there are none."""
         try:
-            with self._database.read() as connection:
-                self._indexer.require_usable_model(connection)
+            with self._storage.read() as reader:
+                reader.require_comparable(self._indexer.fingerprint)
             pieces = self._indexer.pieces(memory.kind, memory.title, memory.content, chunks)
             return self._indexer.embed(pieces, on_progress), None
         except EmbeddingUnavailableError as error:
             return None, str(error)
 
-    def _write(
-        self,
-        connection: Connection,
-        new: NewMemory,
-        content_hash: str,
-        chunks: list[Chunk],
-        words: Words,
-        embedded: Embedded | None,
-        now: str,
-    ) -> tuple[int, str | None]:
-        """Return the id, and why there are no vectors if another process has just brought those of another model."""
-        own_words = None if is_chunked(new.kind) else words
-        memory_id = memories.insert_memory(connection, new, content_hash=content_hash, words=own_words, now=now)
-        memory = memories.require_memory(connection, memory_id)
-        chunk_ids = self._indexer.write_chunks(connection, memory, chunks, words, now)
-        try:
-            if embedded is not None:
-                self._indexer.write_vectors(connection, memory, chunk_ids, embedded)
-        except EmbeddingUnavailableError as error:
-            return memory_id, str(error)
-        return memory_id, None
 
-
-def require_storable(connection: Connection, memory: NewMemory, content_hash: str) -> None:
+def require_storable(reader: Reader, memory: NewMemory, content_hash: str) -> None:
     """Raise an error if the memory is stored already, or is about a report that is not there."""
-    existing = memories.find_duplicate(connection, memory, content_hash)
+    existing = reader.find_duplicate(memory, content_hash)
     if existing is not None:
         raise DuplicateMemoryError(existing, placed=memory.kind is not MemoryKind.TAGGED)
     report_id = memory.parent_report_id
-    if report_id is not None and memories.kind_of(connection, report_id) != MemoryKind.REPORT:
+    if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
         raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or leave it out.")
+
+
+def is_of_kind(reader: Reader, memory_id: int, kind: MemoryKind) -> bool:
+    """Tell whether there is a memory of this kind."""
+    return any(origin.memory_type == kind for origin in reader.origins([memory_id]).values())
+
+
+def usable(reader: Reader, embedded: Embedded | None) -> tuple[Embedded | None, str | None]:
+    """Return the vectors, or None and why, if another process has just brought those of another model."""
+    try:
+        if embedded is not None:
+            reader.require_comparable(embedded.fingerprint)
+    except EmbeddingUnavailableError as error:
+        return None, str(error)
+    return embedded, None
 
 
 def with_title(memory: NewMemory, chunks: list[Chunk]) -> NewMemory:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.results.budget import Packer
 from vector_memory.results.tagged import (
     CanonicalTagEntry,
@@ -13,9 +14,8 @@ from vector_memory.results.tagged import (
     TagWeightsResult,
     UniqueTagsResult,
 )
-from vector_memory.storage.sqlite import tags as tag_rows
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.tags import CanonicalTag
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import CanonicalTag
 from vector_memory.tagged.tags import weight
 from vector_memory.validation import check_range
 
@@ -23,6 +23,9 @@ A = TypeVar("A", bound=BaseModel)
 
 MAX_OFFSET = 100_000_000
 """So many tags can there be: ten on each of ten million notes."""
+
+
+EVERYTHING = Scope(kind=MemoryKind.TAGGED)
 
 
 class Word(BaseModel):
@@ -34,15 +37,15 @@ class Word(BaseModel):
 class TagListing:
     """Lists tags after the first `offset`, as many as fit into an answer."""
 
-    def __init__(self, database: Database, packer: Packer) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, packer: Packer) -> None:
+        self._storage = storage
         self._packer = packer
 
     def unique(self, offset: int = 0) -> UniqueTagsResult:
         """Return the tags that stand on memories now, in the order of the alphabet."""
         check_range("offset", offset, 0, MAX_OFFSET)
-        with self._database.read() as connection:
-            tags = tag_rows.tags_in_use(connection)
+        with self._storage.read() as reader:
+            tags = list(reader.count_by(EVERYTHING, "tag"))
 
         def build(packer: Packer) -> UniqueTagsResult:
             words = packer.fitting([Word(tag=tag) for tag in tags[offset:]])
@@ -73,8 +76,8 @@ class TagListing:
     def _canonical(self, offset: int, answer: Callable[[list[CanonicalTagEntry], dict[str, Any]], A]) -> A:
         """Return an answer about the canonical tags after the first `offset` that fit into it."""
         check_range("offset", offset, 0, MAX_OFFSET)
-        with self._database.read() as connection:
-            tags = tag_rows.canonical_tags(connection)
+        with self._storage.read() as reader:
+            tags = reader.canonical_tags()
         listed = [entry_of(tag) for tag in tags[offset:]]
 
         def build(packer: Packer) -> A:

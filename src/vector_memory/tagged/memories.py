@@ -21,13 +21,10 @@ from vector_memory.results.tagged import (
     TaggedStatsResult,
 )
 from vector_memory.search import CoarseSearch
-from vector_memory.sessions.maintenance import MAX_DAYS, Maintenance
+from vector_memory.sessions.deletion import MAX_DAYS, Deletion
 from vector_memory.sessions.reader import Documents
-from vector_memory.sessions.writer import Saved, Saving
-from vector_memory.storage.sqlite import memories
-from vector_memory.storage.sqlite import tags as tag_rows
-from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.inspection import database_bytes
+from vector_memory.sessions.writer import Saved, Saving, is_of_kind
+from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import MAX_TAGS, Refused, sifted
 from vector_memory.tagged.vocabulary import Vocabulary
@@ -42,8 +39,8 @@ REFERENCES = re.compile(r"\s*(?:(?:[a-z]+\s+)?#\d+[\s,;]*)+", re.IGNORECASE)
 """What is nothing but numbers of tasks or memories: `#42`, `task #42, memory #15`."""
 
 EVERYTHING = Scope(kind=MemoryKind.TAGGED)
-NO_TAG = ("",)
-"""Tags that no memory has."""
+NO_TAG = ("!",)
+"""What can be no tag, so that no memory has it."""
 
 RECENT_DAYS = 7
 NEARLY_FULL, ALMOST_FULL = 80.0, 95.0
@@ -58,20 +55,20 @@ class TaggedMemories:
 
     def __init__(
         self,
-        database: Database,
+        storage: Storage,
         vocabulary: Vocabulary,
         saving: Saving,
         coarse: CoarseSearch,
         documents: Documents,
-        maintenance: Maintenance,
+        deletion: Deletion,
         limit: int,
     ) -> None:
-        self._database = database
+        self._storage = storage
         self._vocabulary = vocabulary
         self._saving = saving
         self._coarse = coarse
         self._documents = documents
-        self._maintenance = maintenance
+        self._deletion = deletion
         self._limit = limit
 
     def store(self, content: str, category: str | None = None, tags: Sequence[str] | None = None) -> StoreTaggedResult:
@@ -86,9 +83,9 @@ class TaggedMemories:
         made = self._vocabulary.vectors_for(accepted)
         forms: dict[str, str] = {}
 
-        def complete(connection: Connection, memory: NewMemory, now: str) -> NewMemory:
-            self._require_room(connection)
-            forms.update(self._vocabulary.adopt(connection, accepted, made, now))
+        def complete(writer: Writer, memory: NewMemory, now: str) -> NewMemory:
+            self._require_room(writer)
+            forms.update(self._vocabulary.adopt(writer, accepted, made, now))
             return replace(memory, tags=tuple(dict.fromkeys(forms.values())))
 
         note = NewMemory(kind=MemoryKind.TAGGED, agent_id=SHARED, content=content, metadata={"category": filed})
@@ -146,18 +143,18 @@ class TaggedMemories:
     def delete(self, memory_id: str | int) -> DeleteResult:
         """Delete a note with everything made from it. Its tags stay canonical, as frequent as before."""
         number = self._existing(memory_id)
-        self._maintenance.delete(number)
+        self._deletion.delete(number)
         return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies stay as they were.")
 
     def stats(self) -> TaggedStatsResult:
         """Count the notes, and say how much room is left."""
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
-        with self._database.read() as connection:
-            total = memories.count_memories(connection, EVERYTHING)
-            unindexed = memories.count_unindexed(connection, EVERYTHING)
-            stored = tag_rows.counts_by_category(connection)
-            recent = tag_rows.count_since(connection, since)
-            size = database_bytes(connection)
+        with self._storage.read() as reader:
+            total = reader.count(EVERYTHING)
+            unindexed = reader.count(EVERYTHING, without_vectors=True)
+            stored = reader.count_by(EVERYTHING, "category")
+            recent = reader.count(EVERYTHING, since=since)
+            size = reader.statistics().database_bytes
         categories: Counter[str] = Counter()
         for category, count in stored.items():
             categories[shown_category(category)] += count
@@ -183,13 +180,13 @@ class TaggedMemories:
         check_range("days_old", days_old, 0, MAX_DAYS)
         check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
-        with self._database.read() as connection:
-            total = memories.count_memories(connection, EVERYTHING)
-            surplus = tag_rows.least_used(connection, before, max(0, total - max_to_keep))
+        with self._storage.read() as reader:
+            total = reader.count(EVERYTHING)
+            surplus = reader.expendable(before, tagged=True, limit=max(0, total - max_to_keep))
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
-            deleted, _ = self._maintenance.delete_each(surplus)
-            self._database.forget_deleted()
+            deleted, _ = self._deletion.delete_each(surplus)
+            self._storage.purge_deleted()
             # Other processes may have stored and deleted meanwhile.
             left = self._count(EVERYTHING)
         return ClearResult(
@@ -233,17 +230,17 @@ class TaggedMemories:
     def _existing(self, memory_id: str | int) -> int:
         """Return the id of a note, or raise NotFoundError."""
         number = parse_id("memory_id", memory_id)
-        with self._database.read() as connection:
-            if memories.kind_of(connection, number) != MemoryKind.TAGGED:
+        with self._storage.read() as reader:
+            if not is_of_kind(reader, number, MemoryKind.TAGGED):
                 raise NotFoundError(f"Memory not found: there is no memory {number} here. Verify the id with a search.")
         return number
 
     def _count(self, scope: Scope) -> int:
-        with self._database.read() as connection:
-            return memories.count_memories(connection, scope)
+        with self._storage.read() as reader:
+            return reader.count(scope)
 
-    def _require_room(self, connection: Connection) -> None:
-        if memories.count_memories(connection, EVERYTHING) >= self._limit:
+    def _require_room(self, reader: Reader) -> None:
+        if reader.count(EVERYTHING) >= self._limit:
             raise MemoryStorageError(
                 f"Memory limit reached: there are {self._limit:,} memories. Run clear_old_memories with a max_to_keep "
                 "below that, or raise VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."

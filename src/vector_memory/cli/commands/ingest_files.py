@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vector_memory.cli.demo.markdown import headings
 from vector_memory.errors import ConfigurationError, ValidationError
-from vector_memory.storage.sqlite.protection import is_open
+from vector_memory.storage.disk.protection import is_open
 from vector_memory.validation import MAX_TITLE
 
 SUFFIXES = {".md", ".markdown", ".txt"}

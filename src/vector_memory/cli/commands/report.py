@@ -1,18 +1,16 @@
 """The command that writes an HTML page of a session."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.commands.show import SessionArgument
+from vector_memory.cli.commands.show import SessionArgument, opened
 from vector_memory.cli.flags import AsJson, PlaceFlags, existing
 from vector_memory.cli.terminal import counted, print_json, progress, say
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.transfer import new_file
-from vector_memory.settings import Place, Settings, full_path
-from vector_memory.storage.sqlite.database import Database
+from vector_memory.settings import Place, full_path
 
 
 def report(
@@ -29,13 +27,12 @@ def report(
     The page needs no server and no network. It contains stored texts: share it only with people who may read them.
     """
     path, target = existing(place), full_path(output)
-    dimensions = Settings().embedding_dim  # for a new file only
     with (
-        closing(Database(path, dimensions=dimensions, read_only=True)) as database,
+        opened(place) as storage,
         progress("Memories") as update,
         new_file(target, overwrite=overwrite, memory=path) as stream,
     ):
-        page = SessionReports(database).page(session, update)
+        page = SessionReports(storage).page(session, update)
         size = stream.write(page.html.encode())
     counts = {"memories": page.memories, "shown": page.shown, "texts": page.texts}
     if as_json:

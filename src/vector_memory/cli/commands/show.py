@@ -18,10 +18,12 @@ from vector_memory.domain import Scope
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.results.sessions import MemoryEntry
-from vector_memory.sessions.maintenance import Maintenance
 from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.statistics import Statistics
 from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place
+from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
@@ -35,8 +37,8 @@ def show(
     place: PlaceFlags = Place(),
 ) -> None:
     """Print a memory's text and origin."""
-    with opened(place) as database:
-        memory = Overview(database).memory(memory_id)
+    with opened(place) as storage:
+        memory = Overview(storage).memory(memory_id)
     if raw:
         sys.stdout.buffer.write(memory.content.encode())
     elif as_json:
@@ -53,8 +55,8 @@ def sessions(
     place: PlaceFlags = Place(),
 ) -> None:
     """List the sessions, latest activity first."""
-    with opened(place) as database:
-        found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
+    with opened(place) as storage:
+        found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
     if as_json:
         print_json(found.model_dump())
         return
@@ -99,8 +101,8 @@ def timeline(
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
     scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
-    with opened(place) as database:
-        found = Overview(database).timeline(scope, limit)
+    with opened(place) as storage:
+        found = Overview(storage).timeline(scope, limit)
     if as_json:
         print_json(found.model_dump())
         return
@@ -141,12 +143,12 @@ def stats(
     place: PlaceFlags = Place(),
 ) -> None:
     """Count the memories of the whole file or of one session."""
-    with opened(place) as database:
+    with opened(place) as storage:
         found: MemoryStatsResult | SessionStatsResult
         if session is None:
-            found = Overview(database).memory_stats()
+            found = Overview(storage).memory_stats()
         else:
-            found = Maintenance(database, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
+            found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
     if as_json:
         print_json(found.model_dump())
     elif isinstance(found, SessionStatsResult):
@@ -156,11 +158,11 @@ def stats(
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Database]:
+def opened(place: Place) -> Iterator[Storage]:
     """Open a memory for reading only, without importing what searching and storing need."""
     database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=True)
     try:
-        yield database
+        yield SqliteStorage(database)
     finally:
         database.close()
 

@@ -15,7 +15,8 @@ from vector_memory.storage.sqlite import (
     vectors,
 )
 from vector_memory.storage.sqlite import reembedding as spare
-from vector_memory.storage.sqlite.database import Connection, translated_errors
+from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema

@@ -12,9 +12,11 @@ from vector_memory.maintenance.doctor.installation import installation_findings
 from vector_memory.maintenance.doctor.place import close_to_others, place_findings
 from vector_memory.maintenance.doctor.report import Report, counted
 from vector_memory.settings import Settings
+from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite import keywords, value_repair
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.schema_repair import make_indexes_again, mend_schema
+from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.tags import restore_tags
 from vector_memory.storage.sqlite.value_faults import value_faults
 from vector_memory.tagged.vocabulary import Vocabulary
@@ -93,7 +95,8 @@ class Doctor:
                 number = value_repair.mend_values(connection, value_faults(connection))
                 return [f"Repaired or removed {counted(number, 'row')} with invalid values."]
         indexer = Indexer(self._model, self._settings)
-        usable = self._is_model_usable(database, indexer)
+        storage = SqliteStorage(database)
+        usable = is_model_usable(storage, indexer)
         with database.write() as connection:
             # First, because removing rows also removes their words.
             if "keywords" in wrong:
@@ -107,15 +110,17 @@ class Doctor:
             if usable and wrong & (INDEX | {"orphans"}):
                 value_repair.withdraw_faulty(connection)
         if usable and wrong & (INDEX | {"orphans", "unindexed"}):
-            result = Backfill(database, indexer, Vocabulary(database, self._model)).run(on_progress)
+            result = Backfill(storage, indexer, Vocabulary(storage, self._model)).run(on_progress)
             made = counted(result.memories_processed, "memory", "memories")
             done.append(f"Computed the vectors of {made}.")
         return done
 
-    def _is_model_usable(self, database: Database, indexer: Indexer) -> bool:
-        try:
-            with database.read() as connection:
-                indexer.require_usable_model(connection)
-        except EmbeddingUnavailableError:
-            return False
-        return True
+
+def is_model_usable(storage: Storage, indexer: Indexer) -> bool:
+    """Tell whether there is a model whose vectors may join those of the file."""
+    try:
+        with storage.read() as reader:
+            reader.require_comparable(indexer.fingerprint)
+    except EmbeddingUnavailableError:
+        return False
+    return True

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
-from vector_memory.storage.sqlite import filesystem, full_disk
+from vector_memory.storage.disk import filesystem
+from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_state import held_back

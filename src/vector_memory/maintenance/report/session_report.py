@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import utc_now
+from vector_memory.domain import Scope, utc_now
 from vector_memory.errors import NotFoundError
 from vector_memory.maintenance.report.page import build_page
 from vector_memory.maintenance.report.projection import nearest, project
 from vector_memory.maintenance.report.rendering import render
-from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import Memory, get_memories
-from vector_memory.storage.sqlite.report import Listed, list_newest, mean_vectors
-from vector_memory.storage.sqlite.sessions import session_counts
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Memory, Moment
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
 MOST_MEMORIES = 10_000
@@ -61,44 +59,44 @@ class Reading(NamedTuple):
 class SessionReports:
     """Builds pages of sessions."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
 
     def page(self, session_id: str, on_progress: Progress | None = None) -> SessionPage:
         """Return a session as one HTML page. Raises NotFoundError if nothing is stored in it."""
         check_text("session_id", session_id, MAX_IDENTIFIER)
-        with self._database.read() as connection:
-            reading = read_session(connection, session_id)
+        with self._storage.read() as reader:
+            reading = read_session(reader, session_id)
         if not reading.memories:
             raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
         data = page_data(session_id, reading, on_progress or (lambda _done, _total: None))
         return SessionPage(build_page(data), reading.total, len(reading.memories), len(reading.texts))
 
 
-def read_session(connection: Connection, session_id: str) -> Reading:
+def read_session(reader: Reader, session_id: str) -> Reading:
     """Read the newest memories of a session, as many as a page shows."""
-    listed = list_newest(connection, session_id, MOST_MEMORIES)
+    listed = reader.timeline(Scope(session_id=session_id), MOST_MEMORIES, 0)[::-1]
     texts = within_budget(listed)
     memories: list[Memory] = []
     lengths: dict[int, int] = {}
     ids: list[int] = []
     means: list[NDArray[np.float32]] = []
     for batch in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
-        found = get_memories(connection, [memory.id for memory in batch])
-        for memory in (found[entry.id] for entry in batch):
+        found = reader.memories([moment.memory_id for moment in batch])
+        for memory in (found[moment.memory_id] for moment in batch):
             lengths[memory.id] = len(memory.content)
             memories.append(memory if memory.id in texts else replace(memory, content=""))
-        located, vectors = mean_vectors(connection, list(found))
+        located, vectors = reader.mean_vectors(list(found))
         ids += located.tolist()
         means.append(vectors)
-    total = session_counts(connection, session_id).total_memories
+    total = reader.session_counts(session_id).total_memories
     return Reading(total, memories[::-1], lengths, texts, ids, np.concatenate(means or [np.zeros((0, 2), np.float32)]))
 
 
-def within_budget(listed: Sequence[Listed]) -> set[int]:
+def within_budget(listed: Sequence[Moment]) -> set[int]:
     """Return the ids of the first memories whose texts fit into a page together."""
-    ends = accumulate(memory.size for memory in listed)
-    return {memory.id for memory, end in zip(listed, ends, strict=True) if end <= MOST_TEXT}
+    ends = accumulate(moment.content_bytes for moment in listed)
+    return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MOST_TEXT}
 
 
 def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[str, Any]:

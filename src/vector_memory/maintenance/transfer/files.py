@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite.drafts import Rules, draft_of
+from vector_memory.storage.disk.drafts import Rules, draft_of
 
 
 @contextmanager

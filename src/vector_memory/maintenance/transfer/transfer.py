@@ -12,9 +12,9 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from vector_memory.chunking import MAX_CHUNKS
-from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, utc_now
+from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.indexing.indexer import Embedded, EmbeddedPassage, Indexer, is_chunked, words_of
+from vector_memory.indexing.indexer import Indexer, texts_of
 from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
     ChunkLine,
@@ -28,11 +28,8 @@ from vector_memory.maintenance.transfer.lines import (
     parse_memory,
     read_lines,
 )
-from vector_memory.storage.sqlite import memories, transfer, vectors
-from vector_memory.storage.sqlite.chunks import chunks_of
-from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.memories import Memory
-from vector_memory.storage.sqlite.tags import count_use
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
 from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, written
 
 Progress = Callable[[int, int], None]
@@ -71,8 +68,8 @@ class Imported(NamedTuple):
 class Transfer:
     """Writes memories to streams, and adds those of streams."""
 
-    def __init__(self, database: Database, indexer: Indexer) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, indexer: Indexer) -> None:
+        self._storage = storage
         self._indexer = indexer
 
     def write(
@@ -82,18 +79,18 @@ class Transfer:
 
         Raises NotFoundError if nothing is stored in the session.
         """
-        with self._database.read() as connection:
-            ids = transfer.memory_ids(connection, session_id)
+        with self._storage.read() as reader:
+            ids = reader.ids(Scope(session_id=session_id))
             if session_id is not None and not ids:
                 raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists them.")
-            model = vectors.fingerprint_of(connection) if with_vectors else None
+            model = reader.fingerprint() if with_vectors else None
             header = Header(
                 session_id=session_id, memories=len(ids), vectors=None if model is None else ModelLine(**asdict(model))
             )
             target.write(header.encoded())
             for done, memory_id in enumerate(ids, start=1):
-                memory = memories.require_memory(connection, memory_id)
-                target.write(memory_line(connection, memory, with_vectors=model is not None).encoded())
+                memory = reader.memory(memory_id)
+                target.write(memory_line(reader, memory, with_vectors=model is not None).encoded())
                 if on_progress is not None:
                     on_progress(done, len(ids))
         return Exported(len(ids), model is not None)
@@ -123,43 +120,40 @@ class Transfer:
         if header.vectors is None:
             return None
         model = header.vectors.fingerprint()
-        with self._database.read() as connection:
-            present = vectors.fingerprint_of(connection)
+        with self._storage.read() as reader:
+            present = reader.fingerprint()
         try:
             return model if model == (present or self._indexer.fingerprint) else None
         except EmbeddingUnavailableError:
             return None
 
     def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
-        with self._database.read() as connection:
-            if is_there(connection, with_report(connection, line).memory, line):
+        with self._storage.read() as reader:
+            if is_there(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
-        words = words_of(line.memory_type, line.content, chunks)
-        with self._database.write() as connection:
-            new, orphaned = with_report(connection, line)
-            if is_there(connection, new, line):
+        words = self._storage.prepare_words(texts_of(line.memory_type, line.content, chunks))
+        derived = Derived(
+            chunks=chunks,
+            words=words,
+            enriched=self._indexer.enriches(line.memory_type),
+            embedded=embedded(line, model) if model is not None and line.passages else None,
+        )
+        with self._storage.write() as writer:
+            new, orphaned = with_report(writer, line)
+            if is_there(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
-            own_words = None if is_chunked(new.kind) else words
-            memory_id = memories.insert_memory(
-                connection, new, content_hash=line.hash(), words=own_words, now=history.created_at
-            )
-            transfer.put_back_history(connection, memory_id, history)
+            writer.add_memory(new, derived, content_hash=line.hash(), history=history)
             if new.kind is MemoryKind.TAGGED:
                 for tag in new.tags:
-                    count_use(connection, tag, None, history.created_at)
-            memory = memories.require_memory(connection, memory_id)
-            chunk_ids = self._indexer.write_chunks(connection, memory, chunks, words, history.created_at)
-            if model is None or not line.passages:
-                return Imported(added=1, without_vectors=1, orphaned=orphaned)
-            self._indexer.write_vectors(connection, memory, chunk_ids, embedded(line, model))
-        return Imported(added=1, orphaned=orphaned)
+                    writer.count_tag(tag, None, history.created_at)
+        return Imported(added=1, without_vectors=int(derived.embedded is None), orphaned=orphaned)
 
 
-def memory_line(connection: Connection, memory: Memory, *, with_vectors: bool) -> MemoryLine:
+def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> MemoryLine:
     """Return the line of a memory."""
-    passages = transfer.passages_of(connection, memory) if with_vectors else []
+    passages = reader.passages_of(memory) if with_vectors else []
     return MemoryLine(
         memory_type=memory.memory_type,
         agent_id=memory.agent_id,
@@ -176,14 +170,14 @@ def memory_line(connection: Connection, memory: Memory, *, with_vectors: bool) -
         updated_at=memory.updated_at,
         accessed_at=memory.accessed_at,
         access_count=memory.access_count,
-        parent=report_of(connection, memory),
+        parent=report_of(reader, memory),
         chunks=[
             ChunkLine(
                 # The original server's headings may be longer than any that this one makes.
                 headings=[heading[:MAX_TITLE] for heading in chunk.headings[:MAX_HEADINGS]],
                 **{name: getattr(chunk, name) for name in ChunkLine.model_fields if name != "headings"},
             )
-            for chunk in (stored.chunk for stored in chunks_of(connection, memory.id))
+            for chunk in (stored.chunk for stored in reader.chunks_of(memory.id))
         ],
         passages=[
             PassageLine(
@@ -197,10 +191,10 @@ def memory_line(connection: Connection, memory: Memory, *, with_vectors: bool) -
     )
 
 
-def report_of(connection: Connection, memory: Memory) -> PlaceLine | None:
+def report_of(reader: Reader, memory: Memory) -> PlaceLine | None:
     """Return the place of the report that an observation is about: its id says nothing in another file."""
     report_id = report_id_in(memory.memory_type, memory.metadata)
-    report = None if report_id is None else memories.get_memory(connection, report_id)
+    report = None if report_id is None else reader.memories([report_id]).get(report_id)
     if report is None:
         return None
     return PlaceLine(**{name: getattr(report, name) for name in PlaceLine.model_fields})
@@ -223,9 +217,9 @@ def bounded(line: MemoryLine) -> MemoryLine:
     return line.model_copy(update={"chunks": [], "passages": []})
 
 
-def is_there(connection: Connection, new: NewMemory, line: MemoryLine) -> bool:
+def is_there(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
     """Tell whether the memory of a line is stored already."""
-    return memories.find_duplicate(connection, new, line.hash()) is not None
+    return reader.find_duplicate(new, line.hash()) is not None
 
 
 class Placed(NamedTuple):
@@ -235,13 +229,13 @@ class Placed(NamedTuple):
     orphaned: bool
 
 
-def with_report(connection: Connection, line: MemoryLine) -> Placed:
+def with_report(reader: Reader, line: MemoryLine) -> Placed:
     """Return what is stored of a line, with the id that its report has in this file."""
     new = line.new_memory()
     if report_id_in(new.kind, new.metadata) is None:
         return Placed(new, orphaned=False)
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
-    report_id = None if line.parent is None else transfer.find_report(connection, **line.parent.model_dump())
+    report_id = None if line.parent is None else reader.find_report(**line.parent.model_dump())
     if report_id is None:
         return Placed(replace(new, metadata=others), orphaned=True)
     found = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
@@ -256,12 +250,10 @@ def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine
     return line.model_copy(update=changes)
 
 
-def history_of(line: MemoryLine) -> transfer.History:
+def history_of(line: MemoryLine) -> History:
     """Return when a memory was stored, changed and read; what the line does not say is now."""
     created_at = line.created_at or utc_now()
-    return transfer.History(
-        created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count
-    )
+    return History(created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count)
 
 
 def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:

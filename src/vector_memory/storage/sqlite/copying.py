@@ -9,11 +9,9 @@ from typing import IO
 import apsw
 
 from vector_memory.errors import DatabaseLockError
-from vector_memory.storage.sqlite.database import translated_errors
-from vector_memory.storage.sqlite.drafts import Draft, Rules, draft_of
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
-from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.protection import (
+from vector_memory.storage.disk.drafts import Draft, Rules, draft_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
+from vector_memory.storage.disk.protection import (
     APPLICATION_AT,
     BACKUP,
     JOURNAL_MODE_AT,
@@ -22,6 +20,8 @@ from vector_memory.storage.sqlite.protection import (
     is_open,
     is_unused_backup,
 )
+from vector_memory.storage.sqlite.guards import translated_errors
+from vector_memory.storage.sqlite.inspection import inspect
 
 PAGES_PER_STEP = 256
 

@@ -1,84 +1,43 @@
 """One SQLite file in WAL mode: one writing connection, a pool of reading ones, and one door for each."""
 
 import contextlib
-import json
 import logging
-import os
-import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import apsw
 
-from vector_memory.errors import ClosedMemoryError, ConfigurationError, DatabaseError, DatabaseLockError, where
+from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
+from vector_memory.storage.disk.filesystem import require_local
 from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite.connecting import (
+    LOCK_TIMEOUT_SECONDS,
+    closed_on_error,
+    create_private_file,
+    enforce_foreign_keys,
+    forbid_writes,
+    overwrite_deleted_bytes,
+    require_safe_sqlite,
+    set_durability,
+    use_write_ahead_log,
+)
 from vector_memory.storage.sqlite.erasure import unerased
 from vector_memory.storage.sqlite.extension import load_vector_search
-from vector_memory.storage.sqlite.filesystem import make_private_folders, require_local
-from vector_memory.storage.sqlite.full_disk import FULL, READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
-from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, DamagedError, Guard
+from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
+from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, bring_log_along, require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_at_once
-from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE, Turn, WriteLock
+from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 
 logger = logging.getLogger(__name__)
 
 Connection = apsw.Connection
 """What a block of `read` or `write` is given, to be handed to the functions of this package."""
 
-LOCK_TIMEOUT_SECONDS = 30.0
-"""Counted from the arrival of the client's call, or for other writers from when they begin to wait."""
-
-SAFE_SQLITE = (3, 51, 3)
-"""Older releases can corrupt a WAL file that several processes share."""
-
 MAX_IDLE_READERS = 8
-
-UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
-# A statement also fails like this when the disk fails under sqlite-vec, which does not pass the reason on.
-BROKEN = (
-    "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
-    "`vector-memory doctor --fix`, which repairs tables that are not as they should be, or restore a backup."
-)
-FAILURES: dict[type[apsw.Error], str] = {
-    apsw.FullError: FULL,
-    apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
-    apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
-    apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
-    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
-    apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
-    apsw.CorruptError: "The database is damaged: restore it from a backup.",
-    apsw.SQLError: BROKEN,
-    apsw.MismatchError: migrations.RUN_FIX,
-    apsw.InterruptError: (
-        "A statement took too long and was ended; nothing was changed. Run `vector-memory doctor`: it says whether the "
-        "database is damaged."
-    ),
-}
-
-
-@contextlib.contextmanager
-def translated_errors() -> Iterator[None]:
-    """Turn every error of SQLite into one of ours. SQLite's own words can hold SQL or text, so they stay inside."""
-    try:
-        yield
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise DatabaseLockError(LOCK_ADVICE) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DatabaseError("The database holds a text that cannot be read: restore it from a backup.") from error
-    except (TypeError, ValueError, LookupError, OverflowError) as error:
-        # Nearly all values are checked where they are read; what they say about each other is not.
-        logger.error("A value cannot be used: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
-        raise DamagedError(UNUSABLE) from error
-    except apsw.Error as error:
-        advice = (
-            "The database reported a failure without a name. Nothing was changed: check the disk and its free space, "
-            "repeat the call, and restore the database from a backup if that does not help."
-        )
-        raise DatabaseError(FAILURES.get(type(error), advice)) from error
 
 
 class Database:
@@ -283,7 +242,11 @@ class Database:
 
     def _require_known(self, connection: apsw.Connection) -> None:
         """Raise a DatabaseError if a newer release has changed the tables since the file was opened."""
-        migrations.require_known(connection)
+        if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(migrations.MIGRATIONS):
+            raise DatabaseError(
+                "A newer release of vector-memory has upgraded the database since this server started, and this one "
+                "can no longer write to it. Nothing was changed: restart this server with the newer release."
+            )
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Tell whether the file has the tables of this release."""
@@ -316,79 +279,6 @@ class Database:
         return connection
 
 
-@contextlib.contextmanager
-def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
-    """Close `connection` when the block fails, so that a refused file is not kept open."""
-    try:
-        yield
-    except BaseException:
-        connection.close()
-        raise
-
-
-def require_safe_sqlite() -> None:
-    """Refuse an SQLite that can damage a file which several processes write."""
-    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if version < SAFE_SQLITE:
-        raise ConfigurationError(
-            f"The installed apsw brings SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
-            "processes share: install apsw 3.54 or newer."
-        )
-
-
-def create_private_file(path: Path) -> None:
-    """Create the file for its owner only. An existing file is not touched: closing it would drop SQLite's locks."""
-    try:
-        make_private_folders(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        if not path.is_file():
-            raise DatabaseError("The database path is not a file: choose another --database-path.") from None
-    except OSError as error:
-        raise DatabaseError(f"The database cannot be created ({error.strerror}): choose another path.") from None
-
-
 def wait_for_locks(connection: apsw.Connection) -> None:
     """Let SQLite wait for other processes instead of failing at once."""
     connection.set_busy_timeout(int(LOCK_TIMEOUT_SECONDS * 1000))
-
-
-def use_write_ahead_log(connection: apsw.Connection) -> None:
-    """Let readers and a writer work side by side. SQLite does not wait for this lock by itself, so repeat."""
-    patiently(lambda: connection.pragma("journal_mode", "wal"))
-
-
-def enforce_foreign_keys(connection: apsw.Connection) -> None:
-    """Let chunks and passages go with their memory."""
-    connection.pragma("foreign_keys", True)
-
-
-def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
-    """Fill the place of deleted content with zeros: deleted means gone."""
-    connection.pragma("secure_delete", True)
-
-
-def set_durability(connection: apsw.Connection, synchronous: str) -> None:
-    """FULL: a commit is on the disk when it returns. NORMAL may lose the last commits in a power cut."""
-    connection.pragma("synchronous", synchronous)
-
-
-def forbid_writes(connection: apsw.Connection) -> None:
-    """Make a connection unable to write by mistake."""
-    connection.pragma("query_only", True)
-
-
-def patiently(action: Callable[[], object]) -> None:
-    """Repeat `action` while the file is locked, with growing pauses, up to the lock time-out."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
-    pause = 0.005
-    while True:
-        try:
-            action()
-        except (apsw.BusyError, apsw.LockedError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes out, protects nothing
-            pause = min(pause * 2, 0.25)
-        else:
-            return

@@ -11,7 +11,8 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
+from vector_memory.storage.sqlite.guards import FULL
 from vector_memory.storage.sqlite.identity import MOVED, Identity, identity_of
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -19,7 +20,6 @@ READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 ROOM_FOR_LOG = 64 * 1024
 """Bytes; the index of a log takes 32 KB at least."""
 
-FULL = "The disk or the database is full. Nothing was changed; free some space and repeat the call."
 READING_ONLY = (
     "The disk is full, so the database is open for reading only. Nothing was changed; free some space and repeat the "
     "call."

@@ -1,16 +1,22 @@
-"""What every connection is guarded against: statements that never end, and values of another type than their column.
+"""What every connection is guarded against: statements that never end, values of another type, errors of SQLite.
 
 SQLite stores any value in any column, and a damaged or altered file can hold whatever bytes it likes. So rows are
 checked here, once, where they enter Python; what reads them can rely on the declared types.
 """
 
+import contextlib
+import json
+import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import apsw
 
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import DatabaseError, DatabaseLockError, where
+from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE
+
+logger = logging.getLogger(__name__)
 
 READING_SECONDS = 60.0
 """A statement of a reading connection may take so much processor time: brute force over a million vectors takes 5 s."""
@@ -35,6 +41,33 @@ WRONG_TYPE = (
     "The database holds a value of the wrong type: run `vector-memory doctor --fix`, and restore it from a backup if "
     "that does not help."
 )
+
+RUN_FIX = (
+    "The tables of the database are not as they should be: run `vector-memory doctor --fix`, and restore the database "
+    "from a backup if that does not help."
+)
+FULL = "The disk or the database is full. Nothing was changed; free some space and repeat the call."
+UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
+# A statement also fails like this when the disk fails under sqlite-vec, which does not pass the reason on.
+BROKEN = (
+    "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
+    "`vector-memory doctor --fix`, which repairs tables that are not as they should be, or restore a backup."
+)
+FAILURES: dict[type[apsw.Error], str] = {
+    apsw.FullError: FULL,
+    apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
+    apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
+    apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
+    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
+    apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
+    apsw.CorruptError: "The database is damaged: restore it from a backup.",
+    apsw.SQLError: BROKEN,
+    apsw.MismatchError: RUN_FIX,
+    apsw.InterruptError: (
+        "A statement took too long and was ended; nothing was changed. Run `vector-memory doctor`: it says whether the "
+        "database is damaged."
+    ),
+}
 
 Row = tuple[Any, ...]
 
@@ -103,3 +136,24 @@ def type_check(allowed: Sequence[Collection[type]]) -> Callable[[Row], None]:
             accepted.add(types)
 
     return check
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn every error of SQLite into one of ours. SQLite's own words can hold SQL or text, so they stay inside."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise DatabaseLockError(LOCK_ADVICE) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DatabaseError("The database holds a text that cannot be read: restore it from a backup.") from error
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        # Nearly all values are checked where they are read; what they say about each other is not.
+        logger.error("A value cannot be used: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
+        raise DamagedError(UNUSABLE) from error
+    except apsw.Error as error:
+        advice = (
+            "The database reported a failure without a name. Nothing was changed: check the disk and its free space, "
+            "repeat the call, and restore the database from a backup if that does not help."
+        )
+        raise DatabaseError(FAILURES.get(type(error), advice)) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite.filesystem import log_index_of, log_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
 
 MOVED = (
     "The database file was moved, deleted or replaced after this server opened it. Nothing was changed. Put the file "

@@ -12,11 +12,11 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite import database, migrations
+from vector_memory.storage.disk.filesystem import journal_of, log_of
+from vector_memory.storage.sqlite import connecting, database, guards, migrations
 from vector_memory.storage.sqlite import legacy as original
 from vector_memory.storage.sqlite import schema_repair as remaking
 from vector_memory.storage.sqlite.extension import load_vector_search
-from vector_memory.storage.sqlite.filesystem import journal_of, log_of
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_noticed
 from vector_memory.storage.sqlite.guards import DamagedError, Guard
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -54,7 +54,7 @@ def inspect(path: Path, look: Callable[[apsw.Connection], T]) -> T:
     while True:
         in_use, before = log_of(path).exists() or journal_of(path).exists(), _marks_of_change(path)
         try:
-            with database.translated_errors(), _opened(path, immutable=not in_use) as connection:
+            with guards.translated_errors(), _opened(path, immutable=not in_use) as connection:
                 found = look(connection)
         except DatabaseError:
             if in_use or before == _marks_of_change(path):
@@ -79,7 +79,7 @@ def _connection(path: Path, *, immutable: bool) -> apsw.Connection:
     uri = f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
     connection = apsw.Connection(uri, flags=READ_ONLY)
     try:
-        with database.closed_on_error(connection), full_disk_noticed(connection):
+        with connecting.closed_on_error(connection), full_disk_noticed(connection):
             connection.pragma("schema_version")  # reads something, and so opens the log
     except FullDiskError:
         return connect_to_read(path)
@@ -154,13 +154,13 @@ def count_orphans(connection: apsw.Connection) -> Counter[str]:
 def count_memories(connection: apsw.Connection) -> int:
     """Return how many memories there are. Raises DamagedError if there is no table of them."""
     if "session_memories" not in migrations.names_of_tables(connection):
-        raise DamagedError(migrations.RUN_FIX)
+        raise DamagedError(guards.RUN_FIX)
     return int(fetch_value(connection, "select count(*) from session_memories"))
 
 
 def extension_version() -> str:
     """Load sqlite-vec as the store does, and return its version. Raises DatabaseError."""
-    with database.translated_errors():
+    with guards.translated_errors():
         connection = apsw.Connection(":memory:")
         with contextlib.closing(connection):
             load_vector_search(connection)
@@ -169,5 +169,5 @@ def extension_version() -> str:
 
 def sqlite_version() -> str:
     """Return the version of the linked SQLite. Raises ConfigurationError if it is not safe."""
-    database.require_safe_sqlite()
+    connecting.require_safe_sqlite()
     return apsw.sqlite_lib_version()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite.filesystem import log_index_of
-from vector_memory.storage.sqlite.protection import JOURNAL_MODE_AT, LOGGED, header_of
+from vector_memory.storage.disk.filesystem import log_index_of
+from vector_memory.storage.disk.protection import JOURNAL_MODE_AT, LOGGED, header_of
 
 TABLE = Path("/proc/locks")
 

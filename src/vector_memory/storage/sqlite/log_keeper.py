@@ -15,8 +15,8 @@ from pathlib import Path
 
 import apsw
 
+from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite import erasure
-from vector_memory.storage.sqlite.filesystem import log_of
 
 logger = logging.getLogger(__name__)
 

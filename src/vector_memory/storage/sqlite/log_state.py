@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from vector_memory.storage.sqlite.filesystem import log_index_of
+from vector_memory.storage.disk.filesystem import log_index_of
 
 HEADER = struct.Struct("=16xI")
 """The number of frames in the log."""

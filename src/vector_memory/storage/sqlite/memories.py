@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apsw
 
-from vector_memory.domain import MemoryKind, NewMemory, Scope
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import NotFoundError
+from vector_memory.storage.base import CountedBy
+from vector_memory.storage.records import Expendable, Memory, Origin
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
-
-if TYPE_CHECKING:
-    from vector_memory.storage.sqlite.keywords import Words
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
@@ -22,105 +20,29 @@ COLUMNS = """
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """A stored memory. Times are ISO 8601 in UTC; `content_hash` is the full SHA-256 in hex."""
-
-    id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    content: str
-    title: str | None
-    description: str | None
-    tags: list[str]
-    metadata: dict[str, Any]
-    content_hash: str
-    created_at: str
-    updated_at: str
-    accessed_at: str
-    access_count: int
-    chunked: bool
-    chunk_count: int
-
-
 def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
     """Make a Memory of a row of COLUMNS."""
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
 
 
-def insert_memory(
-    connection: apsw.Connection, memory: NewMemory, *, content_hash: str, words: "Words | None", now: str
-) -> int:
-    """Add a memory and return its id. `words`: of its content; None: it is chunked, and they come with its chunks."""
-    memory_id = int(
-        fetch_value(
-            connection,
-            """
-            insert into session_memories (
-                memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
-                metadata, content_hash, created_at, updated_at, accessed_at, auto_chunk
-            ) values (
-                :kind, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
-                :metadata, :content_hash, :now, :now, :now, :chunked
-            ) returning id
-            """,
-            {
-                "kind": str(memory.kind),
-                "agent_id": memory.agent_id,
-                "session_id": memory.session_id,
-                "session_iter": memory.session_iter,
-                "task_code": memory.task_code,
-                "content": memory.content,
-                "title": memory.title,
-                "description": memory.description,
-                "tags": json.dumps(memory.tags, ensure_ascii=False),
-                "metadata": as_json(memory.metadata),
-                "content_hash": content_hash,
-                "now": now,
-                "chunked": words is None,
-            },
-        )
-    )
-    if words is not None:
-        from vector_memory.storage.sqlite import (  # noqa: PLC0415 - needs numpy, which who only looks need not wait for
-            keywords,
-        )
-
-        keywords.add(connection, memory_id, words)
-    return memory_id
-
-
-def as_json(metadata: dict[str, Any]) -> str:
-    """Return metadata as they are stored."""
-    return json.dumps(metadata, ensure_ascii=False)
-
-
-def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
-    """Return the id of the memory with the same content in the same place, if there is one."""
+def find_report(
+    connection: apsw.Connection,
+    content_hash: str,
+    agent_id: str,
+    session_id: str | None,
+    session_iter: int,
+    task_code: str | None,
+) -> int | None:
+    """Return the id of the report with this content in this place, or None."""
     found = fetch_value(
         connection,
-        """
+        f"""
         select id from session_memories
-        where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
-            and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
-            and json_extract(metadata, '$.parent_report_id') is json_extract(:metadata, '$.parent_report_id')
-            and (memory_type <> 'knowledge_base'
-                or json_extract(metadata, '$.category') is json_extract(:metadata, '$.category'))
+        where content_hash = ? and memory_type = '{MemoryKind.REPORT}' and agent_id = ? and session_id is ?
+            and session_iter = ? and task_code is ?
         order by id limit 1
         """,
-        {
-            "content_hash": content_hash,
-            "kind": str(memory.kind),
-            "agent_id": memory.agent_id,
-            "session_id": memory.session_id,
-            "session_iter": memory.session_iter,
-            "task_code": memory.task_code,
-            # Whole, because SQLite has no value for everything that JSON can hold.
-            "metadata": as_json(memory.metadata),
-        },
+        (content_hash, agent_id, session_id, session_iter, task_code),
     )
     return None if found is None else int(found)
 
@@ -140,12 +62,6 @@ def require_memory(connection: apsw.Connection, memory_id: int) -> Memory:
     return memory
 
 
-def kind_of(connection: apsw.Connection, memory_id: int) -> str | None:
-    """Return a memory's kind, or None if there is no such memory."""
-    kind = fetch_value(connection, "select memory_type from session_memories where id = ?", (memory_id,))
-    return None if kind is None else str(kind)
-
-
 def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Memory]:
     """Return those of the memories that exist, by id."""
     rows = fetch(
@@ -155,20 +71,6 @@ def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict
         (json.dumps(memory_ids),),
     )
     return {memory.id: memory for memory in rows}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where a memory comes from: what a reader of a part of it has to know."""
-
-    id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    title: str | None
-    created_at: str
 
 
 def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Origin]:
@@ -203,43 +105,56 @@ def list_memories(
     )
 
 
-def count_memories(connection: apsw.Connection, scope: Scope) -> int:
-    """Return how many memories are in a scope."""
+def count_memories(connection: apsw.Connection, scope: Scope, since: str | None = None) -> int:
+    """Return how many memories are in a scope; with a time, those created then or later."""
     condition = memory_filter(scope)
     sql = f"select count(*) from session_memories m where {condition.sql}"
-    return int(fetch_value(connection, sql, condition.bindings))
+    if since is None:
+        return int(fetch_value(connection, sql, condition.bindings))
+    return int(fetch_value(connection, f"{sql} and m.created_at >= :since", condition.bindings | {"since": since}))
 
 
-def delete_memory(connection: apsw.Connection, memory_id: int) -> bool:
-    """Remove a memory with its chunks, passages, vectors and keywords; False if there is none."""
-    from vector_memory.storage.sqlite import keywords  # noqa: PLC0415 - as above
+COUNTED = {
+    "kind": "select m.memory_type as name from session_memories m where {condition}",
+    "category": """
+        select case json_type(m.metadata, '$.category') when 'text' then m.metadata ->> '$.category' else '' end as name
+        from session_memories m where {condition}
+    """,
+    "tag": """
+        select tag.value as name from session_memories m, json_each(m.tags) tag where {condition} and tag.type = 'text'
+    """,
+}
 
-    keywords.remove(connection, memory_id)
-    connection.execute("delete from session_memories where id = ?", (memory_id,))
-    return bool(connection.changes())
+
+def count_by(connection: apsw.Connection, scope: Scope, by: CountedBy) -> dict[str, int]:
+    """Return how many memories of a scope there are of each kind, category or tag, in the order of the names."""
+    condition = memory_filter(scope)
+    named = COUNTED[by].format(condition=condition.sql)
+    sql = f"select name, count(*) from ({named}) group by name order by name"
+    rows: list[tuple[Any, ...]] = connection.execute(sql, condition.bindings).fetchall()
+    return dict(rows)
 
 
-OLD = f"from session_memories where created_at < ? and memory_type <> '{MemoryKind.TAGGED}'"
-"""Of tagged memories those in use are kept, whatever their age: `storage.tags.least_used`."""
+def memory_ids(connection: apsw.Connection, scope: Scope) -> list[int]:
+    """Return the ids of the memories of a scope, ascending."""
+    condition = memory_filter(scope)
+    sql = f"select m.id from session_memories m where {condition.sql} order by m.id"
+    return fetch_column(connection, sql, condition.bindings)
 
 
-def count_older(connection: apsw.Connection, before: str) -> tuple[int, int]:
-    """Return how many memories were created before that time, and how many chunks they have."""
-    memories = fetch_value(connection, f"select count(*) {OLD}", (before,))
-    chunks = fetch_value(
-        connection, f"select count(*) from memory_chunks where parent_id in (select id {OLD})", (before,)
+def expendable(connection: apsw.Connection, before: str, *, tagged: bool, limit: int | None) -> list[Expendable]:
+    """Return memories created before that time, the oldest first; of tagged ones those that were read least."""
+    return fetch(
+        connection,
+        Expendable,
+        f"""
+        select m.id, (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
+        from session_memories m
+        where m.created_at < :before and (m.memory_type = '{MemoryKind.TAGGED}') = :tagged
+        order by iif(:tagged, m.access_count, 0), m.created_at, m.id limit :limit
+        """,
+        {"before": before, "tagged": tagged, "limit": -1 if limit is None else limit},
     )
-    return int(memories), int(chunks)
-
-
-def ids_older(connection: apsw.Connection, before: str) -> list[int]:
-    """Return the ids of the memories that were created before that time, the oldest first."""
-    return fetch_column(connection, f"select id {OLD} order by created_at, id", (before,))
-
-
-def count_chunks(connection: apsw.Connection, memory_id: int) -> int:
-    """Return how many chunks a memory has."""
-    return int(fetch_value(connection, "select count(*) from memory_chunks where parent_id = ?", (memory_id,)))
 
 
 def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: str) -> None:

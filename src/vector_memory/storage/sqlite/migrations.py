@@ -1,7 +1,7 @@
 """Brings a file to the present schema. A migration and its record commit together, so any process may run it."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ import apsw
 
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.sqlite import erasure, schema
 from vector_memory.storage.sqlite import legacy as original
-from vector_memory.storage.sqlite.drafts import Rules, draft_of
 from vector_memory.storage.sqlite.extension import load_vector_search
-from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.guards import RUN_FIX, DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
 
@@ -88,11 +88,6 @@ MIGRATIONS = (
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
 """A file that has two of these names is a memory, however damaged."""
 
-RUN_FIX = (
-    "The tables of the database are not as they should be: run `vector-memory doctor --fix`, and restore the database "
-    "from a backup if that does not help."
-)
-
 
 def require_ours(connection: apsw.Connection) -> None:
     """Raise a DatabaseError, having written nothing, for a file of another program or of a newer release.
@@ -154,23 +149,10 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
         raise
 
 
-def require_known(connection: apsw.Connection) -> None:
-    """Raise a DatabaseError if a newer release has upgraded the file since it was opened."""
-    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(MIGRATIONS):
-        raise DatabaseError(
-            "A newer release of vector-memory has upgraded the database since this server started, and this one can "
-            "no longer write to it. Nothing was changed: restart this server with the newer release."
-        )
-
-
 def let_write(connection: apsw.Connection) -> None:
     """Give a connection the function that `schema.ONLY_KNOWING_WRITERS` asks of whoever writes."""
-
-    def newest_known(*_arguments: object) -> int:
-        return len(MIGRATIONS)
-
     connection.create_scalar_function(
-        schema.WRITERS_FUNCTION, newest_known, 0, deterministic=True, flags=apsw.SQLITE_INNOCUOUS
+        schema.WRITERS_FUNCTION, partial(len, MIGRATIONS), 0, deterministic=True, flags=apsw.SQLITE_INNOCUOUS
     )
 
 

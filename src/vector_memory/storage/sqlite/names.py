@@ -1,11 +1,10 @@
 """The names in use: of sessions, agents and tasks."""
 
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
-NamedBy = Literal["session_id", "agent_id", "task_code"]
-"""What has names, as the columns are called."""
+from vector_memory.storage.records import NamedBy
 
 
 def names_with(

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.memories import COLUMNS, Memory, memory_from_row
+from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.tags import forget_vectors

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from vector_memory.storage.sqlite import database, migrations, schema
+from vector_memory.storage.sqlite import connecting, database, guards, migrations, schema
 from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.legacy import quoted
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -69,11 +69,11 @@ def make_indexes_again(path: Path) -> None:
 
 @contextlib.contextmanager
 def _transaction(path: Path) -> Iterator[apsw.Connection]:
-    with database.translated_errors():
+    with guards.translated_errors():
         connection = apsw.Connection(str(path))
         try:
             database.wait_for_locks(connection)
-            database.overwrite_deleted_bytes(connection)
+            connecting.overwrite_deleted_bytes(connection)
             connection.pragma("legacy_alter_table", True)  # or SQLite would rewrite what refers to a renamed table
             connection.execute("begin immediate")
             yield connection

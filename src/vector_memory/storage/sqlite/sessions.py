@@ -1,39 +1,13 @@
 """Counts over sessions, and over the whole file."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import apsw
 
 from vector_memory.domain import Scope
+from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value, object_in, texts_in
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
-    """A session as it is listed; `agent_id` stored last, `agents` are the first by name of `agent_count`."""
-
-    session_id: str
-    agent_id: str
-    agents: list[str]
-    agent_count: int
-    memory_count: int
-    latest_activity: str
-    memory_types: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionCounts:
-    """What one session holds. The times and the highest iteration are None in an empty session."""
-
-    memory_counts: dict[str, int]
-    agent_counts: dict[str, int]
-    total_memories: int
-    total_chunks: int
-    latest_iteration: int | None
-    earliest_created: str | None
-    latest_created: str | None
 
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
@@ -104,23 +78,6 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """A memory without its text but the `beginning` of it."""
-
-    memory_id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None
-    session_iter: int
-    task_code: str | None
-    title: str | None
-    created_at: str
-    beginning: str
-    content_length: int
-    chunk_count: int
-
-
 def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
     """Return the memories of a scope that were stored last, the oldest of them first."""
     condition = memory_filter(scope)
@@ -130,28 +87,12 @@ def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, charac
         f"""
         select m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title,
             m.created_at, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
-            m.chunk_count
+            octet_length(m.content) as content_bytes, m.chunk_count
         from session_memories m where {condition.sql} order by m.created_at desc, m.id desc limit :limit
         """,
         condition.bindings | {"limit": limit, "characters": characters},
     )
     return found[::-1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryCounts:
-    """What a whole file holds. The times are None in an empty one."""
-
-    memory_counts: dict[str, int]
-    total_memories: int
-    total_chunks: int
-    total_sessions: int
-    total_agents: int
-    without_vectors: int
-    embedding_model: str | None
-    database_bytes: int
-    earliest_created: str | None
-    latest_created: str | None
 
 
 def memory_counts(connection: apsw.Connection) -> MemoryCounts:

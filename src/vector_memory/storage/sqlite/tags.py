@@ -1,8 +1,7 @@
 """Canonical tags: the vocabulary of the tagged memories, one row for each tag with its vector; and what they count."""
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import NamedTuple
 
 import apsw
@@ -10,23 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import MemoryKind
-from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
-
-Vectors = Mapping[str, NDArray[np.float32]]
-"""Vectors of tags, by the tag."""
+from vector_memory.storage.records import CanonicalTag, TagVectors, VectorsByTag
+from vector_memory.storage.sqlite.rows import fetch, fetch_column
 
 BYTES_PER_NUMBER = 4
 
 TAGGED = f"memory_type = '{MemoryKind.TAGGED}'"
-
-
-@dataclass(frozen=True, slots=True)
-class CanonicalTag:
-    """A tag as the vocabulary has it. `frequency`: on how many memories it was ever stored; deleting lowers nothing."""
-
-    tag: str
-    frequency: int
-    created_at: str
 
 
 class KnownTag(NamedTuple):
@@ -36,20 +24,13 @@ class KnownTag(NamedTuple):
     vector: bytes
 
 
-class Known(NamedTuple):
-    """All canonical tags, the oldest first, and their vectors, shape (tags, dimensions); zeros where one is missing."""
-
-    tags: list[str]
-    vectors: NDArray[np.float32]
-
-
 def among(connection: apsw.Connection, tags: Collection[str]) -> set[str]:
     """Return which of the texts are canonical tags."""
     sql = "select tag from canonical_tags where tag in (select value from json_each(?))"
     return set(fetch_column(connection, sql, (json.dumps(list(tags)),)))
 
 
-def known_tags(connection: apsw.Connection, dimensions: int) -> Known:
+def known_tags(connection: apsw.Connection, dimensions: int) -> TagVectors:
     """Return what a tag is compared with; vectors of another length count as missing."""
     length = dimensions * BYTES_PER_NUMBER
     sql = """
@@ -58,16 +39,10 @@ def known_tags(connection: apsw.Connection, dimensions: int) -> Known:
     """
     rows = list(map(KnownTag._make, connection.execute(sql, {"length": length})))
     vectors = np.frombuffer(b"".join(row.vector for row in rows), np.float32).reshape(len(rows), dimensions)
-    return Known([row.tag for row in rows], vectors)
+    return TagVectors([row.tag for row in rows], vectors)
 
 
-def without_vectors(connection: apsw.Connection, dimensions: int) -> list[str]:
-    """Return the tags that have no vector of this length, the oldest first."""
-    sql = "select tag from canonical_tags where embedding is null or length(embedding) <> ? order by id"
-    return fetch_column(connection, sql, (dimensions * BYTES_PER_NUMBER,))
-
-
-def set_vectors(connection: apsw.Connection, vectors: Vectors) -> None:
+def set_vectors(connection: apsw.Connection, vectors: VectorsByTag) -> None:
     """Give those of the tags that are canonical their vectors."""
     connection.executemany(
         "update canonical_tags set embedding = ? where tag = ?",
@@ -91,10 +66,13 @@ def count_use(connection: apsw.Connection, tag: str, vector: NDArray[np.float32]
     )
 
 
-def canonical_tags(connection: apsw.Connection) -> list[CanonicalTag]:
-    """Return the canonical tags, the most frequent first, then in the order of the alphabet."""
-    sql = "select tag, frequency, created_at from canonical_tags order by frequency desc, tag"
-    return fetch(connection, CanonicalTag, sql)
+def canonical_tags(connection: apsw.Connection, among: Collection[str] | None) -> list[CanonicalTag]:
+    """Return the canonical tags, or those among some: the most frequent first, then in alphabetical order."""
+    sql = """
+        select tag, frequency, created_at from canonical_tags
+        where :among is null or tag in (select value from json_each(:among)) order by frequency desc, tag
+    """
+    return fetch(connection, CanonicalTag, sql, {"among": None if among is None else json.dumps(list(among))})
 
 
 def tags_in_use(connection: apsw.Connection) -> list[str]:
@@ -124,33 +102,3 @@ def restore_tags(connection: apsw.Connection, now: str) -> int:
         (now,),
     )
     return connection.changes()
-
-
-def counts_by_category(connection: apsw.Connection) -> dict[str | None, int]:
-    """Return how many tagged memories there are in each category that has some; None: those without a text as one."""
-    rows = fetch(
-        connection,
-        as_dict,
-        f"""
-        select case json_type(metadata, '$.category') when 'text' then json_extract(metadata, '$.category') end
-            as category, count(*) as number
-        from session_memories where {TAGGED} group by category order by category
-        """,
-    )
-    return {row["category"]: row["number"] for row in rows}
-
-
-def count_since(connection: apsw.Connection, since: str) -> int:
-    """Return how many tagged memories were created at that time or later."""
-    return int(
-        fetch_value(connection, f"select count(*) from session_memories where {TAGGED} and created_at >= ?", (since,))
-    )
-
-
-def least_used(connection: apsw.Connection, before: str, limit: int) -> list[int]:
-    """Return the ids of at most `limit` tagged memories created before that time: least read first, then oldest."""
-    sql = f"""
-        select id from session_memories where {TAGGED} and created_at < ?
-        order by access_count, created_at, id limit ?
-    """
-    return fetch_column(connection, sql, (before, limit))

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Scope
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
 from vector_memory.storage.sqlite.guards import DamagedError
-from vector_memory.storage.sqlite.memories import Memory
 from vector_memory.storage.sqlite.rows import fetch, fetch_one, fetch_value, next_ids
 
 MAX_K = 4096

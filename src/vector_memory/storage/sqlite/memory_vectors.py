@@ -1,32 +1,30 @@
-"""What the report of a session reads besides the memories: which there are, and the means of their vectors."""
+"""The vectors of whole memories: of each of their passages, and the means."""
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.storage.records import Memory, StoredPassage
 from vector_memory.storage.sqlite.passages import all_vectors_of
-from vector_memory.storage.sqlite.rows import fetch
-from vector_memory.storage.sqlite.vectors import vector_dimensions
+from vector_memory.storage.sqlite.vectors import table_for, vector_dimensions
 
 
-class Listed(NamedTuple):
-    """A memory and the size of its text in bytes of UTF-8."""
-
-    id: int
-    size: int
-
-
-def list_newest(connection: apsw.Connection, session_id: str, limit: int) -> list[Listed]:
-    """Return a session's memories, the newest first, at most `limit`. No text is read."""
-    sql = """
-        select id, octet_length(content) as size from session_memories where session_id = ?
-        order by created_at desc, id desc limit ?
-    """
-    return fetch(connection, Listed, sql, (session_id, limit))
+def passages_of(connection: apsw.Connection, memory: Memory) -> list[StoredPassage]:
+    """Return a memory's passages that have vectors, in order."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        f"""
+        select c.chunk_index, p.start_char, p.end_char, v.embedding
+        from memory_passages p cross join {table_for(chunked=memory.chunked)} v on v.passage_id = p.id
+        left join memory_chunks c on c.id = p.chunk_id
+        where p.memory_id = ? order by p.id
+        """,
+        (memory.id,),
+    ).fetchall()
+    return [StoredPassage(chunk, start, end, np.frombuffer(data, np.float32)) for chunk, start, end, data in rows]
 
 
 def mean_vectors(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from vector_memory.errors import DatabaseError, ValidationError
-from vector_memory.storage.sqlite.locking import lock_if_free
-from vector_memory.storage.sqlite.protection import HEADER_BYTES, Place, why_protected
+from vector_memory.storage.disk.locking import lock_if_free
+from vector_memory.storage.disk.protection import HEADER_BYTES, Place, why_protected
 
 DRAFT = re.compile(r"\.vector-memory-[0-9a-f]{16}\.partial")
 

@@ -1,0 +1,61 @@
+"""Deleting memories: one, or all that are older than a number of days."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from vector_memory.results.overview import CleanupResult
+from vector_memory.results.sessions import DeleteResult
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Expendable
+from vector_memory.validation import check_range, parse_id
+
+MAX_DAYS = 36_500
+
+
+class Deletion:
+    """Deletes memories."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def delete(self, memory_id: str | int) -> DeleteResult:
+        """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
+        number = parse_id("memory_id", memory_id)
+        with self._storage.write() as writer:
+            memory = writer.memory(number)
+            writer.delete(number)
+        self._storage.purge_deleted()
+        return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
+
+    def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
+        """Delete what was created more than `days_old` days ago; a dry run only counts.
+
+        One transaction a memory, so that other processes can store meanwhile. After a failure the rest is still there,
+        and the call can be repeated.
+        """
+        check_range("days_old", days_old, 0, MAX_DAYS)
+        before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
+        with self._storage.read() as reader:
+            found = reader.expendable(before, tagged=False)
+        memories, chunks = len(found), sum(memory.chunk_count for memory in found)
+        if not dry_run:
+            memories, chunks = self.delete_each(found)
+            self._storage.purge_deleted()
+        done = "would be deleted; send dry_run=false to delete them" if dry_run else "deleted"
+        return CleanupResult(
+            memories_deleted=memories,
+            chunks_deleted=chunks,
+            dry_run=dry_run,
+            message=f"{memories} memories with {chunks} chunks older than {days_old} days {done}.",
+        )
+
+    def delete_each(self, memories: Sequence[Expendable]) -> tuple[int, int]:
+        """Delete memory by memory, and return how many memories and chunks that were. Their bytes may be left."""
+        deleted = chunks = 0
+        for memory in memories:
+            with self._storage.write() as writer:
+                chunk_count = writer.delete(memory.id)
+            if chunk_count is not None:
+                deleted += 1
+                chunks += chunk_count
+        return deleted, chunks

@@ -1,0 +1,67 @@
+"""What sessions hold, in numbers, and which names are in use."""
+
+from dataclasses import asdict, replace
+
+from vector_memory.results.budget import Packer
+from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
+from vector_memory.results.shortening import fitting_values
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import NamedBy, SessionCounts
+from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text
+
+AGENTS_SHOWN = 20
+"""So many agents of a session are named in a listing, and so many times five in its statistics."""
+
+
+class Statistics:
+    """Counts what sessions hold."""
+
+    def __init__(self, storage: Storage, packer: Packer) -> None:
+        self._storage = storage
+        self._packer = packer
+
+    def session_stats(self, session_id: str) -> SessionStatsResult:
+        """Count what a session holds."""
+        check_text("session_id", session_id, MAX_IDENTIFIER)
+        with self._storage.read() as reader:
+            counts = reader.session_counts(session_id)
+        busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[: 5 * AGENTS_SHOWN]
+        return self._packer.fit(
+            lambda _: SessionStatsResult(
+                session_id=session_id,
+                **asdict(replace(counts, agent_counts=dict(busiest))),
+                message=said_of_counts(counts, len(counts.agent_counts) - len(busiest)),
+            )
+        )
+
+    def list_sessions(self, limit: int, agent_id: str | None) -> SessionsResult:
+        """Return sessions, latest activity first."""
+        check_range("limit", limit, 1, MAX_LIMIT)
+        check_optional_text("agent_id", agent_id, MAX_IDENTIFIER)
+        with self._storage.read() as reader:
+            found, total = reader.sessions(agent_id, limit, AGENTS_SHOWN)
+        listed = [SessionEntry(**asdict(session)) for session in found]
+
+        def build(packer: Packer) -> SessionsResult:
+            entries = packer.fitting(listed)
+            message = f"{len(entries)} of {total} sessions."
+            if len(entries) < len(found):
+                message += " More did not fit into one answer: send an agent_id to see that agent's."
+            return SessionsResult(sessions=entries, total_sessions=total, message=message)
+
+        return self._packer.fit(build)
+
+    def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
+        """Return up to 100 names in use that contain a part, and how many there are."""
+        with self._storage.read() as reader:
+            names, total = reader.find_names(column, part, session_id, MAX_LIMIT)
+        return fitting_values(names, self._packer.room), total
+
+
+def said_of_counts(counts: SessionCounts, agents_left_out: int) -> str | None:
+    """Say what a session's statistics do not show."""
+    if not counts.total_memories:
+        return "Nothing is stored in this session: see list_sessions."
+    if agents_left_out:
+        return f"Only the busiest agents are counted one by one; {agents_left_out} others have stored too."
+    return None

@@ -1,0 +1,205 @@
+"""Adds and deletes memories with everything that is derived from them: chunks, words, passages and vectors."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+
+import apsw
+
+from vector_memory.domain import TRAITS, Chunk, NewMemory
+from vector_memory.storage.records import Derived, Embedded, History, Memory
+from vector_memory.storage.sqlite import keywords, vectors
+from vector_memory.storage.sqlite.memories import is_unindexed
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
+
+
+def as_json(value: object) -> str:
+    """Return a value as columns of JSON hold it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
+    """Return the id of the memory with the same content in the same place, if there is one."""
+    found = fetch_value(
+        connection,
+        """
+        select id from session_memories
+        where content_hash = :content_hash and memory_type = :kind and agent_id = :agent_id
+            and session_id is :session_id and session_iter = :session_iter and task_code is :task_code
+            and json_extract(metadata, '$.parent_report_id') is json_extract(:metadata, '$.parent_report_id')
+            and (memory_type <> 'knowledge_base'
+                or json_extract(metadata, '$.category') is json_extract(:metadata, '$.category'))
+        order by id limit 1
+        """,
+        {
+            "content_hash": content_hash,
+            "kind": str(memory.kind),
+            "agent_id": memory.agent_id,
+            "session_id": memory.session_id,
+            "session_iter": memory.session_iter,
+            "task_code": memory.task_code,
+            # Whole, because SQLite has no value for everything that JSON can hold.
+            "metadata": as_json(memory.metadata),
+        },
+    )
+    return None if found is None else int(found)
+
+
+def add_memory(
+    connection: apsw.Connection, new: NewMemory, derived: Derived, *, content_hash: str, history: History
+) -> int:
+    """Add a memory and return its id. Raises EmbeddingUnavailableError, having added nothing."""
+    embedded = derived.embedded
+    model_id = None if embedded is None else vectors.adopt_fingerprint(connection, embedded.fingerprint)
+    (memory_id,) = next_ids(connection, "session_memories", 1)
+    memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
+    insert_row(connection, memory, model_id)
+    chunk_ids = insert_chunks(connection, memory, derived)
+    keywords.add(connection, memory_id, words_in(derived))
+    if embedded is not None:
+        vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
+    return memory_id
+
+
+def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derived) -> bool:
+    """Give a stored memory what it lacks of chunks, words and vectors; False if it has its vectors, or is gone."""
+    embedded = derived.embedded
+    if embedded is None or not is_unindexed(connection, memory.id):
+        return False
+    model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
+    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
+    chunk_ids: Sequence[int] = fetch_column(connection, sql, (memory.id,))
+    if derived.chunks and not chunk_ids:
+        chunk_ids = insert_chunks(connection, memory, derived)
+        keywords.add(connection, memory.id, words_in(derived))
+    vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
+    connection.execute(
+        """
+        update session_memories set embedding_model_id = ?,
+            chunk_count = (select count(*) from memory_chunks where parent_id = session_memories.id)
+        where id = ?
+        """,
+        (model_id, memory.id),
+    )
+    return True
+
+
+def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
+    """Delete a memory with everything derived from it; return how many chunks it had, None if there was none."""
+    chunk_count = int(fetch_value(connection, "select count(*) from memory_chunks where parent_id = ?", (memory_id,)))
+    keywords.remove(connection, memory_id)
+    connection.execute("delete from session_memories where id = ?", (memory_id,))
+    return chunk_count if connection.changes() else None
+
+
+def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
+    """Return the passages as they are stored: with the ids of the chunks that they are of."""
+    return [
+        vectors.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
+        for passage in embedded.passages
+    ]
+
+
+def words_in(derived: Derived) -> keywords.Words:
+    """Return the words as `prepare_words` of this engine made them."""
+    if not isinstance(derived.words, keywords.Words):
+        raise TypeError("The words of a memory must come from prepare_words of the same storage")
+    return derived.words
+
+
+def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
+    """Return a new memory as it will be read."""
+    return Memory(
+        id=memory_id,
+        memory_type=str(new.kind),
+        agent_id=new.agent_id,
+        session_id=new.session_id,
+        session_iter=new.session_iter,
+        task_code=new.task_code,
+        content=new.content,
+        title=new.title,
+        description=new.description,
+        tags=list(new.tags),
+        metadata=new.metadata,
+        content_hash=content_hash,
+        chunked=TRAITS[new.kind].chunked,
+        chunk_count=chunk_count,
+        **history._asdict(),
+    )
+
+
+def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None) -> None:
+    """Add the row of a memory."""
+    values = {field.name: getattr(memory, field.name) for field in fields(memory)}
+    values |= {"tags": as_json(memory.tags), "metadata": as_json(memory.metadata)}
+    connection.execute(
+        """
+        insert into session_memories (
+            id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
+            metadata, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count,
+            embedding_model_id
+        ) values (
+            :id, :memory_type, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description,
+            :tags, :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :chunked,
+            :chunk_count, :model_id
+        )
+        """,
+        values | {"model_id": model_id},
+    )
+
+
+def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:
+    """Add the rows of a document's chunks, linked to their neighbours, and return their ids in order."""
+    chunks = derived.chunks
+    if not chunks:
+        return []
+    ids = next_ids(connection, "memory_chunks", len(chunks))
+    connection.executemany(
+        """
+        insert into memory_chunks (
+            id, prev_chunk_id, next_chunk_id, parent_id, parent_title, is_contextually_enriched, created_at,
+            sibling_count, chunk_position_ratio, chunk_index, content, chunk_type, start_char, end_char, token_count,
+            header_path, level, content_hash, section_hierarchy, depth_level, contains_code, contains_table,
+            is_oversized
+        ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        """,
+        [
+            (
+                chunk_id,
+                previous,
+                following,
+                memory.id,
+                memory.title,
+                derived.enriched,
+                memory.created_at,
+                len(chunks),
+                chunk.position(len(chunks)),
+                *chunk_values(chunk),
+            )
+            for chunk, chunk_id, previous, following in zip(
+                chunks, ids, [None, *ids[:-1]], [*ids[1:], None], strict=True
+            )
+        ],
+    )
+    return ids
+
+
+def chunk_values(chunk: Chunk) -> tuple[object, ...]:
+    """Return the values of a chunk's row that depend on nothing else, in the order of the statement above."""
+    return (
+        chunk.index,
+        chunk.text,
+        chunk.kind,
+        chunk.start,
+        chunk.end,
+        chunk.token_count,
+        chunk.header_path,
+        chunk.level,
+        hashlib.sha256(chunk.text.encode()).hexdigest(),
+        as_json(chunk.headings),
+        len(chunk.headings),
+        chunk.contains_code,
+        chunk.contains_table,
+        chunk.oversized,
+    )

@@ -1,0 +1,92 @@
+"""How a connection to a database is set up, and what has to be there before."""
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+
+from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.storage.disk.filesystem import make_private_folders
+
+LOCK_TIMEOUT_SECONDS = 30.0
+"""Counted from the arrival of the client's call, or for other writers from when they begin to wait."""
+
+SAFE_SQLITE = (3, 51, 3)
+"""Older releases can corrupt a WAL file that several processes share."""
+
+
+@contextlib.contextmanager
+def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
+    """Close `connection` when the block fails, so that a refused file is not kept open."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def require_safe_sqlite() -> None:
+    """Refuse an SQLite that can damage a file which several processes write."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < SAFE_SQLITE:
+        raise ConfigurationError(
+            f"The installed apsw brings SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
+            "processes share: install apsw 3.54 or newer."
+        )
+
+
+def create_private_file(path: Path) -> None:
+    """Create the file for its owner only. An existing file is not touched: closing it would drop SQLite's locks."""
+    try:
+        make_private_folders(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise DatabaseError("The database path is not a file: choose another --database-path.") from None
+    except OSError as error:
+        raise DatabaseError(f"The database cannot be created ({error.strerror}): choose another path.") from None
+
+
+def use_write_ahead_log(connection: apsw.Connection) -> None:
+    """Let readers and a writer work side by side. SQLite does not wait for this lock by itself, so repeat."""
+    patiently(lambda: connection.pragma("journal_mode", "wal"))
+
+
+def enforce_foreign_keys(connection: apsw.Connection) -> None:
+    """Let chunks and passages go with their memory."""
+    connection.pragma("foreign_keys", True)
+
+
+def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
+    """Fill the place of deleted content with zeros: deleted means gone."""
+    connection.pragma("secure_delete", True)
+
+
+def set_durability(connection: apsw.Connection, synchronous: str) -> None:
+    """FULL: a commit is on the disk when it returns. NORMAL may lose the last commits in a power cut."""
+    connection.pragma("synchronous", synchronous)
+
+
+def forbid_writes(connection: apsw.Connection) -> None:
+    """Make a connection unable to write by mistake."""
+    connection.pragma("query_only", True)
+
+
+def patiently(action: Callable[[], object]) -> None:
+    """Repeat `action` while the file is locked, with growing pauses, up to the lock time-out."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    pause = 0.005
+    while True:
+        try:
+            action()
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes out, protects nothing
+            pause = min(pause * 2, 0.25)
+        else:
+            return

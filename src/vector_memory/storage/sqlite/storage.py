@@ -1,0 +1,220 @@
+"""The storage engine over one SQLite file: `storage.base` in terms of the modules beside this one."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import apsw
+
+from vector_memory.domain import Fingerprint, NewMemory, Scope
+from vector_memory.storage.base import CountedBy, Order
+from vector_memory.storage.records import (
+    CanonicalTag,
+    ChunkOutline,
+    Cursor,
+    Derived,
+    Expendable,
+    History,
+    Memory,
+    MemoryCounts,
+    Moment,
+    NamedBy,
+    Origin,
+    SessionCounts,
+    SessionSummary,
+    StoredChunk,
+    StoredPassage,
+    TagVectors,
+    UnitWords,
+)
+from vector_memory.storage.sqlite import changes, chunks, memories, names, sessions
+from vector_memory.storage.sqlite.database import Database
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Modules that need numpy are imported where they are used: a command that only lists what is stored does without.
+# ruff: noqa: PLC0415, D102 - the methods are described in storage.base
+
+
+class SqliteReader:
+    """`storage.base.Reader` over a connection that is inside a transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+
+    def memory(self, memory_id: int) -> Memory:
+        return memories.require_memory(self.connection, memory_id)
+
+    def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
+        return memories.get_memories(self.connection, memory_ids)
+
+    def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
+        return memories.get_origins(self.connection, memory_ids)
+
+    def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
+        return memories.list_memories(self.connection, scope, limit, offset, latest_first=order == "newest")
+
+    def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
+        return sessions.latest_moments(self.connection, scope, limit, characters)
+
+    def ids(self, scope: Scope) -> list[int]:
+        return memories.memory_ids(self.connection, scope)
+
+    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+        from vector_memory.storage.sqlite import adding
+
+        return adding.find_duplicate(self.connection, new, content_hash)
+
+    def find_report(
+        self,
+        *,
+        content_hash: str,
+        agent_id: str,
+        session_id: str | None,
+        session_iter: int,
+        task_code: str | None,
+    ) -> int | None:
+        return memories.find_report(self.connection, content_hash, agent_id, session_id, session_iter, task_code)
+
+    def chunk(self, chunk_id: int) -> StoredChunk | None:
+        return chunks.get_chunk(self.connection, chunk_id)
+
+    def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
+        return chunks.chunks_of(self.connection, memory_id, first, last)
+
+    def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
+        return chunks.outlines(self.connection, memory_ids)
+
+    def passages_of(self, memory: Memory) -> list[StoredPassage]:
+        from vector_memory.storage.sqlite import memory_vectors
+
+        return memory_vectors.passages_of(self.connection, memory)
+
+    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
+        from vector_memory.storage.sqlite import memory_vectors
+
+        return memory_vectors.mean_vectors(self.connection, memory_ids)
+
+    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
+        if without_vectors:
+            return memories.count_unindexed(self.connection, scope)
+        return memories.count_memories(self.connection, scope, since)
+
+    def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
+        return memories.count_by(self.connection, scope, by)
+
+    def sessions(self, agent_id: str | None, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+        listed = sessions.list_sessions(self.connection, agent_id, limit, agents)
+        return listed, sessions.count_sessions(self.connection, agent_id)
+
+    def session_counts(self, session_id: str) -> SessionCounts:
+        return sessions.session_counts(self.connection, session_id)
+
+    def statistics(self) -> MemoryCounts:
+        return sessions.memory_counts(self.connection)
+
+    def find_names(self, by: NamedBy, part: str, session_id: str | None, limit: int) -> tuple[list[str], int]:
+        return names.names_with(self.connection, by, part, session_id, limit)
+
+    def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
+        return memories.expendable(self.connection, before, tagged=tagged, limit=limit)
+
+    def cursor(self) -> Cursor:
+        return changes.cursor(self.connection)
+
+    def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
+        return changes.changes_after(self.connection, cursor, scope, limit)
+
+    def fingerprint(self) -> Fingerprint | None:
+        from vector_memory.storage.sqlite import vectors
+
+        return vectors.fingerprint_of(self.connection)
+
+    def require_comparable(self, fingerprint: Fingerprint) -> None:
+        from vector_memory.storage.sqlite import vectors
+
+        vectors.require_same_fingerprint(self.connection, fingerprint)
+
+    def next_without_vectors(self, after_id: int) -> Memory | None:
+        return memories.next_unindexed(self.connection, after_id)
+
+    def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
+        from vector_memory.storage.sqlite import tags
+
+        return tags.canonical_tags(self.connection, among)
+
+    def tag_vectors(self, dimensions: int) -> TagVectors:
+        from vector_memory.storage.sqlite import tags
+
+        return tags.known_tags(self.connection, dimensions)
+
+
+class SqliteWriter(SqliteReader):
+    """`storage.base.Writer` over a connection that is inside a write transaction."""
+
+    def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
+        from vector_memory.storage.sqlite import adding
+
+        return adding.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
+
+    def complete_memory(self, memory: Memory, derived: Derived) -> bool:
+        from vector_memory.storage.sqlite import adding
+
+        return adding.complete_memory(self.connection, memory, derived)
+
+    def delete(self, memory_id: int) -> int | None:
+        from vector_memory.storage.sqlite import adding
+
+        return adding.delete_memory(self.connection, memory_id)
+
+    def record_access(self, memory_ids: Sequence[int], now: str) -> None:
+        memories.record_access(self.connection, memory_ids, now)
+
+    def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
+        from vector_memory.storage.sqlite import tags
+        from vector_memory.storage.sqlite.vectors import adopt_fingerprint
+
+        adopt_fingerprint(self.connection, fingerprint)
+        tags.set_vectors(self.connection, vectors)
+
+    def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
+        from vector_memory.storage.sqlite import tags
+
+        tags.count_use(self.connection, tag, vector, now)
+
+
+class SqliteStorage:
+    """`storage.base.Storage` over an open database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def read_only(self) -> bool:
+        return self._database.read_only
+
+    @contextmanager
+    def read(self) -> Iterator[SqliteReader]:
+        with self._database.read() as connection:
+            yield SqliteReader(connection)
+
+    @contextmanager
+    def write(self) -> Iterator[SqliteWriter]:
+        with self._database.write() as connection:
+            yield SqliteWriter(connection)
+
+    def require_time_to_write(self) -> None:
+        self._database.require_time_to_write()
+
+    def prepare_words(self, texts: Sequence[str]) -> UnitWords:
+        from vector_memory.storage.sqlite.keywords import indexed
+
+        return indexed(texts)
+
+    def purge_deleted(self) -> bool:
+        return self._database.forget_deleted()
+
+    def close(self) -> None:
+        self._database.close()

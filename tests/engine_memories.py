@@ -1,0 +1,96 @@
+"""Memories to be stored by any engine: deterministic, small, with chunks and vectors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
+
+DIMENSIONS = 8
+MODEL = Fingerprint("test", DIMENSIONS, "fp32", "test")
+OTHER_MODEL = Fingerprint("other", DIMENSIONS, "fp32", "test")
+CHUNK = 10
+"""Characters of a chunk."""
+
+
+def open_sqlite(place: Path) -> Storage:
+    """Open the memory in a folder."""
+    return SqliteStorage(Database(place / "memory.db", dimensions=DIMENSIONS))
+
+
+ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite}
+"""Each opens the memory at a place, which several handles may have open."""
+
+
+@dataclass
+class Engine:
+    """An engine and a place for one memory; `opened` are the handles, the first of which is `storage`."""
+
+    open_at: Callable[[Path], Storage]
+    place: Path
+    opened: list[Storage]
+
+    @property
+    def storage(self) -> Storage:
+        return self.opened[0]
+
+    def open(self) -> Storage:
+        """Open the memory once more, as another process would."""
+        self.opened.append(self.open_at(self.place))
+        return self.opened[-1]
+
+
+def new_memory(content: str = "x", kind: MemoryKind = MemoryKind.REPORT, **fields: Any) -> NewMemory:
+    """Return a memory of the session `s` and the agent `a`, unless something else is said."""
+    session_id = fields.pop("session_id", "s") if TRAITS[kind].session_scoped else None
+    return NewMemory(kind=kind, content=content, **{"agent_id": "a", "session_id": session_id, **fields})
+
+
+def unit_vector(seed: str) -> NDArray[np.float32]:
+    numbers = np.frombuffer(sha256(seed.encode()).digest()[:DIMENSIONS], np.uint8).astype(np.float32) + 1
+    vector: NDArray[np.float32] = (numbers / np.linalg.norm(numbers)).astype(np.float32)
+    return vector
+
+
+def chunks_in(content: str) -> list[Chunk]:
+    starts = range(0, len(content), CHUNK)
+    return [
+        Chunk(
+            index=index, text=content[start : start + CHUNK], start=start, end=min(start + CHUNK, len(content)),
+            kind="text", token_count=index, headings=(f"# {index}",) * (index % 3), level=index % 3,
+            contains_code=index % 2 == 0, contains_table=index % 5 == 0, oversized=index % 7 == 0,
+        )
+        for index, start in enumerate(starts)
+    ]  # fmt: skip
+
+
+def derived(storage: Storage, new: NewMemory, model: Fingerprint | None = MODEL) -> Derived:
+    """Return what is derived from a memory, one passage for each unit; without a model no vectors."""
+    chunks = chunks_in(new.content) if TRAITS[new.kind].chunked else []
+    texts = [chunk.text for chunk in chunks] or [new.content]
+    spans = [(chunk.start, chunk.end) for chunk in chunks] or [(0, len(new.content))]
+    embedded = None
+    if model is not None:
+        passages = [EmbeddedPassage(piece, *span) for piece, span in enumerate(spans)]
+        embedded = Embedded(passages, np.stack(list(map(unit_vector, texts))), model)
+    return Derived(chunks=chunks, words=storage.prepare_words(texts), embedded=embedded)
+
+
+def content_hash(new: NewMemory) -> str:
+    return sha256(new.content.encode()).hexdigest()
+
+
+def add(storage: Storage, new: NewMemory, *, model: Fingerprint | None = MODEL, at: str = "2026-01-01") -> int:
+    """Store a memory in a transaction of its own, and return its id."""
+    made = derived(storage, new, model)
+    with storage.write() as writer:
+        return writer.add_memory(new, made, content_hash=content_hash(new), history=History(at, at, at))

@@ -1,0 +1,96 @@
+"""What every engine promises about sessions, names and tags."""
+
+import pytest
+
+from engine_memories import MODEL, OTHER_MODEL, add, new_memory, unit_vector
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage.base import Storage
+
+
+@pytest.fixture
+def filled(storage: Storage) -> Storage:
+    """Two sessions, knowledge that belongs to none, and a memory without vectors."""
+    add(storage, new_memory("0123456789 first", task_code="Task-1"), at="2026-01-01")
+    add(storage, new_memory("prompt", MemoryKind.INPUT_PROMPT, agent_id="b", session_iter=2), at="2026-01-02")
+    add(storage, new_memory("other", session_id="t", agent_id="b"), at="2026-01-03", model=None)
+    add(storage, new_memory("known", MemoryKind.KNOWLEDGE_BASE, agent_id="c"), at="2026-01-04")
+    return storage
+
+
+def test_sessions_are_listed_by_their_latest_activity(filled: Storage) -> None:
+    with filled.read() as reader:
+        listed, total = reader.sessions(None, 10, 10)
+        assert ([session.session_id for session in listed], total) == (["t", "s"], 2)
+        assert (listed[1].agent_id, listed[1].agents, listed[1].agent_count) == ("b", ["a", "b"], 2)
+        assert (listed[1].memory_count, listed[1].latest_activity) == (2, "2026-01-02")
+        assert listed[1].memory_types == {"input_prompt": 1, "report": 1}
+        short, total = reader.sessions(None, 1, 1)
+        assert ([session.session_id for session in short], total) == (["t"], 2)
+        own, total = reader.sessions("a", 10, 10)
+        assert ([(session.session_id, session.memory_count) for session in own], total) == ([("s", 1)], 1)
+
+
+def test_a_session_and_the_whole_memory_are_counted(filled: Storage) -> None:
+    with filled.read() as reader:
+        session, nothing, whole = reader.session_counts("s"), reader.session_counts("nobody"), reader.statistics()
+    assert (session.memory_counts, session.agent_counts) == ({"input_prompt": 1, "report": 1}, {"a": 1, "b": 1})
+    assert (session.total_memories, session.total_chunks, session.latest_iteration) == (2, 2, 2)
+    assert (session.earliest_created, session.latest_created) == ("2026-01-01", "2026-01-02")
+    assert (nothing.total_memories, nothing.latest_iteration, nothing.earliest_created) == (0, None, None)
+    assert whole.memory_counts == {"input_prompt": 1, "knowledge_base": 1, "report": 2}
+    assert (whole.total_memories, whole.total_chunks, whole.total_sessions, whole.total_agents) == (4, 4, 2, 3)
+    assert (whole.without_vectors, whole.embedding_model) == (1, "test")
+    assert (whole.earliest_created, whole.latest_created) == ("2026-01-01", "2026-01-04")
+    assert whole.database_bytes > 0
+
+
+def test_names_that_begin_with_a_part_come_before_those_that_hold_it(storage: Storage) -> None:
+    for session in ("beta", "Alphabet", "alpha", "gamma"):
+        add(storage, new_memory(session, session_id=session, task_code="T"))
+    with storage.read() as reader:
+        assert reader.find_names("session_id", "BET", None, 10) == (["beta", "Alphabet"], 2)
+        assert reader.find_names("session_id", "", None, 1) == (["gamma"], 4)
+        assert reader.find_names("task_code", "", "alpha", 10) == (["T"], 1)
+        assert reader.find_names("agent_id", "%", None, 10) == ([], 0)
+
+
+def test_a_timeline_holds_the_beginnings_of_the_newest_texts_the_oldest_first(filled: Storage) -> None:
+    with filled.read() as reader:
+        moments = reader.timeline(Scope(), 2, 4)
+    assert [(moment.beginning, moment.content_length, moment.chunk_count) for moment in moments] == [
+        ("othe", 5, 1),
+        ("know", 5, 1),
+    ]
+
+
+def test_tags_are_counted_for_each_memory_and_listed_by_frequency(storage: Storage) -> None:
+    with storage.write() as writer:
+        for tag in ("zeta", "beta", "alpha", "zeta"):
+            writer.count_tag(tag, None, "2026")
+    with storage.read() as reader:
+        listed = [(tag.tag, tag.frequency, tag.created_at) for tag in reader.canonical_tags()]
+        assert listed == [("zeta", 2, "2026"), ("alpha", 1, "2026"), ("beta", 1, "2026")]
+        assert [tag.tag for tag in reader.canonical_tags(["beta", "unknown", "zeta"])] == ["zeta", "beta"]
+        assert reader.canonical_tags([]) == []
+
+
+def test_tags_have_vectors_of_the_memorys_model_or_none(storage: Storage) -> None:
+    dimensions = MODEL.dimensions
+    with storage.write() as writer:
+        writer.count_tag("first", unit_vector("first"), "2026")
+        writer.count_tag("second", None, "2026")
+        writer.count_tag("first", None, "2026")
+    with storage.read() as reader:
+        known = reader.tag_vectors(dimensions)
+        assert (known.tags, known.missing()) == (["first", "second"], ["second"])
+        assert known.vectors.tolist() == [unit_vector("first").tolist(), [0.0] * dimensions]
+        assert reader.tag_vectors(dimensions + 1).missing() == ["first", "second"]
+    with storage.write() as writer:
+        writer.set_tag_vectors({"second": unit_vector("second"), "unknown": unit_vector("unknown")}, MODEL)
+        with pytest.raises(EmbeddingUnavailableError):
+            writer.set_tag_vectors({"first": unit_vector("other")}, OTHER_MODEL)
+    with storage.read() as reader:
+        assert reader.fingerprint() == MODEL
+        assert reader.tag_vectors(dimensions).missing() == []
+        assert reader.tag_vectors(dimensions).vectors[0].tolist() == unit_vector("first").tolist()

@@ -1,0 +1,270 @@
+"""What every engine promises about memories: they are read back, found, listed, counted and deleted."""
+
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine_memories import MODEL, OTHER_MODEL, add, chunks_in, content_hash, derived, new_memory, unit_vector
+from vector_memory.domain import MemoryKind, NewMemory, Scope
+from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import History
+
+SESSIONS = map("session {}".format, count())
+
+contents = st.text(st.characters(codec="utf-8"), min_size=1, max_size=45).filter(str.strip)
+kinds = st.sampled_from([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY])
+agents, tasks, iterations = st.sampled_from("ab"), st.sampled_from([None, "t"]), st.sampled_from([1, 2])
+tags = st.lists(st.sampled_from(["one", "two", "drei"]), max_size=3, unique=True).map(tuple)
+metadata = st.dictionaries(st.sampled_from(["category", "note", "n"]), st.sampled_from(["x", "", 1, None, [True]]))
+fields = st.fixed_dictionaries(
+    {"agent_id": agents, "task_code": tasks, "session_iter": iterations, "tags": tags, "metadata": metadata}
+)
+scopes = st.fixed_dictionaries(
+    {},
+    optional={
+        "kind": kinds,
+        "agent_id": agents,
+        "task_code": st.just("t"),
+        "session_iter": iterations,
+        "category": st.just("x"),
+        "tags": st.lists(st.sampled_from(["one", "nowhere"]), min_size=1, unique=True),
+        "own_agent_id": agents,
+    },
+)
+# The memory is the same in all examples: each has a session of its own.
+several = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@several
+@given(content=contents, kind=kinds, values=fields, title=st.none() | contents, with_vectors=st.booleans())
+def test_what_is_added_is_read_back(
+    storage: Storage, content: str, kind: MemoryKind, values: dict[str, Any], title: str | None, with_vectors: bool
+) -> None:
+    new = new_memory(content, kind, session_id=next(SESSIONS), title=title, **values)
+    made = derived(storage, new, MODEL if with_vectors else None)
+    with storage.write() as writer:
+        history = History("2026-01-01", "2026-01-02", "2026-01-03", 4)
+        memory_id = writer.add_memory(new, made, content_hash="abc", history=history)
+        assert writer.memory(memory_id).content == content
+    with storage.read() as reader:
+        memory = reader.memory(memory_id)
+        assert reader.memories([memory_id, 10**9]) == {memory_id: memory}
+        chunks, passages = reader.chunks_of(memory_id), reader.passages_of(memory)
+    for name in ("agent_id", "session_id", "session_iter", "task_code", "content", "title", "description", "metadata"):
+        assert getattr(memory, name) == getattr(new, name)
+    assert (memory.memory_type, memory.tags, memory.content_hash) == (kind, list(new.tags), "abc")
+    assert (memory.created_at, memory.updated_at, memory.accessed_at, memory.access_count) == history
+    assert [chunk.chunk for chunk in chunks] == made.chunks
+    assert (memory.chunked, memory.chunk_count) == (kind is not MemoryKind.INPUT_PROMPT, len(chunks))
+    assert {chunk.memory_id for chunk in chunks} <= {memory_id}
+    vectors = made.embedded.vectors if made.embedded else []
+    assert [passage.vector.tolist() for passage in passages] == [vector.tolist() for vector in vectors]
+    expected = [(chunk.index, chunk.start, chunk.end) for chunk in made.chunks] or [(None, 0, len(content))]
+    assert [passage[:3] for passage in passages] == (expected if with_vectors else [])
+
+
+def is_in(scope: Scope, new: NewMemory) -> bool:
+    """Tell in plain Python what a scope means."""
+    return all(
+        (
+            scope.kind in (None, new.kind),
+            scope.agent_id in (None, new.agent_id),
+            scope.task_code in (None, new.task_code),
+            scope.session_iter in (None, new.session_iter),
+            scope.category in (None, new.metadata.get("category")),
+            scope.own_agent_id is None or new.agent_id != scope.own_agent_id,
+            not scope.tags or set(scope.tags) & set(new.tags),
+        )
+    )
+
+
+@several
+@given(
+    memories=st.lists(st.tuples(kinds, fields, st.booleans(), st.sampled_from(["2026-01-01", "2026-01-02"]))),
+    scope=scopes,
+    limit=st.integers(1, 4),
+)
+def test_a_scope_holds_what_its_filters_say(
+    storage: Storage, memories: list[tuple[MemoryKind, dict[str, Any], bool, str]], scope: dict[str, Any], limit: int
+) -> None:
+    session = next(SESSIONS)
+    stored: dict[int, tuple[NewMemory, bool, str]] = {}
+    with storage.write() as writer:
+        for kind, values, with_vectors, at in memories:
+            new = new_memory("x", kind, session_id=session, **values)
+            made = derived(storage, new, MODEL if with_vectors else None)
+            memory_id = writer.add_memory(new, made, content_hash="", history=History(at, at, at))
+            stored[memory_id] = (new, with_vectors, at)
+    wanted = Scope(session_id=session, **scope)
+    inside = {memory_id: known for memory_id, known in stored.items() if is_in(wanted, known[0])}
+    newest = sorted(inside, key=lambda one: (inside[one][0].session_iter, inside[one][2], one), reverse=True)
+    with storage.read() as reader:
+        assert reader.ids(wanted) == list(inside)
+        assert reader.count(wanted) == len(inside)
+        assert reader.count(wanted, without_vectors=True) == sum(not known[1] for known in inside.values())
+        assert reader.count(wanted, since="2026-01-02") == sum(known[2] == "2026-01-02" for known in inside.values())
+        by_kind = [str(known[0].kind) for known in inside.values()]
+        assert reader.count_by(wanted, "kind") == {kind: by_kind.count(kind) for kind in sorted({*by_kind})}
+        named = [category_of(known[0]) for known in inside.values()]
+        assert reader.count_by(wanted, "category") == {name: named.count(name) for name in sorted({*named})}
+        on = [tag for known in inside.values() for tag in known[0].tags]
+        assert reader.count_by(wanted, "tag") == {tag: on.count(tag) for tag in sorted({*on})}
+        pages = [reader.list_memories(wanted, limit, offset) for offset in range(0, len(inside) + 1, limit)]
+        assert [memory.id for page in pages for memory in page] == newest
+        oldest = reader.list_memories(wanted, limit, order="oldest")
+        assert [memory.id for memory in oldest] == newest[::-1][:limit]
+        moments = reader.timeline(wanted, 10**6, 1)
+        assert [moment.memory_id for moment in moments] == sorted(inside, key=lambda one: (inside[one][2], one))
+
+
+def category_of(new: NewMemory) -> str:
+    category = new.metadata.get("category")
+    return category if isinstance(category, str) else ""
+
+
+def test_a_memory_that_is_not_there_is_an_error(storage: Storage) -> None:
+    with storage.read() as reader:
+        with pytest.raises(NotFoundError):
+            reader.memory(1)
+        assert reader.memories([1]) == reader.origins([1]) == {}
+        assert reader.chunk(1) is None
+        assert reader.chunks_of(1) == reader.outlines([1]) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agent_id": "b"},
+        {"session_id": "t"},
+        {"session_iter": 2},
+        {"task_code": "t"},
+        {"kind": MemoryKind.INPUT_PROMPT},
+    ],
+)
+def test_the_same_text_is_a_duplicate_in_the_same_place_only(storage: Storage, change: dict[str, Any]) -> None:
+    new, elsewhere = new_memory("same"), new_memory("same", **change)
+    memory_id = add(storage, new)
+    with storage.read() as reader:
+        assert reader.find_duplicate(new, content_hash(new)) == memory_id
+        assert reader.find_duplicate(new, "another hash") is None
+        assert reader.find_duplicate(elsewhere, content_hash(new)) is None
+
+
+def test_a_report_is_found_by_its_text_and_place(storage: Storage) -> None:
+    new = new_memory("findings", task_code="t")
+    memory_id = add(storage, new)
+    place = {"agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": "t"}
+    with storage.read() as reader:
+        assert reader.find_report(content_hash=content_hash(new), **place) == memory_id
+        assert reader.find_report(content_hash=content_hash(new), **place | {"task_code": None}) is None
+
+
+def test_chunks_are_read_by_id_by_position_and_without_their_texts(storage: Storage) -> None:
+    text = "".join(map(str, range(40)))
+    other, memory_id = add(storage, new_memory("0123456789 other")), add(storage, new_memory(text))
+    with storage.read() as reader:
+        chunks = reader.chunks_of(memory_id)
+        assert [chunk.chunk for chunk in chunks] == chunks_in(text)
+        assert [reader.chunk(chunk.id) for chunk in chunks] == chunks
+        assert reader.chunks_of(memory_id, 1, 3) == chunks[1:4]
+        assert reader.chunks_of(memory_id, -5, 0) == chunks[:1]
+        assert reader.chunks_of(memory_id, len(chunks) - 1) == chunks[-1:]
+        outlines = reader.outlines([memory_id, other])
+    assert [outline.memory_id for outline in outlines] == [other] * 2 + [memory_id] * len(chunks)
+    assert [(one.id, one.start, one.end, one.headings) for one in outlines[2:]] == [
+        (one.id, one.chunk.start, one.chunk.end, one.chunk.headings) for one in chunks
+    ]
+
+
+def test_what_is_deleted_is_gone_with_its_chunks_and_vectors_and_nothing_else(storage: Storage) -> None:
+    kept, gone = add(storage, new_memory("0123456789 kept")), add(storage, new_memory("0123456789 gone"))
+    with storage.write() as writer:
+        assert writer.delete(gone) == 2
+        assert writer.delete(gone) is None
+    assert storage.purge_deleted()
+    with storage.read() as reader:
+        assert reader.ids(Scope()) == [kept]
+        assert reader.chunks_of(gone) == []
+        assert len(reader.chunks_of(kept)) == len(reader.passages_of(reader.memory(kept))) == 2
+        assert reader.mean_vectors([kept, gone])[0].tolist() == [kept]
+        assert reader.statistics().total_chunks == 2
+
+
+def test_readings_are_counted_one_by_one(storage: Storage) -> None:
+    first, second = add(storage, new_memory("first")), add(storage, new_memory("second"))
+    with storage.write() as writer:
+        writer.record_access([first, first, second, 10**9], "2027")
+        writer.record_access([first], "2026-06")
+    with storage.read() as reader:
+        found = reader.memories([first, second])
+    assert [(found[one].access_count, found[one].accessed_at) for one in (first, second)] == [(3, "2027"), (1, "2027")]
+
+
+def test_the_means_of_vectors_are_those_of_all_passages(storage: Storage) -> None:
+    memory_id, prompt = (
+        add(storage, new_memory("0123456789abc")),
+        add(storage, new_memory("p", MemoryKind.INPUT_PROMPT)),
+    )
+    without = add(storage, new_memory("without"), model=None)
+    with storage.read() as reader:
+        ids, means = reader.mean_vectors([without, prompt, memory_id])
+    assert ids.tolist() == [memory_id, prompt]
+    assert means[0] == pytest.approx((unit_vector("0123456789") + unit_vector("abc")) / 2)
+    assert means[1] == pytest.approx(unit_vector("p"))
+
+
+def test_vectors_of_two_models_do_not_join(storage: Storage) -> None:
+    with storage.read() as reader:
+        assert reader.fingerprint() is None
+        reader.require_comparable(OTHER_MODEL)
+    add(storage, new_memory("first"))
+    with storage.read() as reader:
+        assert reader.fingerprint() == MODEL
+        reader.require_comparable(MODEL)
+        with pytest.raises(EmbeddingUnavailableError):
+            reader.require_comparable(OTHER_MODEL)
+    new = new_memory("second")
+    made = derived(storage, new, OTHER_MODEL)
+    with storage.write() as writer:
+        with pytest.raises(EmbeddingUnavailableError):
+            writer.add_memory(new, made, content_hash="", history=History("2026", "2026", "2026"))
+        assert writer.count(Scope()) == 1
+    with storage.read() as reader:
+        assert reader.statistics().total_memories == reader.statistics().total_chunks == 1
+
+
+def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
+    prompt = new_memory("prompt", MemoryKind.INPUT_PROMPT)
+    ids = [add(storage, new, model=None) for new in (new_memory("0123456789 report"), prompt)]
+    gone = add(storage, new_memory("gone"), model=None)
+    with storage.read() as reader:
+        missing = [reader.next_without_vectors(after) for after in (0, ids[0], ids[1], gone)]
+        assert [memory and memory.id for memory in missing] == [*ids, gone, None]
+    with storage.write() as writer:
+        writer.delete(gone)
+        for memory, new in zip(missing, (new_memory("0123456789 report"), prompt, new_memory("gone")), strict=False):
+            assert memory is not None
+            assert writer.complete_memory(memory, derived(storage, new)) is (memory.id != gone)
+            assert not writer.complete_memory(memory, derived(storage, new))
+    with storage.read() as reader:
+        assert reader.next_without_vectors(0) is None
+        assert [len(reader.passages_of(memory)) for memory in reader.memories(ids).values()] == [2, 1]
+        assert reader.memory(ids[0]).chunk_count == len(reader.chunks_of(ids[0])) == 2
+
+
+def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(storage: Storage) -> None:
+    notes = [add(storage, new_memory(name, MemoryKind.TAGGED), at=at) for name, at in (("n", "2020"), ("m", "2021"))]
+    young = add(storage, new_memory("young"), at="2026")
+    later, earlier = add(storage, new_memory("0123456789 a"), at="2022"), add(storage, new_memory("b"), at="2020")
+    with storage.write() as writer:
+        writer.record_access([notes[0]], "2026")
+    with storage.read() as reader:
+        old = reader.expendable("2025", tagged=False)
+        assert [(memory.id, memory.chunk_count) for memory in old] == [(earlier, 1), (later, 2)]
+        assert [memory.id for memory in reader.expendable("2025", tagged=False, limit=1)] == [earlier]
+        assert [memory.id for memory in reader.expendable("2025", tagged=True)] == notes[::-1]
+        assert young not in [memory.id for memory in reader.expendable("2026", tagged=False)]

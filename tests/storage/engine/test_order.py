@@ -1,0 +1,100 @@
+"""What every engine promises about transactions: snapshots, ids in the order of commits, and cursors."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine_memories import Engine, add, new_memory
+from vector_memory.domain import Scope
+from vector_memory.errors import ClosedMemoryError, ValidationError
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Cursor
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sampled_from([0, 1]), st.sampled_from(["add", "delete", "look"])), max_size=12))
+def test_whoever_goes_from_cursor_to_cursor_sees_everything_once_whichever_handle_stores(
+    engine: Engine, steps: list[tuple[int, str]]
+) -> None:
+    while len(engine.opened) < 2:
+        engine.open()
+    with engine.storage.read() as reader:
+        cursor = reader.cursor()
+    waiting: list[int] = []
+    largest = cursor
+    for which, step in steps:
+        storage = engine.opened[which]
+        if step == "add":
+            waiting.append(add(storage, new_memory("text")))
+            assert Cursor(waiting[-1]) > largest
+            largest = Cursor(waiting[-1])
+        elif step == "delete" and waiting:
+            with storage.write() as writer:
+                writer.delete(waiting.pop())
+        else:
+            with storage.read() as reader:
+                assert reader.cursor() == largest
+                found = reader.changes_after(cursor, Scope(session_id="s"), 2)
+                assert [memory.id for memory in found] == waiting[:2]
+                assert reader.changes_after(cursor, Scope(session_id="t"), 2) == []
+            waiting = waiting[2:]
+            cursor = Cursor(found[-1].id) if waiting else largest
+
+
+def test_a_cursor_reads_what_it_writes() -> None:
+    cursor = Cursor(12)
+    assert Cursor.parse("since", str(cursor)) == Cursor.parse("since", 12) == cursor
+    assert Cursor() < cursor < Cursor(13)
+    with pytest.raises(ValidationError, match="since"):
+        Cursor.parse("since", "now")
+
+
+def test_a_reader_sees_one_state_whatever_others_commit(engine: Engine) -> None:
+    other = engine.open()
+    first = add(engine.storage, new_memory("first"))
+    with engine.storage.read() as reader:
+        before = reader.cursor()
+        add(other, new_memory("second"))
+        with other.write() as writer:
+            writer.delete(first)
+        assert reader.ids(Scope()) == [first]
+        assert reader.cursor() == before
+        assert reader.memory(first).content == "first"
+        with engine.storage.read() as newer:
+            assert newer.ids(Scope()) == [first + 1]
+
+
+def test_a_block_that_raises_changes_nothing(storage: Storage) -> None:
+    kept = add(storage, new_memory("kept"))
+    with storage.read() as reader:
+        before = reader.cursor()
+    with suppress(RuntimeError), storage.write() as writer:
+        writer.delete(kept)
+        writer.count_tag("tag", None, "2026")
+        raise RuntimeError
+    with storage.read() as reader:
+        assert reader.ids(Scope()) == [kept]
+        assert reader.cursor() == before
+        assert reader.canonical_tags() == []
+
+
+def test_everything_is_there_when_the_memory_is_opened_again(engine: Engine) -> None:
+    memory_id = add(engine.storage, new_memory("kept"))
+    engine.storage.close()
+    engine.storage.close()
+    with engine.open().read() as reader:
+        assert reader.memory(memory_id).content == "kept"
+
+
+def test_a_closed_memory_gives_no_readers_and_no_writers(storage: Storage) -> None:
+    storage.require_time_to_write()
+    assert not storage.read_only
+    storage.close()
+    with pytest.raises(ClosedMemoryError), storage.read():
+        pass
+    with pytest.raises(ClosedMemoryError), storage.write():
+        pass
+    with pytest.raises(ClosedMemoryError):
+        storage.require_time_to_write()
