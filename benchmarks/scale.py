@@ -28,7 +28,7 @@ from vector_memory.indexing.indexer import Embedded, EmbeddedPassage, Indexer, w
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import memories
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.terms import terms
+from vector_memory.storage.terms import terms
 from vector_memory.validation import MAX_CONTENT
 
 CHUNKS_PER_REPORT = 12

@@ -44,6 +44,7 @@ from vector_memory.sessions.writer import Saving
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.names import NamedBy
+from vector_memory.storage.sqlite.search_reader import SqliteSearchStorage
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
@@ -83,13 +84,14 @@ class SessionMemoryStore:
         self._access = AccessRecorder(self._database)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
-        self._index = PassageIndex(self._database)
-        retriever = Retriever(self._database, self._model, self._index, settings)
+        searched = SqliteSearchStorage(self._database)
+        self._index = PassageIndex(searched)
+        retriever = Retriever(self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
         self._saving = Saving(self._database, indexer)
-        self._fine = FineSearch(self._database, retriever, self._timer, packer)
-        self._medium = MediumSearch(self._database, retriever, self._timer, packer)
-        self._coarse = CoarseSearch(self._database, retriever, self._timer, packer, self._access.record)
+        self._fine = FineSearch(searched, retriever, self._timer, packer)
+        self._medium = MediumSearch(searched, retriever, self._timer, packer)
+        self._coarse = CoarseSearch(searched, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(self._database, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
         self._documents = Documents(self._database, packer, self._access, exports)
@@ -103,7 +105,7 @@ class SessionMemoryStore:
             self._database,
             vocabulary,
             self._saving,
-            CoarseSearch(self._database, retriever, self._timer, packer, None, READ_WITH),
+            CoarseSearch(searched, retriever, self._timer, packer, None, READ_WITH),
             self._documents,
             self._maintenance,
             settings.memory_limit,

@@ -16,7 +16,7 @@ from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.files.index_file import IndexFile
-from vector_memory.storage.sqlite import extension, file_index, file_search
+from vector_memory.storage.sqlite import file_index, file_search, vec0
 from vector_memory.storage.sqlite.file_index import FileIndex
 
 
@@ -227,7 +227,7 @@ def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
     with_vectors.close()
 
     with monkeypatch.context() as without_extension:
-        without_extension.setattr(extension, "vector_search_library", lambda: str(folder / "none"))
+        without_extension.setattr(vec0, "vector_search_library", lambda: str(folder / "none"))
         without = IndexFile(index_file, 384)
         (folder / "a.md").write_text("New words.")
         steps = Steps(folder, without, model)

@@ -13,9 +13,9 @@ from search.test_exact import load_index, open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.indexing.indexer import words_of
-from vector_memory.search import neighbours
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import candidates as neighbours
 from vector_memory.storage.sqlite import memories
 from vector_memory.storage.sqlite.chunks import insert_chunks
 from vector_memory.storage.sqlite.database import Database

@@ -13,11 +13,12 @@ from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import CONFIDENT
 from vector_memory.search.fusion import Found
 from vector_memory.search.messages import cut_short, not_indexed
-from vector_memory.search.retriever import Question
+from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.sqlite.changes import count_by_kind, last_id, list_in_order
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.memories import count_unindexed, get_memories
+from vector_memory.storage.sqlite.search_reader import SqliteSearchReader
 from vector_memory.validation import MAX_IDENTIFIER, check_text, parse_id
 
 NOW = "now"
@@ -82,14 +83,15 @@ class Changes:
                 end = last_id(connection)
                 scope = replace(scope, after_id=position(cursor, end))
                 counts = count_by_kind(connection, scope)
-                ranked = self._ranked(connection, question, scope, counts, page.limit)
+                retrieval = self._retriever.within(SqliteSearchReader(connection), question)
+                ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = get_memories(connection, [hit.id for hit in ranked.hits])
                 unindexed = count_unindexed(connection, scope)
         found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
         total = sum(counts.values())
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
         notes = (
-            question.problem,
+            retrieval.question.problem,
             not_indexed(unindexed) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
             "Weak: nothing of it seems to be about this." if is_weak else None,
@@ -107,14 +109,10 @@ class Changes:
 
         return self._packer.within(page.max_tokens).fit(build)
 
-    def _ranked(
-        self, connection: Connection, question: Question, scope: Scope, kinds: Mapping[str, int], count: int
-    ) -> Found:
+    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
         """Return the memories of all these kinds that match best: scores depend on nothing else that is found."""
         found = [
-            self._retriever.find(connection, question, replace(scope, kind=kind), count, memories=True)
-            for kind in MemoryKind
-            if kind in kinds
+            retrieval.find(replace(scope, kind=kind), count, memories=True) for kind in MemoryKind if kind in kinds
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)

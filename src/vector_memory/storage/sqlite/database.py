@@ -15,13 +15,13 @@ import apsw
 from vector_memory.errors import ClosedMemoryError, ConfigurationError, DatabaseError, DatabaseLockError, where
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.erasure import unerased
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.filesystem import make_private_folders, require_local
 from vector_memory.storage.sqlite.full_disk import FULL, READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, DamagedError, Guard
 from vector_memory.storage.sqlite.identity import OpenFiles, bring_log_along, require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_at_once
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE, Turn, WriteLock
 
 logger = logging.getLogger(__name__)

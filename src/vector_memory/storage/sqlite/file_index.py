@@ -20,12 +20,12 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.sqlite.database import Database, use_write_ahead_log
 from vector_memory.storage.sqlite.erasure import TABLE as ERASURE
 from vector_memory.storage.sqlite.erasure import count_delete
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
-from vector_memory.storage.sqlite.schema_check import SHADOW_TABLES, Schema, read_schema
-from vector_memory.storage.sqlite.terms import terms
+from vector_memory.storage.sqlite.schema_check import Schema, read_schema
+from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES, load_vector_search
+from vector_memory.storage.terms import terms
 
 logger = logging.getLogger(__name__)
 

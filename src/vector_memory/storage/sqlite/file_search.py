@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vector_memory.storage.sqlite.file_index import PASSAGES
 from vector_memory.storage.sqlite.rows import fetch, fetch_value
-from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.storage.terms import query_terms
 
 MAX_K = 4096
 """sqlite-vec answers no query for more neighbours."""

@@ -8,9 +8,8 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.sqlite.passages import all_vectors_of
 from vector_memory.storage.sqlite.rows import fetch
-from vector_memory.storage.sqlite.vectors import vector_dimensions
+from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
 
 class Listed(NamedTuple):
