@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vector_memory.domain import Scope, SearchMode
+from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.search.fusion import Found, Hit, Horizon, best_of_each_memory, from_one, fuse, shown
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
@@ -117,7 +117,7 @@ class Retrieval:
         self.question = question
         self.threshold = threshold
         self._method = method
-        self._view = None if index is None else index.view(reader.feed)
+        self._view = index.view(reader.feed) if index is not None and index.is_used else None
 
     def find(self, scope: Scope, count: int, *, memories: bool = False) -> Found:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
@@ -134,9 +134,10 @@ class Retrieval:
         return sum(hit.score >= similarity for hit in found.hits)
 
     def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> Found:
-        source = self.reader.candidates(scope, self._method)
+        if scope.kind is None:
+            raise ValidationError(f"A search is for one memory_type: {', '.join(MemoryKind)}.")
         if self._view is None:
-            found = best_units(source, question, count, memories=memories)
+            found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
         else:
             scan = Scan(self._view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
             found = scan.find(question.vector, count)

@@ -193,7 +193,7 @@ class SearchReader(Protocol):
         """What the index in memory follows."""
 
     def candidates(self, scope: Scope, method: Method) -> CandidateSource:
-        """Return what ranks the units of a scope, which is of one kind. Raises ValidationError for any other."""
+        """Return what ranks the units of a scope, which is of one kind."""
 
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         """Raise EmbeddingUnavailableError unless vectors of this fingerprint can be compared with those stored."""

@@ -49,6 +49,8 @@ class PassageIndex:
         self._starting = threading.Lock()
         self._stopping = threading.Event()
         self._loader: threading.Thread | None = None
+        self.is_used = False
+        """Whether loading was ever started: until then the storage engine answers."""
         self._failed_at = -math.inf
         self._passages: Passages | None = None
         self._held: OrderedDict[str | None, Held] = OrderedDict()
@@ -57,6 +59,7 @@ class PassageIndex:
     def start_loading(self) -> None:
         """Load, or catch up, in the background, and from now on whenever it is needed; returns at once."""
         with self._starting:
+            self.is_used = True
             if not self._stopping.is_set() and (self._loader is None or not self._loader.is_alive()):
                 self._loader = threading.Thread(target=self._load, name="passage-index", daemon=True)
                 self._loader.start()
@@ -74,7 +77,7 @@ class PassageIndex:
 
     def view(self, feed: IndexFeed | None) -> View | None:
         """Return what answers for the snapshot of the feed; None: the storage engine has to."""
-        if feed is None or self._loader is None or time.monotonic() < self._failed_at + RETRY_SECONDS:
+        if feed is None or time.monotonic() < self._failed_at + RETRY_SECONDS:
             return None
         revision, passages = feed.revision(), self._passages
         if passages is None or is_far_behind(passages, revision):

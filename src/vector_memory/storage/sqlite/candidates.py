@@ -7,8 +7,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import TRAITS, MemoryKind, Scope
-from vector_memory.errors import ValidationError
+from vector_memory.domain import TRAITS, Scope
 from vector_memory.storage.ranking import ROUNDING, Match, Method, Numbers, Ranked, Vectors, WordRanking, best, cosines
 from vector_memory.storage.sqlite import vectors as vector_rows
 from vector_memory.storage.sqlite.vec0 import MAX_K
@@ -132,7 +131,7 @@ class NearestUnits:
 
 
 class MemoryVectors:
-    """The VectorTable of a scope of memories, which is of one kind. Raises ValidationError for any other."""
+    """The VectorTable of a scope of memories, which is of one kind."""
 
     def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
         self._connection = connection
@@ -170,7 +169,5 @@ class MemoryCandidates(NearestUnits):
 
 
 def table_of(scope: Scope) -> str:
-    """Return the table that holds the vectors of a scope of one kind. Raises ValidationError for any other."""
-    if scope.kind is None:
-        raise ValidationError(f"A search is for one memory_type: {', '.join(MemoryKind)}.")
-    return table_for(chunked=TRAITS[scope.kind].chunked)
+    """Return the vec0 table of a scope of one kind."""
+    return table_for(chunked=scope.kind is not None and TRAITS[scope.kind].chunked)

@@ -30,9 +30,10 @@ from vector_memory.storage.sqlite.keywords import (
     hits_in,
     numbers_of,
 )
-from vector_memory.storage.sqlite.revision import revision_of
-from vector_memory.storage.sqlite.rows import fetch_column
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
 from vector_memory.storage.sqlite.vectors import all_vectors_of, named_vectors, vector_dimensions
+
+MISSING = "The database has lost its revision: run `vector-memory doctor --fix`."
 
 MAX_BLOCKS = 1 << 24
 """Arrays have an entry for each block there may be: more than this is damage."""
@@ -46,7 +47,17 @@ class SqliteFeed:
 
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
-        return revision_of(self._connection)
+        sql = """
+            select epoch, removals,
+                coalesce((select seq from sqlite_sequence where name = 'session_memories'), 0) as last_memory_id,
+                coalesce((select seq from sqlite_sequence where name = 'memory_chunks'), 0) as last_chunk_id,
+                coalesce((select seq from sqlite_sequence where name = 'memory_passages'), 0) as last_passage_id
+            from revision
+        """
+        revision = fetch_one(self._connection, Revision, sql)
+        if revision is None:
+            raise DamagedError(MISSING)
+        return revision
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""

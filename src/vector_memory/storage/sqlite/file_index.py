@@ -17,7 +17,7 @@ from vector_memory.storage.sqlite.filesystem import journal_of, log_index_of, lo
 from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema
-from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES, load_vector_search
+from vector_memory.storage.sqlite.vec0 import load_vector_search, shadow_tables
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +70,6 @@ TABLES = (
 )
 
 VECTOR_TABLE = "chunks_vec"
-UNUSED_SHADOWS = {"metadatachunks01", "metadatachunks02", "metadatachunks03"}
-"""Only `daily` is beside the vectors."""
-
 VECTORS = """
     create virtual table chunks_vec using vec0(
         id integer primary key, daily integer, embedding float[{dimensions}] distance_metric=cosine, chunk_size=256
@@ -160,7 +157,7 @@ def is_whole(connection: apsw.Connection) -> bool:
     """Tell whether the index has its tables and nothing else; sqlite-vec crashes without its shadow tables."""
     found, wanted = read_schema(connection), expected_schema()
     vectors = {name for name in found if name.startswith(VECTOR_TABLE)}
-    shadows = {f"{VECTOR_TABLE}_{suffix}" for suffix in SHADOW_TABLES.keys() - UNUSED_SHADOWS}
+    shadows = {f"{VECTOR_TABLE}_{suffix}" for suffix in shadow_tables(1)}
     return (
         found.keys() - vectors == wanted.keys()
         and all(thing.is_like(found[name]) for name, thing in wanted.items())

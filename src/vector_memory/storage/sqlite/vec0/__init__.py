@@ -20,6 +20,8 @@ VERSION = "0.1.9"
 MAX_K = 4096
 """sqlite-vec answers no query for more neighbours."""
 
+METADATA_COLUMNS = 4
+
 SHADOW_TABLES = {
     "info": {"key", "value"},
     "chunks": {"chunk_id", "size", "sequence_id", "partition00", "validity", "rowids"},
@@ -47,6 +49,12 @@ def vector_search_library() -> str:
     if module is None or module.origin is None:
         raise ConfigurationError("sqlite-vec is not installed: install vector-memory with its dependencies.")
     return str(Path(module.origin).with_name("vec0"))
+
+
+def shadow_tables(metadata_columns: int) -> set[str]:
+    """Return the ends of the names of the tables that hold a vec0 table with so many metadata columns, at most four."""
+    unused = {f"metadatachunks{number:02}" for number in range(metadata_columns, METADATA_COLUMNS)}
+    return SHADOW_TABLES.keys() - unused
 
 
 def rename_table(connection: apsw.Connection, old: str, new: str) -> None:

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import PARTITION_ROWS
+from vector_memory.storage.sqlite.vec0 import METADATA_COLUMNS
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
-
-METADATA_TABLES = 4
 
 LENGTHS = f"""
     select count(*) from {{table}}_chunks
@@ -78,7 +77,7 @@ def read_vectors(
 
 def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
     """Tell whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vector."""
-    metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_TABLES)]
+    metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_COLUMNS)]
     blocks = [("vector_chunks00", "vectors", PARTITION_ROWS * dimensions * 4), *metadata]
     queries = [
         LENGTHS.format(table=table),
