@@ -24,7 +24,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.passages import all_vectors_of
-from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.storage.terms import query_terms
 
 STEP = 20_000
 LONGEST_QUESTION = 80

@@ -30,7 +30,7 @@ from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, Hi
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.keywords import indexed
-from vector_memory.storage.sqlite.terms import terms
+from vector_memory.storage.terms import terms
 from vector_memory.validation import MAX_CONTENT
 
 CHUNKS_PER_REPORT = 12

@@ -12,9 +12,9 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.migrations import let_write
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
 ORIGINAL = Path(__file__).parent / "data" / "original.db"

@@ -12,7 +12,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.storage.sqlite import database as databases
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.passages import vectors_of
+from vector_memory.storage.sqlite.vectors import vectors_of
 from vector_memory.store import SessionMemoryStore
 
 ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"

@@ -8,7 +8,7 @@ import pytest
 import vector_memory.chunking.tokens
 import vector_memory.maintenance.doctor.installation
 import vector_memory.storage.sqlite.connecting
-import vector_memory.storage.sqlite.extension
+import vector_memory.storage.sqlite.vec0
 from memory_files import examine, found, said
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.settings import Settings
@@ -27,7 +27,7 @@ def test_an_unsafe_sqlite_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_extension_that_cannot_be_loaded_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_memory.storage.sqlite.extension, "vector_search_library", lambda: "/nowhere/vec0")
+    monkeypatch.setattr(vector_memory.storage.sqlite.vec0, "vector_search_library", lambda: "/nowhere/vec0")
     assert "vector-search" in found(examine(path))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from vector_memory.storage.sqlite.extension import load_vector_search
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 ENDLESS = "with recursive r(n) as (select 1 union all select n + 1 from r)"
 VALUES = (

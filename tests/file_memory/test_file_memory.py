@@ -177,7 +177,7 @@ def test_without_a_model_words_are_compared_and_the_answer_says_so(folder: Path,
     memory.start_background_work()
     eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
     answer = memory.search("quokka")
-    assert answer.message == "Found by words only: There is no model."
+    assert answer.message == "Found by words only. There is no model."
     assert 0 < answer.results[0].score <= 1
     assert answer.index_complete is False
     assert memory.status().vector_enabled is False
@@ -219,7 +219,7 @@ def test_a_search_does_not_wait_for_a_slow_index(folder: Path, open_memory: Open
     eventually(lambda: len(memory.search("quokka", limit=10).results) == 8)
     answer = memory.search("quokka", limit=10)
     searched.set()
-    assert "8 of 8 pieces have no vectors yet and are found by their words only." in (answer.message or "")
+    assert "8 of 8 chunks have no vectors yet and are found by their words only." in (answer.message or "")
     assert answer.index_complete is False
     eventually(lambda: memory.search("quokka").index_complete)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
 
@@ -16,8 +17,10 @@ from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.files.index_file import IndexFile
-from vector_memory.storage.sqlite import extension, file_index, file_search
+from vector_memory.storage.ranking import Method
+from vector_memory.storage.sqlite import file_index, file_rows, vec0
 from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_search import FileCandidates
 
 
 class CountingEngine(ToyEngine):
@@ -57,6 +60,10 @@ def chunks(index: IndexFile) -> list[tuple[str, str, int | None]]:
 def vector_count(index: IndexFile) -> int:
     with index.current().read() as connection:
         return int(connection.execute("select count(*) from chunks_vec").get)
+
+
+def candidates(connection: apsw.Connection, *, daily: bool | None = None) -> FileCandidates:
+    return FileCandidates(connection, daily=daily, method=Method())
 
 
 def test_a_changed_file_has_its_new_chunks_and_no_old_ones(folder: Path, index: IndexFile, steps: Steps) -> None:
@@ -112,8 +119,8 @@ def test_a_renamed_file_keeps_its_vectors(folder: Path, index: IndexFile, steps:
     assert len(engine.embedded) == 1
     with index.current().read() as connection:
         query = engine.embed(["Words of a note."])[0]
-        assert file_search.nearest(connection, query, daily=False) == []
-        assert file_search.nearest(connection, query, daily=True)[0][1] == pytest.approx(1.0)
+        assert candidates(connection, daily=False).nearest(query, 5).matches == []
+        assert candidates(connection, daily=True).nearest(query, 5).matches[0].score == pytest.approx(1.0)
 
 
 def test_only_the_chunks_that_changed_are_embedded_again(folder: Path, steps: Steps, engine: CountingEngine) -> None:
@@ -212,8 +219,8 @@ def test_vectors_of_another_model_are_made_anew(folder: Path, index: IndexFile, 
     (folder / "b.md").write_text("More words.")
     Steps(folder, index, EmbeddingModel(lambda: smaller)).all()
     with index.current().read() as connection:
-        assert file_index.fingerprint_of(connection) == smaller.fingerprint
-        assert len(file_search.nearest(connection, smaller.embed(["Words."])[0], daily=None)) == 2
+        assert file_rows.fingerprint_of(connection) == smaller.fingerprint
+        assert len(candidates(connection).nearest(smaller.embed(["Words."])[0], 5).matches) == 2
 
 
 def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
@@ -227,7 +234,7 @@ def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
     with_vectors.close()
 
     with monkeypatch.context() as without_extension:
-        without_extension.setattr(extension, "vector_search_library", lambda: str(folder / "none"))
+        without_extension.setattr(vec0, "vector_search_library", lambda: str(folder / "none"))
         without = IndexFile(index_file, 384)
         (folder / "a.md").write_text("New words.")
         steps = Steps(folder, without, model)
@@ -235,7 +242,7 @@ def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
         assert not steps.vectors()
         assert not without.current().vectors_usable
         with without.current().read() as connection:
-            assert len(file_search.word_scores(connection, "new", daily=None)) == 1
+            assert len(candidates(connection).rank_words(["new"]).best(5).matches) == 1
         without.close()
 
     again = IndexFile(index_file, 384)
@@ -332,7 +339,7 @@ def test_every_passage_of_a_chunk_is_found(
     assert passages > 1
     with index.current().read() as connection:
         query = engine.embed(["quokka filler149 filler148"])[0]
-        (_, cosine), *_ = file_search.nearest(connection, query, daily=None)
+        cosine = candidates(connection).nearest(query, 5).matches[0].score
         whole = float(np.dot(query, engine.embed([text])[0]))
     assert cosine > whole
 

@@ -12,10 +12,10 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.search import neighbours
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
+from vector_memory.storage.sqlite import candidates as neighbours
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.keywords import indexed

@@ -12,8 +12,8 @@ from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, op
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
 from vector_memory.search.fusion import VECTOR_WEIGHT
-from vector_memory.storage.sqlite import keywords
-from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.storage.sqlite.word_ranking import rank
+from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 HERE = Scope("report", session_id="s1")
@@ -41,9 +41,8 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )
     with store._database.read() as connection:
-        ranking = keywords.rank(connection, scope, query_terms(query))
-        best = ranking.best(connection, 10**6)
-    words = {(match.chunk_id if chunked else match.memory_id): match.score / ranking.possible for match in best}
+        best = rank(connection, scope, query_terms(query)).best(10**6).matches
+    words = {match.id: match.score for match in best}
     scores = {
         piece: round(
             VECTOR_WEIGHT * round(1 - distance**2 / 2, 6) + (1 - VECTOR_WEIGHT) * round(words.get(piece, 0.0), 6), 9

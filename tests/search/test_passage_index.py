@@ -29,14 +29,15 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
-from vector_memory.search.index.signatures import NEAREST_SHARE, Catalogue, signatures_of
-from vector_memory.search.index.snapshot import candidates
-from vector_memory.search.index.units import Pieces
+from vector_memory.search.index.scan import candidates
+from vector_memory.search.index.signatures import NEAREST_SHARE, Passages, signatures_of
+from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.keywords import LENGTH
-from vector_memory.storage.sqlite.passages import PlacedPassage, all_vectors_of, vectors_of
+from vector_memory.storage.ranking import IndexedMemory, PlacedPassage, Revision
+from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.units import FiledMemory, PiecesState
+from vector_memory.storage.sqlite.storage import SqliteReader
+from vector_memory.storage.sqlite.vectors import all_vectors_of, vectors_of
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -77,7 +78,7 @@ def store(path: Path) -> Iterator[SessionMemoryStore]:
 
 def answers_from_memory(store: SessionMemoryStore) -> bool:
     with store._database.read() as connection:
-        return store._index.view(connection) is not None
+        return store._index.view(SqliteFeed(connection)) is not None
 
 
 def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
@@ -169,12 +170,13 @@ def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMe
     question = retriever.prepare("unheard-of", None)
     scope = Scope("report", session_id="s1")
     with store._database.read() as connection:
-        before = retriever.find(connection, question, scope, 100)
+        reader = SqliteReader(connection)
+        before = retriever.within(reader, question).find(scope, 100)
         with open_store(path) as other:
             receipt = other.store_memory("report", "unheard-of", session_id="s1")
         newest = store.search_chunks("unheard-of", scope, Page(limit=1)).results[0]
         assert newest.memory_id == receipt.memory_id
-        assert retriever.find(connection, question, scope, 100) == before
+        assert retriever.within(reader, question).find(scope, 100) == before
     assert store.search_chunks("unheard-of", scope, Page(limit=1)).results == [newest]
 
 
@@ -184,10 +186,11 @@ def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(pat
         retriever = store._fine._retriever
         question = retriever.prepare("a b", None)
         with store._database.read() as connection:
-            before = retriever.find(connection, question, scope, 100)
+            reader = SqliteReader(connection)
+            before = retriever.within(reader, question).find(scope, 100)
             store.store_memory("report", "a b", session_id="s1")
             load_index(store)
-            assert retriever.find(connection, question, scope, 100) == before
+            assert retriever.within(reader, question).find(scope, 100) == before
         require_exact(store, "a b", scope)
 
 
@@ -196,26 +199,26 @@ def test_what_one_search_read_is_kept_for_the_next_one_although_more_was_stored_
 ) -> None:
     read: list[int] = []
 
-    def counted(connection: apsw.Connection, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def counted(feed: SqliteFeed, ids: list[int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         read.extend(ids)
-        return all_vectors_of(connection, ids)
+        return all_vectors_of(feed._connection, ids)
 
     with open_store(tmp_path / "memory.db") as store:
         fill(store, random.Random(3), 30)
         load_index(store)
-        monkeypatch.setattr(passage_index, "all_vectors_of", counted)
+        monkeypatch.setattr(SqliteFeed, "vectors", counted)
         with store._database.read() as first:
-            earlier = store._index.view(first)
+            earlier = store._index.view(SqliteFeed(first))
             assert earlier is not None
             store.store_memory("report", "Something new.", session_id="s1")
             with store._database.read() as second:
-                later = store._index.view(second)
+                later = store._index.view(SqliteFeed(second))
                 assert later is not None
                 assert later.count > earlier.count
-                store._index.held(first, earlier, REPORTS)
+                store._index.held(earlier, REPORTS)
                 assert len(read) >= earlier.count
                 read.clear()
-                held = store._index.held(second, later, REPORTS)
+                held = store._index.held(later, REPORTS)
                 assert held is not None
                 assert held.count == later.count
                 assert len(read) == later.count - earlier.count
@@ -284,11 +287,11 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     query /= np.linalg.norm(query)
     bonus = np.where(numbers.random(3001) < share, np.float32(0), np.float32(-np.inf))
     bonus[1::7] += 0.3
-    catalogue = catalogue_of(vectors)
+    passages = passages_with(vectors)
     limit, nearest = 80, 80 // NEAREST_SHARE
-    chosen = catalogue.likeliest(query, bonus, 3000, limit)
+    chosen = passages.likeliest(query, bonus, 3000, limit)
     rows = np.flatnonzero(np.isfinite(bonus[1:]))
-    assert set(catalogue.likeliest(query, bonus, rows, limit).tolist()) == set(chosen.tolist())
+    assert set(passages.likeliest(query, bonus, rows, limit).tolist()) == set(chosen.tolist())
     unequal = ((vectors > 0) != (query > 0)).sum(axis=1)
     once, own = np.cos(np.pi * unequal / 100), bonus[1:]
     twice = np.where(vectors > 0, query, -query).sum(axis=1) / np.sqrt(2 * 100 / np.pi)
@@ -300,14 +303,14 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     assert set(chosen.tolist()) == set(wanted.tolist())
 
 
-def catalogue_of(vectors: NDArray[np.float32]) -> Catalogue:
-    """Return a catalogue of a memory in so many chunks of one passage each."""
+def passages_with(vectors: NDArray[np.float32]) -> Passages:
+    """Return the passages of a memory in so many chunks of one passage each."""
     count, dimensions = vectors.shape
-    memory = FiledMemory(1, "report", "s", "a", "", 1, 1 << 20, np.ones(count, LENGTH).tobytes())
+    memory = IndexedMemory(1, "report", "s", "a", "", 1, 1 << 20, np.ones(count, np.uint32))
     chunks = np.array([[1, number + 1] for number in range(count)])
-    pieces = Pieces.empty(1).extended([memory], chunks, PiecesState(1, 1, count, 1))
+    units = Units.empty(1).extended([memory], chunks, Revision(1, 0, 1, count, count))
     passages = [PlacedPassage(number + 1, 1, number + 1) for number in range(count)]
-    return Catalogue.empty(pieces, dimensions).extended(passages, vectors, count)
+    return Passages.empty(units, dimensions).extended(passages, vectors, count)
 
 
 def best(values: NDArray[np.floating], count: int) -> NDArray[np.int64]:

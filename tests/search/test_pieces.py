@@ -19,10 +19,13 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
 from vector_memory.search.index import bm25 as word_scores
 from vector_memory.search.index import loader as passage_index
-from vector_memory.search.index import postings
+from vector_memory.search.index import units as postings
 from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.storage.sqlite.storage import SqliteReader
+from vector_memory.storage.sqlite.word_ranking import rank
+from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
@@ -59,14 +62,13 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     """Compare the scores from memory with those from the tables, and a hybrid search with a brute-force scan."""
     terms = query_terms(query)
     with store._database.read() as connection:
-        view = store._index.view(connection)
+        view = store._index.view(SqliteFeed(connection))
         assert view is not None
-        words = word_scores.word_scores(connection, view.pieces, view.members(connection, scope), terms)
-        ids, memory_ids = view.pieces.named(words.entries)
+        words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
+        ids, memory_ids = view.units.named(words.entries)
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
-        ranking = keywords.rank(connection, scope, terms)
-        best = ranking.best(connection, 10**6)
-    assert found == {(match[0], match[1] or match[0]): match.score / ranking.possible for match in best}
+        best = rank(connection, scope, terms).best(10**6).matches
+    assert found == {(match.memory_id, match.id): match.score for match in best}
     expected = [piece for piece, _ in fused_by_force(store, query, scope)][:100]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=100)).results] == expected
@@ -138,15 +140,15 @@ def test_the_postings_of_what_was_deleted_are_not_kept(store: SessionMemoryStore
     with open_store(tmp_path / "memory.db") as other:
         receipt = other.store_memory("report", "a unheardof", session_id="s1")
         store.search_chunks("unheardof", REPORTS, Page(limit=5))
-        term = keywords.hash_of("unheardof")
-        catalogue = store._index._catalogue
-        assert catalogue is not None
-        assert (catalogue.pieces.postings.get(term) is not None) is bool(wide)
+        term = "unheardof"
+        passages = store._index._passages
+        assert passages is not None
+        assert (passages.units.postings.get(term) is not None) is bool(wide)
         other.delete_memory(receipt.memory_id)
     assert store.search_chunks("b", REPORTS, Page(limit=5)).results
-    catalogue = store._index._catalogue
-    assert catalogue is not None
-    assert catalogue.pieces.postings.get(term) is None
+    passages = store._index._passages
+    assert passages is not None
+    assert passages.units.postings.get(term) is None
     assert store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results == []
 
 
@@ -156,9 +158,9 @@ def test_lists_that_were_not_used_for_longest_make_room(
     monkeypatch.setattr(postings, "KEPT_BYTES", 2_500)
     for query in ("a b c", "d e", "a f g", "b c d"):
         require_exact(store, query, REPORTS)
-    catalogue = store._index._catalogue
-    assert catalogue is not None
-    assert catalogue.pieces.postings._size <= postings.KEPT_BYTES
+    passages = store._index._passages
+    assert passages is not None
+    assert passages.units.postings._size <= postings.KEPT_BYTES
 
 
 def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
@@ -167,15 +169,16 @@ def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
     retriever = store._fine._retriever
     question = retriever.prepare("a unheardof", None)
     with store._database.read() as connection:
-        before = retriever.find(connection, question, REPORTS, 100).hits
+        reader = SqliteReader(connection)
+        before = retriever.within(reader, question).find(REPORTS, 100).hits
         with open_store(tmp_path / "memory.db") as other:
             for _ in range(2):
                 other.store_memory("report", f"a unheardof {random.random()}", session_id="s1")
                 store.search_chunks("a unheardof", REPORTS, Page(limit=100))
-                assert retriever.find(connection, question, REPORTS, 100).hits == before
+                assert retriever.within(reader, question).find(REPORTS, 100).hits == before
             other.delete_memory(before[0].memory_id)
         store.search_chunks("a unheardof", REPORTS, Page(limit=100))
-        found = retriever.find(connection, question, REPORTS, 100).hits
+        found = retriever.within(reader, question).find(REPORTS, 100).hits
     assert [hit[:4] for hit in found] == [hit[:4] for hit in before]
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.search.fusion import Hit, Match, Ranked, best_of_each_memory, fuse, fused_score, in_order
+from vector_memory.search.fusion import Hit, best_of_each_memory, fuse, fused_score, in_order
+from vector_memory.storage.ranking import Match, Ranked
 
 SCORES = st.floats(0, 1).map(lambda value: round(value, 6)) | st.sampled_from([0.0, 0.5, 0.500001, 1.0])
 PIECES = st.dictionaries(st.integers(1, 30), st.tuples(SCORES, SCORES), min_size=1)

@@ -11,9 +11,10 @@ import pytest
 from faults.workload import memory, open_store, search
 from memory_files import change, doctor, examine
 from other_process import OtherProcess
-from vector_memory.storage.sqlite import erasure, file_index
+from vector_memory.storage.sqlite import erasure, file_rows
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.file_index import FileIndex, FileState, NewChunk
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_rows import FileState, NewChunk
 from vector_memory.storage.sqlite.rows import fetch_value
 from waiting import eventually
 
@@ -56,16 +57,16 @@ def test_what_a_process_deleted_beside_a_reader_is_erased_by_another_one_after_i
 
 def test_what_an_index_of_files_forgot_beside_a_reader_is_erased_by_the_next_one_that_opens_it(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
-    chunk = NewChunk(WORD, 1, 1, "hash")
+    chunk = NewChunk(WORD, 1, 1, "hash", {WORD: 1})
     with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
-        file_index.replace_file(connection, FileState("a.md", "hash", 1, 1), [chunk], daily=False, vectors=False)
+        file_rows.replace_file(connection, FileState("a.md", "hash", 1, 1), [chunk], daily=False, vectors=False)
     with reading(path):
         with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
-            file_index.delete_file(connection, "a.md", vectors=False)
+            file_rows.delete_file(connection, "a.md", vectors=False)
         index = FileIndex(path, dimensions=4)
     with closing(index):
         with index.read() as connection:
-            assert file_index.counts(connection).chunks == 0
+            assert file_rows.counts(connection).chunks == 0
         eventually(lambda: not is_anywhere(path))
 
 

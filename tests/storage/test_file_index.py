@@ -1,18 +1,26 @@
 """The index of a folder of files: what is nearest and what has the words."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import Fingerprint
-from vector_memory.storage.sqlite import file_index, file_search
-from vector_memory.storage.sqlite.file_index import FileIndex, FileState, NewChunk
+from vector_memory.search.fusion import fused_score
+from vector_memory.search.retriever import Question, best_units
+from vector_memory.storage.ranking import Method
+from vector_memory.storage.sqlite import file_rows
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_rows import FileState, NewChunk
+from vector_memory.storage.sqlite.file_search import FileCandidates, chunks_with
+from vector_memory.storage.terms import query_terms, terms
 
 TOY = Fingerprint("lattice", DIMENSIONS, "exact", "test")
 EMBEDDER = LatticeEmbedder()
@@ -29,24 +37,30 @@ def put(index: FileIndex, path: str, texts: Sequence[str], *, daily: bool = Fals
     """Index a file with these chunks, each with a vector for each half of its words."""
     state = FileState(path, "hash", 1, 1)
     with index.write() as connection:
-        file_index.adopt_fingerprint(connection, TOY)
-        chunks = [NewChunk(text, 1, 1, text) for text in texts]
-        file_index.replace_file(connection, state, chunks, daily=daily, vectors=True)
-        for chunk in file_index.next_unembedded(connection, 100):
+        file_rows.adopt_fingerprint(connection, TOY)
+        chunks = [NewChunk(text, 1, 1, text, Counter(terms(text))) for text in texts]
+        file_rows.replace_file(connection, state, chunks, daily=daily, vectors=True)
+        for chunk in file_rows.next_unembedded(connection, 5_000):
             words = chunk.text.split()
             halves = [" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])]
-            file_index.add_vectors(connection, chunk.id, EMBEDDER.embed(halves))
+            file_rows.add_vectors(connection, chunk.id, EMBEDDER.embed(halves))
 
 
 def paths(index: FileIndex, ids: Sequence[int]) -> list[str]:
     with index.read() as connection:
-        return [chunk.path for chunk in file_search.chunks_with(connection, ids)]
+        return [chunk.path for chunk in chunks_with(connection, ids)]
 
 
 def word_scores(index: FileIndex, query: str, daily: bool | None = None) -> dict[str, float]:
     with index.read() as connection:
-        scores = file_search.word_scores(connection, query, daily=daily)
+        ranked = candidates(connection, daily).rank_words(query_terms(query)).best(100)
+    scores = {match.id: match.score for match in ranked.matches}
     return dict(zip(paths(index, list(scores)), scores.values(), strict=True))
+
+
+def candidates(connection: apsw.Connection, daily: bool | None) -> FileCandidates:
+    """Return what ranks chunks, from batches of passages that are smaller than the tests' files."""
+    return FileCandidates(connection, daily=daily, method=Method(batch=4))
 
 
 def test_a_chunk_with_more_of_the_words_has_the_higher_score(index: FileIndex) -> None:
@@ -87,17 +101,17 @@ def test_deleted_files_are_in_no_table(index: FileIndex) -> None:
     put(index, "a.md", ["quokka words", "more words"])
     put(index, "b.md", ["other words"])
     with index.write() as connection:
-        file_index.delete_file(connection, "a.md", vectors=True)
+        file_rows.delete_file(connection, "a.md", vectors=True)
     with index.read() as connection:
-        for table, left in [("files", 1), ("chunks", 1), ("chunks_fts", 1), ("chunks_vec", 2)]:
+        for table, left in [("files", 1), ("chunks", 1), ("postings", 2), ("chunks_vec", 2)]:
             assert connection.execute(f"select count(*) from {table}").get == left, table
     assert word_scores(index, "quokka") == {}
 
 
 def test_vectors_for_a_chunk_that_is_gone_are_dropped(index: FileIndex) -> None:
     with index.write() as connection:
-        file_index.adopt_fingerprint(connection, TOY)
-        file_index.add_vectors(connection, 7, EMBEDDER.embed(["text"]))
+        file_rows.adopt_fingerprint(connection, TOY)
+        file_rows.add_vectors(connection, 7, EMBEDDER.embed(["text"]))
     with index.read() as connection:
         assert connection.execute("select count(*) from chunks_vec").get == 0
 
@@ -105,9 +119,10 @@ def test_vectors_for_a_chunk_that_is_gone_are_dropped(index: FileIndex) -> None:
 TEXTS = st.lists(st.text("abcdef ", min_size=3, max_size=12).filter(lambda text: len(text.split()) > 1), max_size=12)
 
 
-@given(TEXTS, TEXTS, st.sampled_from([None, True, False]))
-def test_the_nearest_are_those_of_a_scan(
-    tmp_path_factory: pytest.TempPathFactory, notes: list[str], logs: list[str], daily: bool | None
+@settings(max_examples=30)
+@given(TEXTS, TEXTS, st.sampled_from([None, True, False]), st.integers(1, 12))
+def test_results_are_those_of_a_scan_with_the_scores_of_the_other_searches(
+    tmp_path_factory: pytest.TempPathFactory, notes: list[str], logs: list[str], daily: bool | None, count: int
 ) -> None:
     index = FileIndex(tmp_path_factory.mktemp("index") / "index.sqlite", dimensions=DIMENSIONS)
     put(index, "notes.md", notes)
@@ -116,14 +131,23 @@ def test_the_nearest_are_those_of_a_scan(
     with index.read() as connection:
         rows = connection.execute("select c.id, v.embedding from chunks_vec v join chunks c on c.id = v.id / 1024 "
                                   "where ? is null or c.daily = ?", (daily, daily)).fetchall()  # fmt: skip
-        best: dict[int, float] = {}
+        nearest: dict[int, float] = {}
         for chunk, vector in rows:
-            cosine = float(np.dot(query, np.frombuffer(vector, np.float32)))
-            best[int(chunk)] = max(cosine, best.get(int(chunk), -math.inf))
-        found: dict[int, float] = {}
-        for chunk, cosine in file_search.nearest(connection, query, daily=daily):
-            found.setdefault(chunk, cosine)
-        looked_up = file_search.cosines(connection, query, list(best))
-    assert found == pytest.approx(best)
-    assert looked_up == pytest.approx(best)
+            cosine = round(float(np.dot(query, np.frombuffer(vector, np.float32))), 6)
+            nearest[int(chunk)] = max(cosine, nearest.get(int(chunk), -math.inf))
+        source = candidates(connection, daily)
+        words = {match.id: match.score for match in source.rank_words(["ab", "c"]).best(100).matches}
+        found = best_units(source, Question(query, ["ab", "c"]), count).hits
+    scores = {chunk: fused_score(nearest.get(chunk, 0.0), words.get(chunk, 0.0)) for chunk in {*nearest, *words}}
+    expected = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    assert [hit.score for hit in found] == pytest.approx([score for _, score in expected])
+    assert all(hit.score == pytest.approx(scores[hit.id]) for hit in found)
     index.close()
+
+
+def test_of_more_equal_chunks_than_sqlite_vec_gives_the_first_are_found(index: FileIndex) -> None:
+    put(index, "a.md", ["same words"] * 2_100)
+    with index.read() as connection:
+        found = best_units(candidates(connection, None), Question(EMBEDDER.embed(["same"])[0], None), 3)
+    assert [hit.id for hit in found.hits] == [1, 2, 3]
+    assert not found.partial

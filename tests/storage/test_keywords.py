@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import pytest
@@ -14,14 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
+from vector_memory.storage.ranking import K1, B, Match
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite import keywords, migrations
 from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.index_faults import are_keywords_right
-from vector_memory.storage.sqlite.keywords import Match, Piece, indexed, rank
+from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.terms import query_terms, terms
+from vector_memory.storage.sqlite.word_ranking import rank
+from vector_memory.storage.terms import query_terms, terms
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED
@@ -47,6 +49,13 @@ scopes = st.builds(
     task_code=st.sampled_from([None, "x"]),
     tags=st.sampled_from([(), ("two",), ("one", "three")]),
 )
+
+
+class Unit(NamedTuple):
+    """A chunk, or a memory that is not chunked."""
+
+    id: int
+    memory_id: int
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +102,7 @@ def piece(index: int, text: str) -> Chunk:
 
 
 def find(connection: apsw.Connection, query: str, scope: Scope | None = None, limit: int = 1000) -> list[Match]:
-    return rank(connection, scope or Scope(), query_terms(query)).best(connection, limit)
+    return list(rank(connection, scope or Scope(), query_terms(query)).best(limit).matches)
 
 
 def is_in(memory: dict[str, Any], scope: Scope) -> bool:
@@ -106,25 +115,25 @@ def is_in(memory: dict[str, Any], scope: Scope) -> bool:
     )
 
 
-def plain_bm25(pieces: dict[Piece, list[str]], wanted: list[str]) -> list[Match]:
-    """Return what BM25 says, written as in the textbook."""
+def plain_bm25(pieces: dict[Unit, list[str]], wanted: list[str]) -> list[Match]:
+    """Return what BM25 says, written as in the textbook, as shares of what a text full of the words would score."""
     counted = {key: Counter(found) for key, found in pieces.items()}
     mean = sum(map(len, pieces.values())) / max(1, len(pieces)) or 1
+    having = {term: sum(term in other for other in counted.values()) for term in wanted}
+    idfs = {term: math.log(1 + (len(pieces) - number + 0.5) / (number + 0.5)) for term, number in having.items()}
     matches = []
     for key, counts in counted.items():
         score = 0.0
-        for term in wanted:
-            having = sum(term in other for other in counted.values())
-            idf = math.log(1 + (len(pieces) - having + 0.5) / (having + 0.5))
+        for term, idf in idfs.items():
             count = min(counts[term], keywords.MAX_COUNT)
-            norm = keywords.K1 * (1 - keywords.B + keywords.B * len(pieces[key]) / mean)
-            score += idf * count * (keywords.K1 + 1) / (count + norm) if count else 0.0
+            norm = K1 * (1 - B + B * len(pieces[key]) / mean)
+            score += idf * count * (K1 + 1) / (count + norm) if count else 0.0
         if score:
-            matches.append(Match(*key, score))
-    return sorted(matches, key=lambda match: (-match.score, match.memory_id, match.chunk_id or 0))
+            matches.append(Match(*key, score / sum(idfs.values()) / (K1 + 1)))
+    return sorted(matches, key=lambda match: (-round(match.score, 6), match.id))
 
 
-def same(found: list[Match], wanted: list[Match]) -> bool:
+def same(found: Sequence[Match], wanted: Sequence[Match]) -> bool:
     return [match[:2] for match in found] == [match[:2] for match in wanted] and [
         match.score for match in found
     ] == pytest.approx([match.score for match in wanted], rel=1e-12)
@@ -138,8 +147,8 @@ def test_scores_are_those_of_bm25_over_the_scope_whatever_else_is_there_or_was_d
         ids = [save(connection, **memory) for memory in stored]
         for position in deleted & set(range(len(ids))):
             delete_memory(connection, ids[position])
-        there: dict[Piece, list[str]] = {}
-        everywhere: list[Piece] = []
+        there: dict[Unit, list[str]] = {}
+        everywhere: list[Match] = []
         for position, memory in enumerate(stored):
             if position in deleted:
                 continue
@@ -147,16 +156,21 @@ def test_scores_are_those_of_bm25_over_the_scope_whatever_else_is_there_or_was_d
                 connection, "select id from memory_chunks where parent_id = ? order by id", (ids[position],)
             )
             parts = zip(chunk_ids or [None], memory["pieces"], strict=False)
-            own = {Piece(ids[position], chunk): terms(text) for chunk, text in parts}
-            everywhere += own
+            own = {Unit(chunk or ids[position], ids[position]): terms(text) for chunk, text in parts}
+            everywhere += [Match(*unit, 0.0) for unit in own]
             if is_in(memory, scope):
                 there.update(own)
         wanted = plain_bm25(there, query_terms(query))
         ranking = rank(connection, scope, query_terms(query))
-        assert same(ranking.best(connection, 1000), wanted)
-        assert ranking.best(connection, limit) == ranking.best(connection, 1000)[:limit]
-        scores = {match[:2]: match.score for match in ranking.best(connection, 1000)}
-        assert ranking.scores_of(connection, everywhere) == [scores.get(key, 0.0) for key in everywhere]
+        found = ranking.best(1000)
+        assert found.complete
+        assert same(found.matches, wanted)
+        assert ranking.best(limit).matches == found.matches[:limit]
+        assert ranking.best(limit).complete == (len(found.matches) <= limit)
+        for kind in (REPORT, PROMPT):  # units of one kind, or chunks and memories may have the same ids
+            units = [unit for unit in everywhere if (unit.id != unit.memory_id) == (kind is REPORT)]
+            scores = {match[:2]: match.score for match in found.matches}
+            assert ranking.shares(units) == {unit.id: scores[unit[:2]] for unit in units if unit[:2] in scores}
         assert are_keywords_right(connection, ())
 
 
@@ -173,12 +187,12 @@ def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection)
 
 
 def test_what_begins_a_new_block_is_ranked_like_the_rest(connection: apsw.Connection) -> None:
-    pieces: dict[Piece, list[str]] = {}
+    pieces: dict[Unit, list[str]] = {}
     for number in range(keywords.PIECES_PER_BLOCK // 20 + 4):
         content = [f"alpha word{number} piece{part}" + " beta" * (part % 3) for part in range(40)]
         memory_id = save(connection, content)
         ids = fetch_column(connection, "select id from memory_chunks where parent_id = ?", (memory_id,))
-        pieces |= {Piece(memory_id, chunk): terms(text) for chunk, text in zip(ids, content, strict=True)}
+        pieces |= {Unit(chunk, memory_id): terms(text) for chunk, text in zip(ids, content, strict=True)}
     assert fetch_value(connection, "select count(*) from keyword_blocks") > 1
     assert same(find(connection, "beta word3 piece7"), plain_bm25(pieces, query_terms("beta word3 piece7")))
 
@@ -342,8 +356,8 @@ def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
         older.close()
     database = Database(path, dimensions=16)
     with database.read() as connection:
-        assert [match[:2] for match in find(connection, "gamma")] == [(1, 2)]
-        assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, None)]
+        assert [match[:2] for match in find(connection, "gamma")] == [(2, 1)]
+        assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, 2)]
         assert are_keywords_right(connection, ())
         assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
     database.close()

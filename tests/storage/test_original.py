@@ -9,10 +9,10 @@ import pytest
 from vector_memory.domain import Scope, Span
 from vector_memory.storage.sqlite.chunks import chunks_of
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.keywords import rank
 from vector_memory.storage.sqlite.legacy import locate
 from vector_memory.storage.sqlite.memories import count_unindexed, get_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
+from vector_memory.storage.sqlite.word_ranking import rank
 
 ORIGINAL = Path(__file__).parent.parent / "data" / "original.db"
 
@@ -76,8 +76,8 @@ def test_chunks_that_lost_characters_are_dropped_to_be_made_again(database: Data
 def test_the_old_vectors_are_gone_and_the_keywords_are_there(database: Database) -> None:
     with database.read() as connection:
         assert fetch_value(connection, "select count(*) from vec_chunk_search") == 0
-        for word, found in {"ledger": (1, 2), "noon": (2, None)}.items():
-            assert [match[:2] for match in rank(connection, Scope(), [word]).best(connection, 10)] == [found]
+        for word, found in {"ledger": (2, 1), "noon": (2, 2)}.items():
+            assert [match[:2] for match in rank(connection, Scope(), [word]).best(10).matches] == [found]
 
 
 def test_the_id_of_a_deleted_memory_is_never_given_again(database: Database) -> None:

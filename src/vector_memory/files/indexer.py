@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -24,8 +25,10 @@ from vector_memory.files.walking import Skipped
 from vector_memory.indexing.indexer import Indexer, Piece
 from vector_memory.storage.disk.locking import lock_if_free
 from vector_memory.storage.records import Embedded
-from vector_memory.storage.sqlite import file_index
-from vector_memory.storage.sqlite.file_index import FileIndex, FileState, NewChunk, Unembedded
+from vector_memory.storage.sqlite import file_rows
+from vector_memory.storage.sqlite.file_index import PASSAGES, FileIndex
+from vector_memory.storage.sqlite.file_rows import FileState, NewChunk, Unembedded
+from vector_memory.storage.terms import terms
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +92,7 @@ class FolderIndexer:
         """Index the words of files that are new or have changed, and take out those that are gone."""
         with self._alone(index.path, "words"):
             with index.read() as connection:
-                known = file_index.files(connection)
+                known = file_rows.files(connection)
             seen = self._folder.scan()
             changed = sorted(path for path, status in seen.items() if not is_known(known.get(path), status))
             self.progress = Progress(files_total=len(changed))
@@ -121,7 +124,7 @@ class FolderIndexer:
                 if not is_alone:
                     return False
                 with index.read() as connection:
-                    if not (chunks := file_index.next_unembedded(connection, CHUNKS_AT_ONCE)):
+                    if not (chunks := file_rows.next_unembedded(connection, CHUNKS_AT_ONCE)):
                         return True
                 if not self._embed(index, chunks):
                     return False
@@ -149,17 +152,17 @@ class FolderIndexer:
         state = FileState(path, hashlib.sha256(data).hexdigest(), lasting(status), status.size)
         if known is not None and known.hash == state.hash:
             with index.write() as connection:
-                file_index.note_unchanged(connection, state)
+                file_rows.note_unchanged(connection, state)
             return False
         cut = cut_file(text_of(data), self._indexer.token_counter())
-        chunks = [NewChunk(*chunk, text_hash(chunk.text)) for chunk in cut]
+        chunks = [NewChunk(*chunk, text_hash(chunk.text), Counter(terms(chunk.text))) for chunk in cut]
         with index.write() as connection:
-            file_index.replace_file(connection, state, chunks, daily=is_daily(path), vectors=index.vectors_usable)
+            file_rows.replace_file(connection, state, chunks, daily=is_daily(path), vectors=index.vectors_usable)
         return True
 
     def _forget(self, index: FileIndex, path: str) -> None:
         with index.write() as connection:
-            file_index.delete_file(connection, path, vectors=index.vectors_usable)
+            file_rows.delete_file(connection, path, vectors=index.vectors_usable)
 
     def _embed(self, index: FileIndex, chunks: Sequence[Unembedded]) -> bool:
         """Make the vectors of some chunks; False if that failed and is to be tried another time."""
@@ -173,13 +176,13 @@ class FolderIndexer:
             # Not its words: they may quote the text.
             logger.warning("%d chunks could not be embedded: %s", len(chunks), type(error).__name__)
             with index.write() as connection:
-                file_index.note_failure(connection, [chunk.id for chunk in chunks])
+                file_rows.note_failure(connection, [chunk.id for chunk in chunks])
             # Others are tried next, and then each of these alone; what fails alone as well has to wait.
             return not isinstance(error, TimeoutError) and chunks[0].failures < FAILURES_AT_ONCE
         with index.write() as connection:
-            file_index.adopt_fingerprint(connection, fingerprint)
+            file_rows.adopt_fingerprint(connection, fingerprint)
             for position, chunk in enumerate(chunks):
-                file_index.add_vectors(connection, chunk.id, vectors_of(embedded, position))
+                file_rows.add_vectors(connection, chunk.id, vectors_of(embedded, position))
         return True
 
     def _require_going_on(self) -> None:
@@ -221,7 +224,7 @@ def text_hash(text: str) -> str:
 def vectors_of(embedded: Embedded, position: int) -> Vectors:
     """Return the vectors of the piece at that position."""
     rows = [row for row, passage in enumerate(embedded.passages) if passage.piece == position]
-    vectors: Vectors = embedded.vectors[rows[: file_index.PASSAGES]]
+    vectors: Vectors = embedded.vectors[rows[:PASSAGES]]
     return vectors
 
 

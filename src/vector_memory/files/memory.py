@@ -16,14 +16,15 @@ from vector_memory.files.folder import MemoryFolder, text_of
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, Progress
 from vector_memory.files.reading import excerpt
-from vector_memory.files.search import Hit, find, notes, prepare
+from vector_memory.files.search import Hit, Search, notes
 from vector_memory.files.watcher import Follower
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
 from vector_memory.settings import FilePlace, Settings
-from vector_memory.storage.sqlite import file_index
-from vector_memory.storage.sqlite.file_index import Counts, FileIndex
+from vector_memory.storage.sqlite import file_rows
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_rows import Counts
 from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class FileMemory:
         return self._indexer.progress
 
     def search(self, query: str, limit: int = 5, source: str = FileSource.ALL) -> FileSearchResult:
-        """Find the pieces of files that match the query best, best first."""
+        """Find the chunks of files that match the query best, best first."""
         check_text("query", query, MAX_QUERY)
         check_range("limit", limit, 1, MAX_LIMIT)
         daily = DAILY[parse_source(source)]
@@ -141,12 +142,11 @@ class FileMemory:
             return FileSearchResult(message=f"Warning: there is no folder {self._folder.name} to search.")
         self.look_for_changes()
         followed = self.wait_for_words(SECONDS_TO_FOLLOW)
-        mode = self.settings.search_mode
-        question = prepare(query, self._model, mode, daily=daily)
-        found = self._index.use(lambda index: find(index, question, mode, limit))
+        search = Search(query, self._model, self.settings.search_mode, daily=daily)
+        found = self._index.use(lambda index: search.find(index, limit))
         usable = self._index.current().vectors_usable
         failed = self._follower.has_failed
-        said = [*notes(question, found, vectors_usable=usable, followed=followed, failed=failed)]
+        said = [*notes(search.question, found, vectors_usable=usable, followed=followed, failed=failed)]
 
         def build(packer: Packer) -> FileSearchResult:
             results = packer.fitting([self._shown(hit) for hit in found.hits])
@@ -245,7 +245,7 @@ def parse_source(source: str) -> FileSource:
 def counted(index: FileIndex) -> Counts:
     """Count what the index holds."""
     with index.read() as connection:
-        return file_index.counts(connection)
+        return file_rows.counts(connection)
 
 
 def iso_time(seconds: int) -> str:

@@ -1,110 +1,94 @@
 """Finds chunks by meaning and words."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vector_memory.domain import Fingerprint, SearchMode
-from vector_memory.embedding import EmbeddingModel, Vectors
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.files.ranking import WEIGHTS, rank
 from vector_memory.search.confidence import CONFIDENT
-from vector_memory.storage.sqlite import file_index, file_search
-from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.file_index import Counts, FileIndex
-from vector_memory.storage.sqlite.file_search import StoredChunk
+from vector_memory.search.retriever import Question, best_units, prepare
+from vector_memory.storage.ranking import Method
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_rows import Counts, counts, fingerprint_of
+from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with
 
-LOADING_SECONDS = 1.0
-"""A search waits so long for a model that is being loaded, and then answers by words."""
+ANOTHER_MODEL = "The vectors of the index are another model's and have to be made anew."
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is looked for. `daily`: only in daily logs, or only in other files; None: in all.
-
-    `vector` None: compared by words only, and `problem` says why, unless that was asked for. `fingerprint`: what made
-    the vector.
-    """
-
-    query: str
-    daily: bool | None
-    vector: Vectors | None = None
-    fingerprint: Fingerprint | None = None
-    problem: str | None = None
+METHOD = Method()
 
 
 class Hit(NamedTuple):
     """A chunk that was found."""
 
-    chunk: StoredChunk
+    chunk: FoundChunk
     score: float
 
 
 class Found(NamedTuple):
     """What was found, best first. `nearest`: the cosine of the best passage; None: nothing was compared by meaning.
 
-    `comparable`: the index has vectors of the model. `counts`: what it held then.
+    `comparable`: the index has vectors of the model. `partial`: not everything that could be as good was compared.
+    `counts`: what the index held then.
     """
 
     hits: list[Hit]
     nearest: float | None
     comparable: bool
+    partial: bool
     counts: Counts
 
 
-def prepare(query: str, model: EmbeddingModel, mode: SearchMode, *, daily: bool | None) -> Question:
-    """Make a question of a query; without a model, or while it is still being loaded, one by words."""
-    if mode is SearchMode.KEYWORD:
-        return Question(query, daily)
-    try:
-        if not model.wait_for_loading(LOADING_SECONDS):
-            return Question(query, daily, problem="the model is still being loaded; repeat the call in a moment.")
-        return Question(query, daily, model.embed_query(query), model.fingerprint)
-    except EmbeddingUnavailableError as error:
-        return Question(query, daily, problem=str(error))
+class Search:
+    """A question about the files. `daily`: only in daily logs, or only in other files; None: in all.
 
+    Without a model it is one by words, even where only meaning was to be compared.
+    """
 
-def find(index: FileIndex, question: Question, mode: SearchMode, limit: int) -> Found:
-    """Return the best chunks: those that a scan of all chunks would give."""
-    with index.read() as connection:
-        comparable = has_comparable_vectors(index, connection, question)
-        vector = question.vector if comparable else None
-        weights = WEIGHTS[SearchMode.KEYWORD if vector is None else mode]
-        near = [] if vector is None else file_search.nearest(connection, vector, daily=question.daily)
-        words = file_search.word_scores(connection, question.query, daily=question.daily) if weights.words else {}
+    def __init__(self, query: str, model: EmbeddingModel, mode: SearchMode, *, daily: bool | None) -> None:
+        self._words = prepare(query, model, SearchMode.KEYWORD)
+        self._daily = daily
+        self._fingerprint: Fingerprint | None = None
+        try:
+            self.question = prepare(query, model, mode)
+            if self.question.vector is not None:
+                self._fingerprint = model.fingerprint
+        except EmbeddingUnavailableError as error:
+            self.question = self._words.by_words(str(error))
 
-        def cosines(chunk_ids: Sequence[int]) -> dict[int, float]:
-            return {} if vector is None else file_search.cosines(connection, vector, chunk_ids)
-
-        ranked = rank(near, words, weights, limit, cosines)
-        chunks = file_search.chunks_with(connection, [hit.chunk_id for hit in ranked])
-        counts = file_index.counts(connection)
-    hits = [Hit(chunk, hit.score) for chunk, hit in zip(chunks, ranked, strict=True)]
-    return Found(hits, near[0][1] if near else None, comparable, counts)
-
-
-def has_comparable_vectors(index: FileIndex, connection: Connection, question: Question) -> bool:
-    """Whether the index has vectors that the question's can be compared with."""
-    return index.vectors_usable and file_index.fingerprint_of(connection) == question.fingerprint
+    def find(self, index: FileIndex, limit: int) -> Found:
+        """Return the best chunks: those that a scan of all chunks would give."""
+        with index.read() as connection:
+            comparable = index.vectors_usable and fingerprint_of(connection) == self._fingerprint
+            question = self.question if comparable else self._words
+            source = FileCandidates(connection, daily=self._daily, method=METHOD)
+            found = best_units(source, question, limit)
+            hits = [hit for hit in found.hits if hit.score > 0]
+            chunks = chunks_with(connection, [hit.id for hit in hits])
+            held = counts(connection)
+        shown = [Hit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
+        return Found(shown, found.nearest, comparable, found.partial, held)
 
 
 def notes(question: Question, found: Found, *, vectors_usable: bool, followed: bool, failed: bool) -> Iterator[str]:
     """Say what an answer is not: compared by meaning, about all files, or close to the query."""
     if not vectors_usable:
-        yield "Found by words only: sqlite-vec cannot be loaded."
+        yield "Found by words only. sqlite-vec cannot be loaded."
     elif question.problem:
-        yield f"Found by words only: {question.problem}"
+        yield question.problem
     elif question.vector is not None and not found.comparable and found.counts.unembedded < found.counts.chunks:
-        yield "Found by words only: the vectors of the index are another model's and have to be made anew."
+        yield f"Found by words only. {ANOTHER_MODEL}"
     elif found.counts.unembedded:
         yield (
-            f"{found.counts.unembedded:,} of {found.counts.chunks:,} pieces have no vectors yet and are found by their "
+            f"{found.counts.unembedded:,} of {found.counts.chunks:,} chunks have no vectors yet and are found by their "
             "words only."
         )
     if failed:
         yield "Files that have changed could not be indexed: the server's log says why. What was indexed was searched."
     elif not followed:
         yield "Files are still being indexed: repeat the call in a moment."
+    if found.partial:
+        yield "Not all files were compared, and some results may be missing."
     if not found.hits:
         yield "Nothing was found."
     elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:

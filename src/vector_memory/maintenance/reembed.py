@@ -6,11 +6,11 @@ from typing import NamedTuple
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
-from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite import reembedding as spare
 from vector_memory.storage.sqlite.adding import stored_passages
 from vector_memory.storage.sqlite.database import Connection
+from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.vectors import are_comparable, describe
 
 PAUSE_SECONDS = 0.02
@@ -34,7 +34,7 @@ class Reembedding:
     done, and one with another model puts an end to the others: a waste, but no harm.
     """
 
-    def __init__(self, storage: Storage, indexer: Indexer, backfill: Backfill) -> None:
+    def __init__(self, storage: SqliteStorage, indexer: Indexer, backfill: Backfill) -> None:
         self._storage = storage
         self._indexer = indexer
         self._backfill = backfill

@@ -1,4 +1,4 @@
-"""Coarse search: whole memories, looked up by scope or found by their best piece."""
+"""Coarse search: whole memories, looked up by scope or found by their best unit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -12,8 +12,7 @@ from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain, nothing_stored
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import get_memories, list_memories
+from vector_memory.storage.base import Storage
 
 NOT_COMPARED = 'The newest first, not compared with the query: send order="relevance" for the best match.'
 
@@ -28,14 +27,14 @@ class CoarseSearch:
 
     def __init__(
         self,
-        database: Database,
+        storage: Storage,
         retriever: Retriever,
         timer: SearchTimer,
         packer: Packer,
         record_access: Callable[[Sequence[int]], None] | None,
         read_with: str = READ_WITH,
     ) -> None:
-        self._database = database
+        self._storage = storage
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
@@ -78,8 +77,10 @@ class CoarseSearch:
         self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None
     ) -> tuple[Sequence[FoundMemory], Judgement]:
         """Return what may be one more than the page, and what is to be said of it."""
-        with self._timer.time(f"search_coarse_{scope.kind}"), self._database.read() as connection:
-            memories = list_memories(connection, scope, page.limit + 1, page.offset, latest_first=latest_first)
+        with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
+            memories = reader.list_memories(
+                scope, page.limit + 1, page.offset, order="newest" if latest_first else "oldest"
+            )
         found = [found_memory(memory) for memory in memories]
         notes = [nothing_stored(scope)] if not found and not page.offset else []
         return found, Judgement(notes=(*notes, *filter(None, [note])))
@@ -89,11 +90,12 @@ class CoarseSearch:
     ) -> tuple[Sequence[FoundMemory], Judgement]:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._database.read() as connection:
-                found = self._retriever.find(connection, question, scope, page.end + 1, memories=True)
+            with self._storage.read() as reader:
+                retrieval = self._retriever.within(reader, question)
+                found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]
-                memories = get_memories(connection, [hit.id for hit in hits])
-                judgement = judge(self._retriever, connection, question, scope, found)
+                memories = reader.memories([hit.id for hit in hits])
+                judgement = judge(retrieval, scope, found)
         return [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in hits], judgement
 
     def _memories_result(

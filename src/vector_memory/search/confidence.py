@@ -14,9 +14,7 @@ from vector_memory.search.messages import (
     somewhere_else,
     weak,
 )
-from vector_memory.search.retriever import Question, Retriever
-from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.memories import count_memories, count_unindexed
+from vector_memory.search.retriever import Retrieval
 
 CONFIDENT = 0.42
 """From this cosine of the best passage on, a scope has something on the topic (error rates: docs/retrieval.md)."""
@@ -26,7 +24,7 @@ CONFIDENT = 0.42
 class Judgement:
     """How far an answer is to be trusted. `confidence` is None where nothing was compared by meaning.
 
-    `elsewhere`: how many pieces near the question there are in other scopes, by their names. `notes`: sentences.
+    `elsewhere`: how many units near the question there are in other scopes, by their names. `notes`: sentences.
     """
 
     confidence: Confidence | None = None
@@ -34,31 +32,30 @@ class Judgement:
     notes: tuple[str, ...] = ()
 
 
-def judge(retriever: Retriever, connection: Connection, question: Question, scope: Scope, found: Found) -> Judgement:
+def judge(retrieval: Retrieval, scope: Scope, found: Found) -> Judgement:
     """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
 
     Nothing is said about whether a text on the topic answers the question: no cosine can tell (decision 25).
     """
+    reader, question = retrieval.reader, retrieval.question
     notes = [question.problem] if question.problem else []
-    missing = count_unindexed(connection, scope)
+    missing = reader.count(scope, without_vectors=True)
     if missing:
         notes.append(not_indexed(missing))
     if found.partial:
         notes.append(cut_short(scope))
     if question.vector is None:
         if not found.hits:
-            notes.append(no_such_words(scope) if count_memories(connection, scope) else nothing_stored(scope))
+            notes.append(no_such_words(scope) if reader.count(scope) else nothing_stored(scope))
         return Judgement(notes=tuple(notes))
-    if not found.hits and found.nearest is not None and retriever.threshold is not None:
-        notes.append(all_too_different(retriever.threshold))
+    if not found.hits and found.nearest is not None and retrieval.threshold is not None:
+        notes.append(all_too_different(retrieval.threshold))
     if found.nearest is not None and found.nearest >= CONFIDENT:
         return Judgement("high", notes=tuple(notes))
-    held = count_memories(connection, scope)
+    held = reader.count(scope)
     notes.append(weak(scope, held, found.nearest or 0.0) if held else nothing_stored(scope))
     elsewhere = {
-        name: count
-        for name, other in other_scopes(scope).items()
-        if (count := retriever.count_near(connection, question, other, CONFIDENT))
+        name: count for name, other in other_scopes(scope).items() if (count := retrieval.count_near(other, CONFIDENT))
     }
     if elsewhere:
         notes.append(somewhere_else(elsewhere))

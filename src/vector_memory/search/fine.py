@@ -9,17 +9,15 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
+from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Origin, StoredChunk
-from vector_memory.storage.sqlite.chunks import get_chunks
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import get_origins
 
 
 class FineSearch:
     """Finds chunks (seed 001, FINE)."""
 
-    def __init__(self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
+        self._storage = storage
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
@@ -28,12 +26,13 @@ class FineSearch:
         """Return the chunks that match the query best, best first."""
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._database.read() as connection:
-                found = self._retriever.find(connection, question, scope, page.end + 1)
+            with self._storage.read() as reader:
+                retrieval = self._retriever.within(reader, question)
+                found = retrieval.find(scope, page.end + 1)
                 hits = found.hits[page.offset : page.end]
-                chunks = get_chunks(connection, [hit.id for hit in hits])
-                origins = get_origins(connection, [hit.memory_id for hit in hits])
-                judgement = judge(self._retriever, connection, question, scope, found)
+                chunks = reader.chunks([hit.id for hit in hits])
+                origins = reader.origins([hit.memory_id for hit in hits])
+                judgement = judge(retrieval, scope, found)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 
         def build(packer: Packer) -> FineSearchResult:

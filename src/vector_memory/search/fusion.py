@@ -1,40 +1,19 @@
-"""Ranking as pure functions: from passages near a query to pieces, and from two lists of pieces to one.
+"""Fusion as pure functions: from two lists of units to one."""
 
-A piece is what a search compares: a chunk, or a whole memory of a kind that is not chunked.
-"""
-
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.results.sessions import Source
-from vector_memory.storage.sqlite.scores import rounded
-
-COMPARED = 1_024
-"""So many vectors are compared at a time: what is between the steps stays in the processor's cache."""
-
-ROUNDING = 1e-5
-"""More than what the same cosine can differ by when it is computed in another way."""
+from vector_memory.storage.ranking import Ranked, rounded
 
 FUSED_DECIMALS = 9
 """A fused score of two measures of six decimals has eight: what is behind them is an error of the arithmetic."""
 
 VECTOR_WEIGHT = 0.65
 """Share of the cosine in a fused score; the rest is the words'. docs/retrieval.md says how it was chosen."""
-
-
-class Match(NamedTuple):
-    """A piece in one list, and how well it matches there: a cosine, or a BM25 score as a share of the best possible.
-
-    Measures are rounded. Lists are in the order of the score, then of the id.
-    """
-
-    id: int
-    memory_id: int
-    score: float
 
 
 class Horizon(NamedTuple):
@@ -49,37 +28,13 @@ class Horizon(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A piece in the final order. `similarity`: its best passage's cosine, cut to 0-1; None if it was not compared."""
+    """A unit in the final order. `similarity`: its best passage's cosine, cut to 0-1; None if it was not compared."""
 
     id: int
     memory_id: int
     score: float
     similarity: float | None
     sources: tuple[Source, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One list: its best matches, best first. `complete`: there are no others.
-
-    `others`: the scores, in the same measure, of pieces that only the other list has found. `partial`: not everything
-    could be looked at, so that what is not in the list may be as good.
-    """
-
-    matches: Sequence[Match] = ()
-    complete: bool = True
-    others: Mapping[int, float] = field(default_factory=dict)
-    partial: bool = False
-
-    def last(self) -> Horizon | None:
-        """Return what no piece outside the list comes before; None if there are no others."""
-        if self.complete:
-            return None
-        return Horizon(self.matches[-1].score, self.matches[-1].id) if self.matches else Horizon(1.0, 0)
-
-    def scores(self) -> dict[int, float]:
-        """Return the scores of all pieces that have one, by id."""
-        return {**self.others, **{match.id: match.score for match in self.matches}}
 
 
 class Found(NamedTuple):
@@ -91,19 +46,6 @@ class Found(NamedTuple):
     hits: list[Hit]
     nearest: float | None
     partial: bool = False
-
-
-def cosines(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the cosines of unit vectors, shape (vectors, dimensions), with the query's, rounded.
-
-    For unit vectors |a - b|^2 = 2 - 2ab. Every search compares by this function in the end, whatever has found the
-    vectors: the same vector has the same cosine then, to the last bit, which no matrix product warrants.
-    """
-    result = np.empty(len(vectors))
-    for start in range(0, len(vectors), COMPARED):
-        block = slice(start, start + COMPARED)
-        result[block] = 1 - np.square(vectors[block] - query).sum(axis=1).astype(np.float64) / 2
-    return rounded(result)
 
 
 def shown(score: float | None) -> float | None:
@@ -126,7 +68,7 @@ def fused_scores(similarities: NDArray[np.float64], words: NDArray[np.float64]) 
 
 
 def fuse(near: Ranked, worded: Ranked) -> tuple[list[Hit], Horizon | None]:
-    """Return the pieces of both lists, best first, and what no piece of neither list comes before.
+    """Return the units of both lists, best first, and what no unit of neither list comes before.
 
     That is None when there are no others. A result before it keeps its place however much longer the lists become:
     the threshold algorithm (Fagin, Lotem, Naor 2003).
@@ -135,21 +77,28 @@ def fuse(near: Ranked, worded: Ranked) -> tuple[list[Hit], Horizon | None]:
     in_near, in_worded = ({match.id for match in ranked.matches} for ranked in (near, worded))
     owners = {match.id: match.memory_id for match in (*near.matches, *worded.matches)}
     scores = fused_scores(
-        np.array([similarities.get(piece, 0.0) for piece in owners]),
-        np.array([words.get(piece, 0.0) for piece in owners]),
+        np.array([similarities.get(unit, 0.0) for unit in owners]),
+        np.array([words.get(unit, 0.0) for unit in owners]),
     )
     hits = [
-        Hit(piece, owners[piece], score, shown(similarities.get(piece)), sources_of(piece, in_near, in_worded))
-        for piece, score in zip(owners, scores.tolist(), strict=True)
+        Hit(unit, owners[unit], score, shown(similarities.get(unit)), sources_of(unit, in_near, in_worded))
+        for unit, score in zip(owners, scores.tolist(), strict=True)
     ]
-    return in_order(hits), fused_horizon(near.last(), worded.last())
+    return in_order(hits), fused_horizon(last_of(near), last_of(worded))
+
+
+def last_of(ranked: Ranked) -> Horizon | None:
+    """Return what no unit outside the list comes before; None if there are no others."""
+    if ranked.complete:
+        return None
+    return Horizon(ranked.matches[-1].score, ranked.matches[-1].id) if ranked.matches else Horizon(1.0, 0)
 
 
 def fused_horizon(near: Horizon | None, worded: Horizon | None) -> Horizon | None:
-    """Return what no piece comes before that both lists leave out.
+    """Return what no unit comes before that both lists leave out.
 
     One with the same score has both scores of the horizons, so in each list its id is behind the last one. Without a
-    horizon there is a score of 0, which any id can have; a piece that has no vector yet counts as one with cosine 0.
+    horizon there is a score of 0, which any id can have; a unit that has no vector yet counts as one with cosine 0.
     """
     if near is None and worded is None:
         return None
@@ -160,20 +109,20 @@ def fused_horizon(near: Horizon | None, worded: Horizon | None) -> Horizon | Non
 
 
 def from_one(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:
-    """Return the pieces of the only list, as `fuse` does for two."""
+    """Return the units of the only list, as `fuse` does for two."""
     hits = [
         Hit(match.id, match.memory_id, match.score, shown(match.score) if source == "vector" else None, (source,))
         for match in ranked.matches
     ]
-    return hits, ranked.last()
+    return hits, last_of(ranked)
 
 
-def sources_of(piece: int, near: Collection[int], worded: Collection[int]) -> tuple[Source, ...]:
-    """Say which lists hold a piece."""
+def sources_of(unit: int, near: Collection[int], worded: Collection[int]) -> tuple[Source, ...]:
+    """Say which lists hold a unit."""
     found: list[Source] = []
-    if piece in near:
+    if unit in near:
         found.append("vector")
-    if piece in worded:
+    if unit in worded:
         found.append("keyword")
     return tuple(found)
 
@@ -184,7 +133,7 @@ def in_order(hits: Iterable[Hit]) -> list[Hit]:
 
 
 def best_of_each_memory(hits: Iterable[Hit]) -> list[Hit]:
-    """Return whole memories, each at its best piece: hits whose `id` is the memory's, with its best similarity."""
+    """Return whole memories, each at its best unit: hits whose `id` is the memory's, with its best similarity."""
     best: dict[int, Hit] = {}
     for hit in hits:
         known = best.setdefault(hit.memory_id, hit._replace(id=hit.memory_id))

@@ -14,10 +14,8 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
+from vector_memory.storage.base import Storage
 from vector_memory.storage.records import ChunkOutline, Memory
-from vector_memory.storage.sqlite.chunks import outlines
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.memories import get_memories
 
 CHUNKS_PER_SECTION = 5
 """So many chunks are searched for each section asked for (seed 001)."""
@@ -72,8 +70,8 @@ class MatchedSection:
 class MediumSearch:
     """Finds sections (seed 001, MEDIUM)."""
 
-    def __init__(self, database: Database, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
-        self._database = database
+    def __init__(self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
+        self._storage = storage
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
@@ -82,14 +80,15 @@ class MediumSearch:
         """Return the sections that match the query best, best first."""
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._database.read() as connection:
+            with self._storage.read() as reader:
+                retrieval = self._retriever.within(reader, question)
                 # Not more for a later page, or sections would change their places from page to page.
-                found = self._retriever.find(connection, question, scope, page.limit * CHUNKS_PER_SECTION)
+                found = retrieval.find(scope, page.limit * CHUNKS_PER_SECTION)
                 memory_ids = sorted({hit.memory_id for hit in found.hits})
-                ranked = rank_sections(sections_of(outlines(connection, memory_ids)), found.hits)
+                ranked = rank_sections(sections_of(reader.outlines(memory_ids)), found.hits)
                 sections = ranked[page.offset : page.end]
-                memories = get_memories(connection, sorted({match.section.memory_id for match in sections}))
-                judgement = judge(self._retriever, connection, question, scope, found)
+                memories = reader.memories(sorted({match.section.memory_id for match in sections}))
+                judgement = judge(retrieval, scope, found)
         matched = [found_section(match, memories) for match in sections]
 
         def build(packer: Packer) -> MediumSearchResult:

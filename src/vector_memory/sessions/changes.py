@@ -13,9 +13,9 @@ from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import CONFIDENT
 from vector_memory.search.fusion import Found
 from vector_memory.search.messages import cut_short, not_indexed
-from vector_memory.search.retriever import Question
+from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
-from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Cursor
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
@@ -80,14 +80,15 @@ class Changes:
                 end = reader.cursor()
                 scope = behind(position(cursor, end), scope)
                 counts = reader.count_by(scope, "kind")
-                ranked = self._ranked(reader, question, scope, counts, page.limit)
+                retrieval = self._retriever.within(reader, question)
+                ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
                 unindexed = reader.count(scope, without_vectors=True)
         found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
         total = sum(counts.values())
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
         notes = (
-            question.problem,
+            retrieval.question.problem,
             not_indexed(unindexed) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
             "Weak: nothing of it seems to be about this." if is_weak else None,
@@ -105,12 +106,10 @@ class Changes:
 
         return self._packer.within(page.max_tokens).fit(build)
 
-    def _ranked(self, reader: Reader, question: Question, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
+    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
         """Return the memories of all these kinds that match best: scores depend on nothing else that is found."""
         found = [
-            self._retriever.find(reader.connection, question, replace(scope, kind=kind), count, memories=True)
-            for kind in MemoryKind
-            if kind in kinds
+            retrieval.find(replace(scope, kind=kind), count, memories=True) for kind in MemoryKind if kind in kinds
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)

@@ -11,7 +11,7 @@ Readers and writers belong to one thread, and only to the block that gave them.
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from vector_memory.domain import Fingerprint, NewMemory, Scope
 from vector_memory.storage.records import (
@@ -37,6 +37,8 @@ from vector_memory.storage.records import (
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
+
+    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
 
 Order = Literal["newest", "oldest"]
 """By iteration, then by time, then by id."""
@@ -81,10 +83,6 @@ class Storage(Protocol):
 class Reader(Protocol):
     """One state of a memory."""
 
-    @property
-    def connection(self) -> Any:
-        """The engine's own handle. Only modules that are made for one engine may use it."""
-
     # Memories
 
     def memory(self, memory_id: int) -> Memory:
@@ -123,6 +121,9 @@ class Reader(Protocol):
 
     def chunk(self, chunk_id: int) -> StoredChunk | None:
         """Return a chunk, or None."""
+
+    def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
+        """Return the chunks, by id. Raises DatabaseError if one is missing."""
 
     def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
         """Return a document's chunks in order: those at the positions `first` to `last`, inclusive, or all."""
@@ -189,6 +190,13 @@ class Reader(Protocol):
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
         """Return the memory without vectors that has the smallest id above `after_id`."""
+
+    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
+        """Return what ranks the units of a scope, which is of one kind."""
+
+    @property
+    def feed(self) -> "IndexFeed | None":
+        """What an index in memory follows; None if the engine has no feed."""
 
     # Tags
 

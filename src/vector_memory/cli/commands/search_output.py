@@ -11,7 +11,7 @@ from vector_memory.cli.demo.markdown import without_marks
 from vector_memory.cli.terminal import console, moment, one_line
 from vector_memory.cli.terminal_text import printable
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
-from vector_memory.storage.sqlite.terms import query_terms, terms
+from vector_memory.storage.terms import query_terms, terms
 
 Found = FoundChunk | FoundSection | FoundMemory
 

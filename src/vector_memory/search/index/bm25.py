@@ -1,4 +1,4 @@
-"""BM25 over pieces in memory: the scores that `storage.keywords.rank` takes from the tables alone."""
+"""BM25 over units in memory: the scores of `CandidateSource.rank_words`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.search.index.postings import PostingList
-from vector_memory.search.index.units import NOWHERE, Bools, Pieces, Rows
-from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.keywords import hash_of, highest_score, scores_for
-from vector_memory.storage.sqlite.units import NUMBERS_IN_BLOCK, occurrences
+from vector_memory.search.index.units import NOWHERE, Bools, PostingList, Rows, Units
+from vector_memory.storage.ranking import PLACES_PER_BLOCK, IndexFeed, highest_score, scores_for
 
 WIDE = 8
 """For a scope that has a part in one of so many blocks, the postings of the whole file are read, which are kept."""
@@ -20,7 +17,7 @@ Scores = NDArray[np.float64]
 
 
 class Occurrences(NamedTuple):
-    """The entries of the pieces that have a term, and how often each has it."""
+    """The entries of the units that have a term, and how often each has it."""
 
     entries: NDArray[np.int32]
     counts: NDArray[np.uint16]
@@ -28,7 +25,7 @@ class Occurrences(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WordScores:
-    """The BM25 scores of pieces, as shares of the best that any text could have.
+    """The BM25 scores of units, as shares of the best that any text could have.
 
     `window` has the scores of the entries from `first` on, among which those of the scope are; `entries` are those of
     the scope that have one of the terms, ascending.
@@ -43,60 +40,60 @@ class WordScores:
         return self.window.take(entries - self.first, mode="clip")
 
 
-def word_scores(connection: Connection, pieces: Pieces, members: Bools, terms: Sequence[str]) -> WordScores:
-    """Score the pieces of the scope of which `members` tells each memory's row, with the statistics of the scope.
+def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> WordScores:
+    """Score the units of the scope of which `members` tells each memory's row, with the statistics of the scope.
 
-    The connection has to see the state of the file in which these are its pieces.
+    The feed has to be of the revision in which these are the units.
     """
     rows = np.flatnonzero(members)
     if not len(rows):
         return WordScores(0, np.zeros(1), rows)
-    first, end = int(pieces.firsts[rows].min()), int((pieces.firsts[rows] + pieces.sizes[rows]).max())
-    count, total = int(pieces.sizes[rows].sum()), int(pieces.totals[rows].sum())
+    first, end = int(units.firsts[rows].min()), int((units.firsts[rows] + units.sizes[rows]).max())
+    count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
-    is_wide = len(blocks_of(pieces, rows)) * WIDE > pieces.places[: pieces.memory_count].max() // NUMBERS_IN_BLOCK
+    is_wide = len(blocks_of(units, rows)) * WIDE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
     window, possible = np.zeros(end - first), 0.0
     for term in terms:
-        found = in_all(connection, pieces, term) if is_wide else in_rows(connection, pieces, rows, term)
-        inside = members.take(pieces.owners.take(found.entries))
+        found = in_all(feed, units, term) if is_wide else in_rows(feed, units, rows, term)
+        inside = members.take(units.owners.take(found.entries))
         entries, counts = found.entries[inside], found.counts[inside]
         most = highest_score(count, len(entries))
         possible += most
-        window[entries - first] += scores_for(most, counts, pieces.lengths[entries] / mean_length)
+        window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
     if possible:
         window /= possible
     return WordScores(first, window, first + np.flatnonzero(window))
 
 
-def in_all(connection: Connection, pieces: Pieces, term: str) -> Occurrences:
+def in_all(feed: IndexFeed, units: Units, term: str) -> Occurrences:
     """Return the occurrences of a term in the whole file; what was read for a search before is not read again."""
-    known = pieces.postings.get(hash_of(term))
-    if known is None or known.memory_count < pieces.memory_count:
+    known = units.postings.get(term)
+    if known is None or known.memory_count < units.memory_count:
         first = 1 if known is None else known.memory_count
-        rows = first + np.flatnonzero(pieces.kinds[first : pieces.memory_count] != NOWHERE)
-        entries, counts = in_rows(connection, pieces, rows, term, are_all=known is None)
+        rows = first + np.flatnonzero(units.kinds[first : units.memory_count] != NOWHERE)
+        entries, counts = in_rows(feed, units, rows, term, are_all=known is None)
         if known is not None:
             entries, counts = np.concatenate([known.entries, entries]), np.concatenate([known.counts, counts])
-        known = PostingList(entries, counts, pieces.memory_count)
-        pieces.postings.keep(hash_of(term), known)
-    end = len(known.entries) if known.memory_count == pieces.memory_count else known.entries.searchsorted(pieces.count)
+        known = PostingList(entries, counts, units.memory_count)
+        units.postings.keep(term, known)
+    end = len(known.entries) if known.memory_count == units.memory_count else known.entries.searchsorted(units.count)
     return Occurrences(known.entries[:end], known.counts[:end])
 
 
-def in_rows(connection: Connection, pieces: Pieces, rows: Rows, term: str, *, are_all: bool = False) -> Occurrences:
+def in_rows(feed: IndexFeed, units: Units, rows: Rows, term: str, *, are_all: bool = False) -> Occurrences:
     """Return the occurrences of a term in the memories of the rows, the entries ascending."""
-    order = np.argsort(pieces.places[rows], kind="stable")
-    starts = pieces.places[rows][order]
-    blocks = None if are_all else blocks_of(pieces, rows).tolist()
-    places, counts = occurrences(connection, *hash_of(term), blocks)
+    order = np.argsort(units.places[rows], kind="stable")
+    starts = units.places[rows][order]
+    blocks = None if are_all else blocks_of(units, rows).tolist()
+    places, counts = feed.occurrences(term, blocks)
     before = np.searchsorted(starts, places, side="right") - 1
     owners, numbers = rows[order[before]], places - starts[before]
-    inside = (before >= 0) & (numbers < pieces.sizes[owners])
-    entries = (pieces.firsts[owners] + numbers)[inside].astype(np.int32)
+    inside = (before >= 0) & (numbers < units.sizes[owners])
+    entries = (units.firsts[owners] + numbers)[inside].astype(np.int32)
     ascending = np.argsort(entries, kind="stable")
     return Occurrences(entries[ascending], counts[inside][ascending])
 
 
-def blocks_of(pieces: Pieces, rows: Rows) -> Rows:
-    """Return the blocks of the keyword index in which the memories of the rows are, ascending."""
-    return np.flatnonzero(np.bincount(pieces.places[rows] // NUMBERS_IN_BLOCK))
+def blocks_of(units: Units, rows: Rows) -> Rows:
+    """Return the blocks in which the memories of the rows are, ascending."""
+    return np.flatnonzero(np.bincount(units.places[rows] // PLACES_PER_BLOCK))

@@ -1,4 +1,4 @@
-"""All passages of a file in memory: which piece each belongs to, and a signature of its vector.
+"""All passages of a memory file, in memory: the unit that each belongs to, a signature of its vector, some vectors.
 
 A signature has one bit for each number of a vector: whether it is above 0. The more bits of two signatures are equal,
 the nearer their vectors are, as a rule (Charikar 2002), so that a million vectors need 48 MB in place of 1.5 GB.
@@ -6,15 +6,15 @@ the nearer their vectors are, as a rule (Charikar 2002), so that a million vecto
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
-from vector_memory.search.index.units import Pieces, Rows, joined
-from vector_memory.storage.sqlite.passages import PlacedPassage
+from vector_memory.search.index.units import Bools, Rows, Units, joined
+from vector_memory.storage.ranking import IndexFeed, PlacedPassage, Vectors
 
 WORD = 64
 BLOCK = 32_768
@@ -33,21 +33,19 @@ NEVER = np.iinfo(np.int32).max
 NEAREST_SHARE = 4
 """Of what is compared, one of so many is chosen by its meaning alone."""
 
-Vectors = NDArray[np.float32]
-
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class Passages:
     """Passages by their row, which is their place in the order of their ids; a value that only grows into others.
 
     Arrays have room behind `count`, which the next value fills: what is before is never moved nor changed, but for
     passages that are gone. `last_id`: passages up to this id are here.
 
-    `ids` are the passages' ids; `entries` those of their pieces, 0 if they are gone; `signatures` one array for each 64
+    `ids` are the passages' ids; `entries` those of their units, 0 if they are gone; `signatures` one array for each 64
     bits. Of each entry `embedded` is the row of its first passage, or NEVER.
     """
 
-    pieces: Pieces
+    units: Units
     dimensions: int
     last_id: int
     count: int
@@ -57,35 +55,35 @@ class Catalogue:
     embedded: NDArray[np.int32]
 
     @classmethod
-    def empty(cls, pieces: Pieces, dimensions: int) -> Self:
-        """Return a catalogue without passages."""
+    def empty(cls, units: Units, dimensions: int) -> Self:
+        """Return no passages."""
         return cls(
-            pieces=pieces,
+            units=units,
             dimensions=dimensions,
             last_id=0,
             count=0,
             ids=np.empty(0, np.int64),
             entries=np.empty(0, np.int32),
             signatures=tuple(np.empty(0, np.uint64) for _ in range(-(-dimensions // WORD))),
-            embedded=np.full(pieces.count, NEVER, np.int32),
+            embedded=np.full(units.count, NEVER, np.int32),
         )
 
-    def with_pieces(self, pieces: Pieces) -> "Catalogue":
-        """Return a catalogue that knows further pieces, or knows that some are gone."""
-        new = np.full(pieces.count - self.pieces.count, NEVER, np.int32)
-        return replace(self, pieces=pieces, embedded=joined(self.embedded, self.pieces.count, new))
+    def with_units(self, units: Units) -> "Passages":
+        """Return these with further units, or without some that are gone."""
+        new = np.full(units.count - self.units.count, NEVER, np.int32)
+        return replace(self, units=units, embedded=joined(self.embedded, self.units.count, new))
 
-    def extended(self, passages: Sequence[PlacedPassage], vectors: Vectors, last_id: int) -> "Catalogue":
-        """Return a catalogue with further passages, in the order of their ids, which are above those of all others.
+    def extended(self, passages: Sequence[PlacedPassage], vectors: Vectors, last_id: int) -> "Passages":
+        """Return these with further passages, in the order of their ids, which are above those of all others.
 
-        Raises DatabaseError if a passage is of no piece.
+        Raises DatabaseError if a passage is of no unit.
         """
         bits = signatures_of(vectors)
-        known = self.pieces.entries_of([passage.memory_id for passage in passages])
+        known = self.units.entries_of([passage.memory_id for passage in passages])
         try:
-            own = [known[memory_id, chunk_id or memory_id] for _, memory_id, chunk_id in passages]
+            own = [known[memory_id, unit_id] for _, memory_id, unit_id in passages]
         except KeyError:
-            raise DatabaseError("A passage is of a piece without keywords: run `vector-memory doctor --fix`.") from None
+            raise DatabaseError("A passage is of a unit without keywords: run `vector-memory doctor --fix`.") from None
         entries = np.array(own, np.int32)
         rows = np.arange(self.count, self.count + len(passages), dtype=np.int32)
         np.minimum.at(self.embedded, entries, rows)
@@ -106,7 +104,7 @@ class Catalogue:
         """Return the rows, from `first` on, of the passages of a session, or with None of all."""
         if session_id is None:
             return np.arange(first, self.count)
-        inside = self.pieces.entries_in(self.pieces.members(Scope(session_id=session_id)))
+        inside = self.units.entries_in(self.units.members(Scope(session_id=session_id)))
         return first + np.flatnonzero(inside.take(self.entries[first : self.count]))
 
     def rows_of(self, passage_ids: NDArray[np.int64]) -> Rows:
@@ -149,6 +147,76 @@ class Catalogue:
             np.add(estimates, np.minimum(own, 0), out=cosines[block])
             np.add(estimates, own, out=sums[block])
         return cosines, sums
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The vectors of the passages of a session, or of the whole file, in the order of their rows; it only grows.
+
+    `until`: passages in rows below this one are here; those of later rows may have to be read.
+    """
+
+    rows: Rows
+    vectors: Vectors
+    count: int
+    until: int
+
+    @classmethod
+    def with_room(cls, count: int, dimensions: int) -> "Held":
+        """Return no vectors yet, with room for so many."""
+        return cls(np.empty(count, np.int64), np.empty((count, dimensions), np.float32), 0, 0)
+
+    def extended(self, rows: Rows, vectors: Vectors, until: int) -> "Held":
+        """Return these with further ones, whose rows are above those of all others; then nothing lacks until there."""
+        return Held(
+            joined(self.rows, self.count, rows),
+            joined(self.vectors, self.count, vectors),
+            self.count + len(rows),
+            until,
+        )
+
+
+class Holder(Protocol):
+    """Has the vectors of scopes in memory."""
+
+    def held(self, view: "View", scope: Scope) -> Held | None:
+        """Return the vectors among which those of a scope are, read now if need be; None: they are too many."""
+
+
+class View:
+    """What one snapshot sees of the index. `feed`: that of the snapshot. `units`: as they are in it."""
+
+    def __init__(self, holder: Holder, feed: IndexFeed, passages: Passages, units: Units, last_id: int) -> None:
+        self._holder = holder
+        self.feed = feed
+        self.passages = passages
+        self.units = units
+        self.count = passages.up_to(last_id)
+        """How many of the passages may be seen."""
+
+    def members(self, scope: Scope) -> Bools:
+        """Tell of each memory's row whether it is in the scope."""
+        members = self.units.members(scope)
+        if not self.units.knows(scope):
+            members &= np.isin(self.units.memory_ids[: self.units.memory_count], self.feed.memories_in(scope))
+        return members
+
+    def held(self, scope: Scope) -> Held | None:
+        """Return the vectors among which those of a scope are; None: they are too many."""
+        return self._holder.held(self, scope)
+
+    def visible(self, rows: Rows) -> Rows:
+        """Return those of the rows, which ascend, that the snapshot may see."""
+        return rows[: np.searchsorted(rows, self.count)]
+
+    def without_passages(self, entries: Rows) -> Rows:
+        """Return those of the entries whose units have no passage yet."""
+        return entries[self.passages.embedded[entries] >= self.count]
+
+    def gone(self, rows: Rows) -> Rows:
+        """Return those of the passages in the rows that have been deleted."""
+        ids = self.passages.ids[rows]
+        return rows[np.isin(ids, self.feed.passages_there(ids.tolist()), invert=True)]
 
 
 def best_by_either(cosines: Vectors, sums: Vectors, limit: int) -> Rows:

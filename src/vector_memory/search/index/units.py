@@ -1,5 +1,7 @@
-"""All pieces of a file in memory: what they are of, what filters ask of it, and how long they are."""
+"""All units of a memory file, in memory: what they are of, what filters ask of it, and how long they are."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
@@ -9,9 +11,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
-from vector_memory.search.index.postings import PostingLists
-from vector_memory.storage.sqlite.keywords import LENGTH
-from vector_memory.storage.sqlite.units import FiledMemory, PiecesState
+from vector_memory.storage.ranking import IndexedMemory, Revision
 
 NOWHERE = -1
 """The kind of memories that are gone."""
@@ -23,20 +23,65 @@ Rows = NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 
 
+KEPT_BYTES = 16_000_000
+"""Of postings: 2.6 millions."""
+
+
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """Memories by row and their pieces by entry, in the order in which they came; a value that only grows into others.
+class PostingList:
+    """The entries of the units that have a term, ascending, and how often each has it.
+
+    Of the memories whose rows are below `memory_count`.
+    """
+
+    entries: NDArray[np.int32]
+    counts: NDArray[np.uint16]
+    memory_count: int
+
+    def size(self) -> int:
+        """Return how many bytes it takes, and what keeping it takes."""
+        return self.entries.nbytes + self.counts.nbytes + 500
+
+
+class PostingLists:
+    """The lists that were used last, by term. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lists: OrderedDict[str, PostingList] = OrderedDict()
+        self._size = 0
+
+    def get(self, term: str) -> PostingList | None:
+        """Return the list of a term, if it is kept."""
+        with self._lock:
+            if term in self._lists:
+                self._lists.move_to_end(term)
+            return self._lists.get(term)
+
+    def keep(self, term: str, postings: PostingList) -> None:
+        """Keep a list in place of what was known of the term; those that were not used for longest make room."""
+        with self._lock:
+            known = self._lists.pop(term, None)
+            self._size += postings.size() - (known.size() if known else 0)
+            self._lists[term] = postings
+            while self._size > KEPT_BYTES:
+                self._size -= self._lists.popitem(last=False)[1].size()
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Memories by row and their units by entry, in the order in which they came; a value that only grows into others.
 
     Arrays have room behind `memory_count` and `count`, which the next value fills: what is before is never changed.
-    `state`: that of the file in which it has these.
+    `revision`: that of the file in which it has these.
 
     Of memories `memory_ids`, `kinds`, `sessions`, `agents`, `tasks` (as numbers, by `names`), `iterations`, `places`
-    (in the keyword index), `firsts` (the entries of their first pieces), `sizes` (numbers of pieces) and `totals` (sums
-    of their lengths) are known; of pieces `ids` (those of their chunks, or of memories without), `owners` (the rows of
+    (in the keyword index), `firsts` (the entries of their first units), `sizes` (numbers of units) and `totals` (sums
+    of their lengths) are known; of units `ids` (those of their chunks, or of memories without), `owners` (the rows of
     their memories) and `lengths`, in terms. The first row and the first entry are of what is gone.
     """
 
-    state: PiecesState
+    revision: Revision
     memory_count: int
     memory_ids: NDArray[np.int64]
     kinds: NDArray[np.int32]
@@ -56,12 +101,12 @@ class Pieces:
     postings: PostingLists = field(default_factory=PostingLists)
 
     @classmethod
-    def empty(cls, schema: int) -> Self:
-        """Return no pieces."""
+    def empty(cls, epoch: int) -> Self:
+        """Return no units."""
         nobody = np.full(1, NOWHERE, np.int32)
         nothing = np.zeros(1, np.int32)
         return cls(
-            state=PiecesState(schema, 0, 0, 0),
+            revision=Revision(epoch, 0, 0, 0, 0),
             memory_count=1,
             memory_ids=nobody.astype(np.int64),
             kinds=nobody,
@@ -80,24 +125,24 @@ class Pieces:
             names={},
         )
 
-    def extended(self, memories: Sequence[FiledMemory], chunks: NDArray[np.int64], state: PiecesState) -> "Pieces":
-        """Return these with further memories, of which `chunks` are as `storage.pieces.chunks_of` returns them.
+    def extended(self, memories: Sequence[IndexedMemory], chunks: NDArray[np.int64], revision: Revision) -> "Units":
+        """Return these with further memories, of which `chunks` are as `IndexFeed.chunks_of` returns them.
 
-        Raises DatabaseError if a memory has not as many pieces as the keyword index says.
+        Raises DatabaseError if a memory has not as many units as the keyword index says.
         """
         if not memories:
-            return replace(self, state=state)
+            return replace(self, revision=revision)
         first, entry = self.memory_count, self.count
-        lengths = [np.frombuffer(memory.lengths, LENGTH) for memory in memories]
+        lengths = [memory.lengths for memory in memories]
         sizes = np.array([len(own) for own in lengths], np.int32)
-        ids = piece_ids([memory.memory_id for memory in memories], sizes, chunks)
+        ids = unit_ids([memory.memory_id for memory in memories], sizes, chunks)
 
         def added(array: NDArray[np.int32], values: Sequence[int]) -> NDArray[np.int32]:
             return joined(array, first, np.array(values, np.int32))
 
         return replace(
             self,
-            state=state,
+            revision=revision,
             memory_count=first + len(memories),
             memory_ids=joined(self.memory_ids, first, np.array([memory.memory_id for memory in memories], np.int64)),
             kinds=added(self.kinds, [self._number(memory.kind) for memory in memories]),
@@ -115,7 +160,7 @@ class Pieces:
             lengths=joined(self.lengths, entry, np.concatenate(lengths).astype(np.int32)),
         )
 
-    def without(self, memory_ids: Sequence[int]) -> "Pieces":
+    def without(self, memory_ids: Sequence[int]) -> "Units":
         """Return these without those of the memories that are here. With them go all postings that were read."""
         rows = np.flatnonzero(np.isin(self.memory_ids[: self.memory_count], memory_ids))
         if not len(rows):
@@ -124,25 +169,22 @@ class Pieces:
         kinds[rows] = NOWHERE
         return replace(self, kinds=kinds, postings=PostingLists())
 
-    def memories_there(self) -> int:
-        """Return how many memories are not gone."""
-        return int(np.count_nonzero(self.kinds[: self.memory_count] != NOWHERE))
+    def present(self) -> NDArray[np.int64]:
+        """Return the ids of the memories that are not gone, in the order of their rows."""
+        there: NDArray[np.int64] = self.memory_ids[: self.memory_count][self.kinds[: self.memory_count] != NOWHERE]
+        return there
 
-    def as_of(self, state: PiecesState) -> "Pieces | None":
-        """Return these as they were in an earlier state of the file; None if that is not known any more."""
-        ids = self.memory_ids[1 : self.memory_count]
-        count = 1 + int(np.searchsorted(ids, state.last_memory_id, side="right"))
-        is_known = (
-            state.schema == self.state.schema
-            and state.last_memory_id <= self.state.last_memory_id
-            and bool(np.all(np.diff(ids) > 0))
-            and np.count_nonzero(self.kinds[:count] != NOWHERE) == state.memories
-        )
+    def as_of(self, revision: Revision) -> "Units | None":
+        """Return these as they were in an earlier revision of the file; None if that is not known any more."""
+        now, ids = self.revision, self.memory_ids[1 : self.memory_count]
+        if (now.epoch, now.removals) != (revision.epoch, revision.removals) or not np.all(np.diff(ids) > 0):
+            return None
+        count = 1 + int(np.searchsorted(ids, revision.last_memory_id, side="right"))
         end = self.count if count == self.memory_count else int(self.firsts[count])
-        return replace(self, state=state, memory_count=count, count=end) if is_known else None
+        return replace(self, revision=revision, memory_count=count, count=end)
 
     def members(self, scope: Scope) -> Bools:
-        """Tell of each memory's row whether it is in the scope, as far as the vector index knows it."""
+        """Tell of each memory's row whether it is in the scope, as far as the columns here tell."""
         inside: Bools = self.kinds[: self.memory_count] != NOWHERE
         for column, wanted in (
             (self.kinds, scope.kind and str(scope.kind)),
@@ -156,17 +198,22 @@ class Pieces:
             inside &= self.iterations[: self.memory_count] == scope.session_iter
         return inside
 
+    @staticmethod
+    def knows(scope: Scope) -> bool:
+        """Tell whether the columns here tell all that the scope asks."""
+        return not scope.tags and (scope.category, scope.own_agent_id, scope.after_id) == (None, None, None)
+
     def entries_in(self, members: Bools) -> Bools:
         """Tell of each entry whether its memory is a member."""
         inside: Bools = members[self.owners[: self.count]]
         return inside
 
     def named(self, entries: Rows) -> tuple[Rows, Rows]:
-        """Return the ids of pieces and those of their memories."""
+        """Return the ids of units and those of their memories."""
         return self.ids[entries], self.memory_ids[self.owners[entries]]
 
     def entries_of(self, memory_ids: Sequence[int]) -> dict[tuple[int, int], int]:
-        """Return the entries of all pieces of memories, by the ids of memory and piece."""
+        """Return the entries of all units of memories, by the ids of memory and unit."""
         rows = np.flatnonzero(np.isin(self.memory_ids[: self.memory_count], memory_ids))
         rows = rows[self.kinds[rows] != NOWHERE]
         entries = ranges(self.firsts[rows].astype(np.int64), self.sizes[rows])
@@ -178,8 +225,8 @@ class Pieces:
         return self.names.setdefault(name, len(self.names))
 
 
-def piece_ids(memory_ids: Sequence[int], sizes: NDArray[np.int32], chunks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ids of the pieces of memories: those of their chunks or, of memories without, their own."""
+def unit_ids(memory_ids: Sequence[int], sizes: NDArray[np.int32], chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the ids of the units of memories: those of their chunks or, of memories without, their own."""
     owners = np.repeat(np.array(memory_ids, np.int64), sizes)
     chunked = np.isin(owners, chunks[:, 0])
     whole = np.count_nonzero(~np.isin(memory_ids, chunks[:, 0]))

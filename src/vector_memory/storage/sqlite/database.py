@@ -23,13 +23,13 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
 )
 from vector_memory.storage.sqlite.erasure import unerased
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, bring_log_along, require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_at_once
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 
 logger = logging.getLogger(__name__)

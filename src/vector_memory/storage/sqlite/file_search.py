@@ -1,29 +1,34 @@
-"""Finds chunks in the index of a folder of Markdown files: the nearest, and those that have the words of a query."""
+"""What a search reads of the index of a folder of Markdown files. Its units are the files' chunks."""
 
 import json
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.sqlite.file_index import PASSAGES
-from vector_memory.storage.sqlite.rows import fetch, fetch_value
-from vector_memory.storage.sqlite.terms import query_terms
+from vector_memory.storage.ranking import (
+    Match,
+    Method,
+    Numbers,
+    Ranked,
+    Vectors,
+    WordRanking,
+    best,
+    highest_score,
+    rounded,
+    scores_for,
+)
+from vector_memory.storage.sqlite.candidates import NearestUnits
+from vector_memory.storage.sqlite.file_index import PASSAGES, VECTOR_TABLE
+from vector_memory.storage.sqlite.file_rows import fingerprint_of, hash_of
+from vector_memory.storage.sqlite.rows import fetch
+from vector_memory.storage.sqlite.vec0.blocks import read_vectors
+from vector_memory.storage.sqlite.vectors import Candidates, candidates_of, named_vectors
 
-MAX_K = 4096
-"""sqlite-vec answers no query for more neighbours."""
 
-K1 = 1.2
-"""That of FTS5's bm25()."""
-
-SMALLEST_IDF = 1e-6
-"""What FTS5's bm25() takes for a term that is in more than half of the rows."""
-
-
-class StoredChunk(NamedTuple):
+class FoundChunk(NamedTuple):
     """A chunk as searches show it."""
 
     id: int
@@ -33,75 +38,109 @@ class StoredChunk(NamedTuple):
     end_line: int
 
 
-class Measured(NamedTuple):
-    """The id of a passage or chunk, and a distance or score."""
+class FileVectors:
+    """The VectorTable of the chunks of daily logs, of other files, or with None of all."""
 
-    id: int
-    measure: float
+    def __init__(self, connection: apsw.Connection, *, daily: bool | None) -> None:
+        self._connection = connection
+        self._daily = daily
 
+    def nearest(self, query: Vectors, k: int) -> Candidates:
+        """Return the `k` passages nearest to the query, nearest first."""
+        condition = "" if self._daily is None else "and daily = :daily"
+        sql = f"select id, embedding from {VECTOR_TABLE} where embedding match :query and k = :k {condition}"
+        bindings = {"query": query.tobytes(), "k": k, "daily": self._daily}
+        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
+        units = [(row_id // PASSAGES, vector) for row_id, vector in rows]
+        return candidates_of([(unit, unit, True, vector) for unit, vector in units], len(query))
 
-def nearest(connection: apsw.Connection, query: NDArray[np.float32], *, daily: bool | None) -> list[tuple[int, float]]:
-    """Return the 4,096 nearest passages as chunk ids and cosines, nearest first.
+    def in_order(self, limit: int) -> Numbers:
+        """Return the first passages by their units' ids, -1: all; shape (passages, 3): passage, unit and unit."""
+        sql = "select id, passages from chunks where passages > 0 and (:daily is null or daily = :daily) order by id"
+        rows = np.array(self._connection.execute(sql, {"daily": self._daily}).fetchall(), np.int64).reshape(-1, 2)
+        units = np.repeat(rows[:, 0], rows[:, 1])
+        numbers = np.arange(len(units)) - np.repeat(np.cumsum(rows[:, 1]) - rows[:, 1], rows[:, 1])
+        passages = np.stack([units * PASSAGES + numbers, units, units], axis=1)
+        return passages if limit < 0 else passages[:limit]
 
-    `daily`: only daily logs, or only others; None: all.
-    """
-    condition = "" if daily is None else "and daily = :daily"
-    rows = connection.execute(
-        f"select id, distance from chunks_vec where embedding match :query and k = :count {condition}",
-        {"query": query.tobytes(), "count": MAX_K, "daily": daily},
-    )
-    return [(row.id // PASSAGES, 1.0 - row.measure) for row in map(Measured._make, rows.fetchall())]
+    def vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+        """Return the ids of those passages that have vectors, ascending, and the vectors."""
+        return read_vectors(self._connection, VECTOR_TABLE, self._dimensions(), passage_ids)
 
-
-def cosines(connection: apsw.Connection, query: NDArray[np.float32], chunk_ids: Sequence[int]) -> dict[int, float]:
-    """Return the cosine of the best passage of each of the chunks that have vectors."""
-    rows = connection.execute(
+    def vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+        """Return the vectors of all passages of chunks, and which chunk each is of."""
+        sql = f"""
+            with recursive passage (chunk, id, last) as (
+                select c.id, c.id * :passages, c.id * :passages + c.passages - 1
+                from json_each(:ids) wanted join chunks c on c.id = wanted.value where c.passages > 0
+                union all select chunk, id + 1, last from passage where id < last
+            )
+            select p.chunk, v.embedding from passage p join {VECTOR_TABLE} v on v.id = p.id
         """
-        with recursive passage (chunk, id, last) as (
-            select c.id, c.id * :passages, c.id * :passages + c.passages - 1
-            from json_each(:ids) wanted join chunks c on c.id = wanted.value where c.passages > 0
-            union all select chunk, id + 1, last from passage where id < last
-        )
-        select p.chunk, min(vec_distance_cosine(v.embedding, :query))
-        from passage p join chunks_vec v on v.id = p.id group by p.chunk
-        """,
-        {"ids": json.dumps(list(chunk_ids)), "passages": PASSAGES, "query": query.tobytes()},
-    )
-    return {row.id: 1.0 - row.measure for row in map(Measured._make, rows.fetchall())}
+        bindings = {"ids": json.dumps(list(unit_ids)), "passages": PASSAGES}
+        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
+        return named_vectors(rows, self._dimensions())
+
+    def _dimensions(self) -> int:
+        fingerprint = fingerprint_of(self._connection)
+        return fingerprint.dimensions if fingerprint else 1
 
 
-def word_scores(connection: apsw.Connection, query: str, *, daily: bool | None) -> dict[int, float]:
-    """Return the BM25 score of each chunk that has a word of the query, as a share of what a text can have at most.
+class FileWords:
+    """The WordRanking of chunks, whose ids are `ids`, ascending. `shares`: their scores, as shares of the possible."""
 
-    FTS5's scores are the more negative the better. A text full of all the words would come close to the sum of
-    `idf * (K1 + 1)`; with words that no chunk has, even the best one is far from it.
-    """
-    wanted = query_terms(query)
-    if not wanted:
-        return {}
-    match = " OR ".join('"{}"'.format(term.replace('"', '""')) for term in wanted)
-    rows = connection.execute(
-        """
-        select c.id, bm25(chunks_fts) from chunks_fts f join chunks c on c.id = f.rowid
-        where chunks_fts match :match and (:daily is null or c.daily = :daily)
-        """,
-        {"match": match, "daily": daily},
-    )
-    possible = sum(_idf(connection, term) for term in wanted) * (K1 + 1)
-    return {row.id: min(1.0, -row.measure / possible) for row in map(Measured._make, rows.fetchall())}
+    def __init__(self, ids: Numbers, shares: NDArray[np.float64]) -> None:
+        self._ids = ids
+        self._shares = shares
+
+    def best(self, count: int) -> Ranked:
+        """Return the `count` best of the chunks that have one of the words."""
+        having = np.flatnonzero(self._shares)
+        chosen = having[best(rounded(self._shares[having]), self._ids[having], count)]
+        found = zip(self._ids[chosen].tolist(), self._shares[chosen].tolist(), strict=True)
+        return Ranked([Match(unit, unit, share) for unit, share in found], complete=len(having) <= count)
+
+    def shares(self, matches: Sequence[Match]) -> dict[int, float]:
+        """Return the scores above 0 of chunks that something else has found, by id."""
+        wanted = np.isin(self._ids, [match.id for match in matches]) & (self._shares > 0)
+        return dict(zip(self._ids[wanted].tolist(), self._shares[wanted].tolist(), strict=True))
 
 
-def chunks_with(connection: apsw.Connection, ids: Sequence[int]) -> list[StoredChunk]:
+class FileCandidates(NearestUnits):
+    """The CandidateSource of the chunks of daily logs, of other files, or with None of all."""
+
+    def __init__(self, connection: apsw.Connection, *, daily: bool | None, method: Method) -> None:
+        super().__init__(FileVectors(connection, daily=daily), method)
+        self._connection = connection
+        self._daily = daily
+
+    def rank_words(self, terms: Sequence[str]) -> WordRanking:
+        """Rank the chunks for any of the terms, with the statistics of those that are searched."""
+        sql = "select id, words from chunks where :daily is null or daily = :daily order by id"
+        rows = self._connection.execute(sql, {"daily": self._daily}).fetchall()
+        ids, lengths = np.array(rows, np.int64).reshape(-1, 2).T
+        mean_length = float(lengths.mean()) if lengths.any() else 1.0
+        scores, possible = np.zeros(len(ids)), 0.0
+        for term in terms:
+            places, counts = self._occurrences(ids, term)
+            most = highest_score(len(ids), len(places))
+            possible += most
+            scores[places] += scores_for(most, counts, lengths[places] / mean_length)
+        return FileWords(ids, scores / possible if possible else scores)
+
+    def _occurrences(self, ids: Numbers, term: str) -> tuple[Numbers, Numbers]:
+        """Return the places among the ids of the chunks that have a term, and how often each has it."""
+        sql = "select chunk_id, count from postings where term = ? order by chunk_id"
+        rows = self._connection.execute(sql, (hash_of(term),)).fetchall()
+        chunk_ids, counts = np.array(rows, np.int64).reshape(-1, 2).T
+        inside = np.isin(chunk_ids, ids)
+        return np.searchsorted(ids, chunk_ids[inside]), counts[inside]
+
+
+def chunks_with(connection: apsw.Connection, ids: Sequence[int]) -> list[FoundChunk]:
     """Return those of the chunks that exist, in the given order."""
     sql = """
         select c.id, c.path, c.text, c.start_line, c.end_line
         from json_each(?) wanted join chunks c on c.id = wanted.value order by wanted.key
     """
-    return fetch(connection, StoredChunk, sql, (json.dumps(list(ids)),))
-
-
-def _idf(connection: apsw.Connection, term: str) -> float:
-    """Return the weight that FTS5's bm25() gives a term."""
-    having = fetch_value(connection, "select doc from chunks_terms where term = ?", (term,)) or 0
-    total = fetch_value(connection, "select count(*) from chunks")
-    return max(SMALLEST_IDF, math.log((total - having + 0.5) / (having + 0.5)))
+    return fetch(connection, FoundChunk, sql, (json.dumps(list(ids)),))

@@ -40,11 +40,6 @@ def memory_filter(scope: Scope, fields: tuple[str, ...] = tuple(CONDITIONS)) -> 
     return Filter(sql, {name: bindings[name] for name in wanted})
 
 
-def is_indexed(scope: Scope) -> bool:
-    """Tell whether the vector index holds all fields that narrow the scope."""
-    return not set(UNINDEXED) & set(bindings_of(scope))
-
-
 def bindings_of(scope: Scope) -> dict[str, Any]:
     """Return the fields that narrow the scope as SQLite values."""
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}

@@ -12,7 +12,7 @@ import numpy as np
 
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
-from vector_memory.storage.sqlite.vector_blocks import are_blocks_whole
+from vector_memory.storage.sqlite.vec0.blocks import are_blocks_whole
 from vector_memory.storage.sqlite.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
 
 UNIT_LENGTH_TOLERANCE = 0.01

@@ -16,10 +16,10 @@ from vector_memory.storage.disk.filesystem import journal_of, log_of
 from vector_memory.storage.sqlite import connecting, database, guards, migrations
 from vector_memory.storage.sqlite import legacy as original
 from vector_memory.storage.sqlite import schema_repair as remaking
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_noticed
 from vector_memory.storage.sqlite.guards import DamagedError, Guard
 from vector_memory.storage.sqlite.rows import fetch_value
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 T = TypeVar("T")
 

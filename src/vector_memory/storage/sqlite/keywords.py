@@ -14,11 +14,8 @@ and takes seconds to overwrite what it knows of a long memory. So the index is o
 """
 
 import hashlib
-import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,17 +23,9 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import Scope
-from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
-from vector_memory.storage.sqlite.scores import best, rounded
-from vector_memory.storage.sqlite.terms import terms
-
-K1 = 0.9
-"""How much further occurrences of a term in a piece count."""
-B = 1.0
-"""How much the length of a piece counts, which is the number of its terms."""
+from vector_memory.storage.terms import terms
 
 PIECES_PER_BLOCK = 128
 BUCKETS = 256
@@ -49,32 +38,10 @@ MAX_PIECES = 1 << NUMBER_BITS
 MAX_COUNT = (1 << COUNT_BITS) - 1
 """A term that is oftener in a piece counts as if it were there so many times."""
 
-MAX_ENTRIES = 1 << 26
-"""More pieces than a file can have: what claims to be larger is damaged."""
-
 DAMAGED_KEYWORDS = "The keyword index in the file is damaged: run `vector-memory doctor --fix`."
-
-OUTSIDE = -1
-"""The length of a piece that is not in the scope."""
 
 LENGTH = np.dtype("<u4")
 POSTING = np.dtype("<u8")
-Numbers = NDArray[np.int64]
-
-
-class Piece(NamedTuple):
-    """A chunk, or a memory that is not chunked: then `chunk_id` is None."""
-
-    memory_id: int
-    chunk_id: int | None
-
-
-class Match(NamedTuple):
-    """A piece that has at least one of the terms, and its BM25 score, which is above 0."""
-
-    memory_id: int
-    chunk_id: int | None
-    score: float
 
 
 class IndexedMemory(NamedTuple):
@@ -150,19 +117,20 @@ def postings_of(connection: apsw.Connection, block_id: int) -> dict[int, bytes]:
 
 
 def rebuild(connection: apsw.Connection) -> None:
-    """Make the whole index again from the text. One memory is held at a time.
-
-    Another number of the schema tells all processes to read anew what they keep of the index in memory.
-    """
+    """Make the whole index again from the text."""
     connection.execute("delete from keyword_memories")
     connection.execute("delete from keyword_postings")
     connection.execute("delete from keyword_blocks")
+    fill(connection)
+    begin_epoch(connection)
+
+
+def fill(connection: apsw.Connection) -> None:
+    """Index all memories, of which none is indexed yet. One is held at a time."""
     for memory_id in fetch_column(connection, "select id from session_memories order by id"):
         texts = texts_of(connection, memory_id)
         if texts:
             add(connection, memory_id, indexed(texts))
-    version = fetch_value(connection, "pragma schema_version")
-    connection.execute(f"pragma schema_version = {int(version) + 1}")
 
 
 def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
@@ -202,171 +170,6 @@ def indexed(texts: Sequence[str], first: int = 0) -> Words:
 def renumbered(postings: bytes, first: int) -> bytes:
     """Return the POSTINGs of pieces numbered from 0 as those of pieces numbered from `first` on."""
     return (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The BM25 scores of the pieces of a scope. `possible`: what no score can exceed, whatever a piece says.
-
-    `scores` has an entry for each piece of the scope's blocks, `starts` the entry of each memory's first piece,
-    ascending; `memories` are the ids of the memories in the same order, and `firsts` those of their first pieces.
-    """
-
-    memories: NDArray[np.int64]
-    firsts: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    possible: float
-
-    def best(self, connection: apsw.Connection, limit: int) -> list[Match]:
-        """Return at most `limit` pieces, best first; of those with equal shares of what is possible, by their ids."""
-        entries = np.flatnonzero(self.scores)
-        owners = np.searchsorted(self.starts, entries, side="right") - 1
-        # The ids of a document's chunks follow each other: they are given in one transaction.
-        ids = self.firsts[owners] + entries - self.starts[owners]
-        order = best(rounded(self.scores[entries] / self.possible), ids, limit) if len(entries) else entries
-        owners, entries = owners[order], entries[order]
-        places = list(zip(self.memories[owners].tolist(), (entries - self.starts[owners]).tolist(), strict=True))
-        chunk_ids = fetch_column(
-            connection,
-            """
-            select c.id from json_each(?) place
-            left join memory_chunks c on c.parent_id = place.value ->> 0 and c.chunk_index = place.value ->> 1
-            order by place.key
-            """,
-            (json.dumps(places),),
-        )
-        scores = self.scores[entries].tolist()
-        return [Match(place[0], chunk, score) for place, chunk, score in zip(places, chunk_ids, scores, strict=True)]
-
-    def scores_of(self, connection: apsw.Connection, pieces: Sequence[Piece]) -> list[float]:
-        """Return the score of each of the pieces: 0 if it has none of the terms, or is not in the scope."""
-        starts = dict(zip(self.memories.tolist(), self.starts.tolist(), strict=True))
-        positions = dict(
-            connection.execute(
-                "select c.id, c.chunk_index from json_each(?) wanted join memory_chunks c on c.id = wanted.value",
-                (json.dumps([piece.chunk_id for piece in pieces]),),
-            )
-        )
-        return [
-            float(self.scores[starts[piece.memory_id] + positions.get(piece.chunk_id, 0)])
-            if piece.memory_id in starts
-            else 0.0
-            for piece in pieces
-        ]
-
-
-def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> Ranking:
-    """Score the pieces of a scope by BM25, for any of the terms.
-
-    Robertson and Zaragoza 2009, with an idf that is never negative, as in Lucene: `log(1 + (N - n + 0.5) / (n + 0.5))`.
-    """
-    layout = _layout(connection, scope)
-    scores, possible = np.zeros(len(layout.lengths)), 0.0
-    for term in wanted:
-        entries, counts = _occurrences(connection, layout, term)
-        most = highest_score(layout.pieces, len(entries))
-        possible += most
-        scores[entries] += scores_for(most, counts, layout.lengths[entries] / layout.mean_length)
-    return Ranking(layout.memories, layout.firsts, layout.starts, scores, possible)
-
-
-def highest_score(pieces: int, having: int) -> float:
-    """Return what no piece can score for a term that so many of the pieces have."""
-    return math.log1p((pieces - having + 0.5) / (having + 0.5)) * (K1 + 1)
-
-
-def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what pieces score for a term by its counts in them; lengths are given as shares of the mean one."""
-    scores: NDArray[np.float64] = highest * counts / (counts + K1 * (1 - B + B * lengths))
-    return scores
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The pieces of a scope as entries of arrays: block after block, with the pieces of others between them.
-
-    `lengths`: of each entry, or OUTSIDE. `memories`, `firsts` and `starts`: as in Ranking. `bases`: how many entries
-    there are before each block of `block_ids`.
-    """
-
-    memories: NDArray[np.int64]
-    firsts: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    block_ids: NDArray[np.int64]
-    bases: NDArray[np.int64]
-    pieces: int
-    mean_length: float
-
-
-def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
-    condition = memory_filter(scope)
-    rows = connection.execute(
-        f"""
-        select k.memory_id, k.block_id, k.first_piece, k.lengths,
-            coalesce((select min(c.id) from memory_chunks c where c.parent_id = k.memory_id), k.memory_id)
-        from session_memories m join keyword_memories k on k.memory_id = m.id
-        where {condition.sql} order by k.block_id, k.first_piece
-        """,
-        condition.bindings,
-    ).fetchall()
-    memories, blocks, numbers, blobs, firsts = zip(*rows, strict=True) if rows else ((), (), (), (), ())
-    block_ids, block_of = np.unique(np.array(blocks, np.int64), return_inverse=True)
-    sizes = fetch_column(
-        connection,
-        "select pieces from json_each(?) wanted cross join keyword_blocks b on b.id = wanted.value",
-        (json.dumps(block_ids.tolist()),),
-    )
-    bases = np.cumsum([0, *sizes])
-    pieces = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
-    _require_room(np.array(sizes, np.int64), block_of, np.array(numbers, np.int64), pieces)
-    starts = bases[block_of] + np.array(numbers, np.int64)
-    known = np.frombuffer(b"".join(blobs), LENGTH)
-    lengths = np.full(bases[-1], OUTSIDE)
-    lengths[np.repeat(starts - np.cumsum(pieces) + pieces, pieces) + np.arange(len(known))] = known
-    return Layout(
-        memories=np.array(memories, np.int64),
-        firsts=np.array(firsts, np.int64),
-        starts=starts,
-        lengths=lengths,
-        block_ids=block_ids,
-        bases=bases,
-        pieces=len(known),
-        mean_length=float(known.mean()) if known.any() else 1.0,
-    )
-
-
-def _require_room(sizes: Numbers, block_of: Numbers, firsts: Numbers, pieces: Numbers) -> None:
-    """Raise DamagedError unless all memories' pieces are inside their blocks."""
-    if (
-        len(sizes) <= block_of.max(initial=-1)
-        or not (sizes >= 0).all()
-        or sizes.sum() > MAX_ENTRIES
-        or not ((firsts >= 0) & (firsts + pieces <= sizes[block_of])).all()
-    ):
-        raise DamagedError(DAMAGED_KEYWORDS)
-
-
-def _occurrences(connection: apsw.Connection, layout: Layout, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the entries of the pieces that have the term, and how often each has it."""
-    bucket, hashed = hash_of(term)
-    sql = """
-        select block.key, p.postings from json_each(?) block
-        cross join keyword_postings p on p.id = block.value * ? + ?
-    """
-    found = connection.execute(sql, (json.dumps(layout.block_ids.tolist()), BUCKETS, bucket)).fetchall()
-    blocks: tuple[int, ...]
-    rows: tuple[bytes, ...]
-    blocks, rows = zip(*found, strict=True) if found else ((), ())
-    postings = np.frombuffer(b"".join(rows), POSTING)
-    own = np.repeat(np.array(blocks, np.int64), [len(row) // POSTING.itemsize for row in rows])
-    hits = hits_in(postings, hashed)
-    entries = layout.bases[own[hits]] + numbers_of(postings[hits])
-    if (entries >= layout.bases[own[hits] + 1]).any():
-        raise DamagedError(DAMAGED_KEYWORDS)
-    inside = layout.lengths[entries] != OUTSIDE
-    return entries[inside], postings[hits[inside]].astype(np.int64) & MAX_COUNT
 
 
 def hits_in(postings: NDArray[np.uint64], hashed: int) -> NDArray[np.int64]:

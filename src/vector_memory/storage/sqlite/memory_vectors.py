@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.storage.records import Memory, StoredPassage
-from vector_memory.storage.sqlite.passages import all_vectors_of
-from vector_memory.storage.sqlite.vectors import table_for, vector_dimensions
+from vector_memory.storage.sqlite.vectors import all_vectors_of, table_for, vector_dimensions
 
 
 def passages_of(connection: apsw.Connection, memory: Memory) -> list[StoredPassage]:

@@ -10,12 +10,12 @@ import apsw
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_of
-from vector_memory.storage.sqlite import erasure, schema
+from vector_memory.storage.sqlite import erasure, revision, schema
 from vector_memory.storage.sqlite import legacy as original
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.guards import RUN_FIX, DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 RECORD_TABLE = (
     "create table schema_migrations (version integer primary key, name text not null, applied_at text not null)"
@@ -50,7 +50,7 @@ def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
             keywords,
         )
 
-        keywords.rebuild(connection)
+        keywords.fill(connection)
 
 
 def index_times(connection: apsw.Connection, _dimensions: int) -> None:
@@ -74,6 +74,12 @@ def count_deletes(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(schema.ERASURE)
 
 
+def add_revision(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every process know whether what it keeps of the file in memory is still right."""
+    connection.execute(revision.TABLE)
+    connection.execute(revision.TRIGGER)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -81,6 +87,7 @@ MIGRATIONS = (
     Migration("add the vocabulary of tagged memories", add_tags),
     Migration("refuse writers of earlier releases", refuse_earlier_releases),
     Migration("count deletes until their bytes are erased", count_deletes),
+    Migration("add a revision for what processes keep in memory", add_revision),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 

@@ -18,9 +18,11 @@ from vector_memory.domain import Fingerprint
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.erasure import count_delete
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.tags import forget_vectors
+from vector_memory.storage.sqlite.vec0 import rename_table
 from vector_memory.storage.sqlite.vectors import Passage, add_passages
 
 SPARE = "spare_"
@@ -149,20 +151,16 @@ def exchange(connection: apsw.Connection) -> None:
         """
     )
     forget_vectors(connection)
+    begin_epoch(connection)
     give_up(connection)
 
 
 def rename(connection: apsw.Connection, old: str, new: str) -> None:
-    """Rename a table; of a vec0 table also the tables that hold its data, as sqlite-vec 0.1.9 does not do that itself.
-
-    SQLite's convention for such tables is `<name>_<suffix>`: https://sqlite.org/vtab.html#the_xshadowname_method
-    """
-    connection.execute(f"alter table {old} rename to {new}")
+    """Rename a table."""
     if new.endswith(VECTOR_TABLES):
-        for name in fetch_column(
-            connection, "select name from sqlite_schema where type = 'table' and name glob ?", (f"{old}_*",)
-        ):
-            connection.execute(f"alter table {name} rename to {new}{name.removeprefix(old)}")
+        rename_table(connection, old, new)
+    else:
+        connection.execute(f"alter table {old} rename to {new}")
 
 
 def give_up(connection: apsw.Connection) -> None:

@@ -13,21 +13,10 @@ from typing import NamedTuple
 import apsw
 
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
+from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES
 
 SPARE = "spare_"
 """Begins the names of the tables that another model's vectors are made in (`storage.reembedding`)."""
-
-SHADOW_TABLES = {
-    "info": {"key", "value"},
-    "chunks": {"chunk_id", "size", "sequence_id", "partition00", "validity", "rowids"},
-    "rowids": {"rowid", "id", "chunk_id", "chunk_offset"},
-    "vector_chunks00": {"rowid", "vectors"},
-    "metadatachunks00": {"rowid", "data"},
-    "metadatachunks01": {"rowid", "data"},
-    "metadatachunks02": {"rowid", "data"},
-    "metadatachunks03": {"rowid", "data"},
-}
-"""The tables in which sqlite-vec 0.1.9 keeps a vec0 table, by the ends of their names, and their columns."""
 
 TWINS = ("memory_passages", *VECTOR_TABLES)
 """The tables that have spare twins."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import apsw
 
 from vector_memory.storage.sqlite import connecting, database, guards, migrations, schema
-from vector_memory.storage.sqlite.extension import load_vector_search
 from vector_memory.storage.sqlite.legacy import quoted
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import (
     SPARE,
@@ -23,6 +23,7 @@ from vector_memory.storage.sqlite.schema_check import (
     read_schema,
     schema_faults,
 )
+from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 TEXT_TABLE = "session_memories"
 """What nothing else holds."""
@@ -101,6 +102,7 @@ def _mend(connection: apsw.Connection, dimensions: int) -> None:
             _remake_table(connection, name, expected[name].sql)
     if "erasure" in faults.wrong:
         connection.execute("insert or ignore into erasure values (1, 1, 0)")
+    begin_epoch(connection)
     for name in sorted(schema_faults(connection, expected).wrong):
         _remake(connection, name, expected[name])
     if is_record_wrong(connection):

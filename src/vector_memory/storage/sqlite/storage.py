@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+
 # Modules that need numpy are imported where they are used: a command that only lists what is stored does without.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
 
@@ -80,6 +82,9 @@ class SqliteReader:
 
     def chunk(self, chunk_id: int) -> StoredChunk | None:
         return chunks.get_chunk(self.connection, chunk_id)
+
+    def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
+        return chunks.get_chunks(self.connection, chunk_ids)
 
     def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
         return chunks.chunks_of(self.connection, memory_id, first, last)
@@ -136,6 +141,17 @@ class SqliteReader:
         from vector_memory.storage.sqlite import vectors
 
         vectors.require_same_fingerprint(self.connection, fingerprint)
+
+    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
+        from vector_memory.storage.sqlite.candidates import MemoryCandidates
+
+        return MemoryCandidates(self.connection, scope, method)
+
+    @property
+    def feed(self) -> "IndexFeed":
+        from vector_memory.storage.sqlite.feed import SqliteFeed
+
+        return SqliteFeed(self.connection)
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
         return memories.next_unindexed(self.connection, after_id)

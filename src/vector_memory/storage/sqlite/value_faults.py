@@ -24,6 +24,7 @@ TABLES = (
     "keyword_postings",
     "canonical_tags",
     "erasure",
+    "revision",
     "sqlite_sequence",
 )
 
@@ -75,6 +76,8 @@ def _faults_of(connection: apsw.Connection, table: str) -> Iterator[tuple[int, s
         for column, (least, most) in RANGES.items():
             beyond = f"select id, '{column}' from session_memories where {column} not between {least} and {most}"
             yield from connection.execute(beyond)
+    if table == "revision":
+        yield from connection.execute("select 1, 'id' where not exists (select 1 from revision)")
     if table == "sqlite_sequence":
         yield from connection.execute(SEQUENCES)
         return

@@ -10,6 +10,7 @@ from vector_memory.storage.sqlite.erasure import count_delete
 from vector_memory.storage.sqlite.index_faults import text_faults, unreadable_tables, vector_faults
 from vector_memory.storage.sqlite.inspection import count_orphans
 from vector_memory.storage.sqlite.legacy import normal_tags
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import PARTITION_ROWS, VECTOR_TABLE
 from vector_memory.storage.sqlite.value_faults import CHUNKED, ValueFaults
@@ -70,6 +71,9 @@ def mend_values(connection: apsw.Connection, faults: ValueFaults) -> int:
     connection.execute(f"{sql} (select value from json_each(?))", (models,))
     if "erasure" in faults:
         connection.execute("insert or replace into erasure values (1, 1, 0)")
+    if "revision" in faults:
+        connection.execute("delete from revision")
+        begin_epoch(connection)
     for table in ("embedding_models", "index_keys", "canonical_tags", "sqlite_sequence"):
         _remove(connection, table, faults)
     return sum(map(len, faults.values()))
@@ -152,6 +156,7 @@ def make_vector_table_again(connection: apsw.Connection, table: str) -> None:
     dimensions = vector_dimensions(connection)
     connection.execute(f"drop table {table}")
     connection.execute(VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=PARTITION_ROWS))
+    begin_epoch(connection)
 
 
 def _delete(connection: apsw.Connection, rows: str, ids: Collection[int]) -> None:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Scope
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
 from vector_memory.storage.sqlite.guards import DamagedError
-from vector_memory.storage.sqlite.rows import fetch, fetch_one, fetch_value, next_ids
-
-MAX_K = 4096
-"""sqlite-vec answers no query for more neighbours."""
+from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
+from vector_memory.storage.sqlite.vec0.blocks import read_vectors
 
 CHUNK_TABLE = "vec_chunk_search"
 MEMORY_TABLE = "vec_session_search"
@@ -35,17 +34,16 @@ class Passage(NamedTuple):
     end: int
 
 
-class Candidate(NamedTuple):
-    """A passage near the query, with its vector.
+class Candidates(NamedTuple):
+    """Passages near a query, nearest first: their units, the memories of these, and their vectors.
 
-    `distance`: as the index reckons it, Euclidean. `wanted`: it also passes the filters that no index holds.
+    `vectors`: shape (passages, dimensions). `wanted`: which also pass the filters that the vec0 table does not hold.
     """
 
-    memory_id: int
-    chunk_id: int | None
-    vector: bytes
-    distance: float
-    wanted: bool
+    units: Numbers
+    memories: Numbers
+    vectors: NDArray[np.float32]
+    wanted: NDArray[np.bool_]
 
 
 def table_for(*, chunked: bool) -> str:
@@ -184,49 +182,87 @@ def index_filter(connection: apsw.Connection, scope: Scope) -> tuple[str, dict[s
     return "".join(f" and {condition}" for condition in conditions), bindings
 
 
-def nearest(
-    connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32], k: int
-) -> list[Candidate]:
-    """Return the `k` (at most 4,096) passages nearest to the query, nearest first.
+def nearest(connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32], k: int) -> Candidates:
+    """Return the `k` (at most MAX_K) passages nearest to the query, nearest first.
 
-    Filters that the index holds are applied inside it. The others decide `wanted`, so that the caller sees how far
-    the search has come.
+    Filters that the table holds are applied inside it. The others decide `wanted`, so that the caller sees how far the
+    search has come.
     """
     indexed = index_filter(connection, scope)
     if indexed is None:
-        return []
+        return candidates_of([], len(query))
     conditions, bindings = indexed
     unindexed = memory_filter(scope, UNINDEXED)
-    return fetch(
-        connection,
-        Candidate,
+    rows: list[Any] = connection.execute(
         f"""
         with found as materialized (
             select passage_id, embedding, distance from {table} where embedding match :query and k = :k{conditions}
         )
-        select p.memory_id, p.chunk_id, found.embedding as vector, found.distance, ({unindexed.sql}) is true as wanted
+        select coalesce(p.chunk_id, p.memory_id), p.memory_id, ({unindexed.sql}) is true, found.embedding
         from found join memory_passages p on p.id = found.passage_id join session_memories m on m.id = p.memory_id
         order by found.distance, found.passage_id
         """,
         {"query": query.tobytes(), "k": k} | bindings | unindexed.bindings,
-    )
+    ).fetchall()
+    return candidates_of(rows, len(query))
 
 
-def vectors_of_pieces(
-    connection: apsw.Connection, table: str, pieces: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the vectors of all passages of pieces, and which piece each is of: a chunk or, without, a memory."""
-    piece = "chunk_id" if table == CHUNK_TABLE else "memory_id"
+def candidates_of(rows: Sequence[tuple[int, int, int, bytes]], dimensions: int) -> Candidates:
+    """Return rows of a unit, its memory, whether it is wanted, and a vector as arrays."""
+    units, memories, wanted, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
+    vectors = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
+    return Candidates(np.array(units, np.int64), np.array(memories, np.int64), vectors, np.array(wanted, np.bool_))
+
+
+def vectors_of_units(
+    connection: apsw.Connection, table: str, unit_ids: Sequence[int]
+) -> tuple[Numbers, NDArray[np.float32]]:
+    """Return the vectors of all passages of units, and which unit each is of: a chunk or, without, a memory."""
+    unit = "chunk_id" if table == CHUNK_TABLE else "memory_id"
     sql = f"""
-        select p.{piece}, v.embedding
-        from json_each(?) wanted join memory_passages p on p.{piece} = wanted.value
+        select p.{unit}, v.embedding
+        from json_each(?) wanted join memory_passages p on p.{unit} = wanted.value
         join {table} v on v.passage_id = p.id
     """
-    rows: list[Any] = connection.execute(sql, (json.dumps(pieces),)).fetchall()
+    rows: list[Any] = connection.execute(sql, (json.dumps(unit_ids),)).fetchall()
     return named_vectors(rows, vector_dimensions(connection))
 
 
-def named_vectors(rows: Sequence[tuple[int, bytes]], dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def all_vectors_of(connection: apsw.Connection, passage_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
+    """Return as `vectors_of` does the vectors of passages of chunks and of others."""
+    ids, vectors = vectors_of(connection, CHUNK_TABLE, passage_ids)
+    others, more = vectors_of(connection, MEMORY_TABLE, list(set(passage_ids).difference(ids.tolist())))
+    ids, vectors = np.concatenate([ids, others]), np.concatenate([vectors, more])
+    order = np.argsort(ids)
+    return ids[order], vectors[order]
+
+
+def vectors_of(
+    connection: apsw.Connection, table: str, passage_ids: Sequence[int]
+) -> tuple[Numbers, NDArray[np.float32]]:
+    """Return the ids of those passages that have vectors, ascending, and the vectors, shape (ids, dimensions).
+
+    Raises DamagedError if the table is not as sqlite-vec would have written it.
+    """
+    return read_vectors(connection, table, vector_dimensions(connection), passage_ids)
+
+
+def passages_in(connection: apsw.Connection, scope: Scope, limit: int) -> Numbers:
+    """Return the first passages of a scope in the order of their units' ids; -1: all.
+
+    Shape (passages, 3): the ids of the passage, of its unit, and of its memory.
+    """
+    condition = memory_filter(scope)
+    sql = f"""
+        select p.id, coalesce(p.chunk_id, p.memory_id) as unit, p.memory_id
+        from session_memories m cross join memory_passages p on p.memory_id = m.id
+        where {condition.sql} order by unit, p.id limit :limit
+    """
+    rows = connection.execute(sql, condition.bindings | {"limit": limit}).fetchall()
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def named_vectors(rows: Sequence[tuple[int, bytes]], dimensions: int) -> tuple[Numbers, NDArray[np.float32]]:
     """Return rows of an id and a vector as arrays, shape (rows,) and (rows, dimensions)."""
     ids, vectors = zip(*rows, strict=True) if rows else ((), ())
     return np.array(ids, np.int64), np.frombuffer(b"".join(vectors), np.float32).reshape(-1, dimensions)

@@ -1,19 +1,24 @@
-"""Whether the shadow tables of a vec0 table agree with each other.
+"""What the shadow tables of a vec0 table hold: reading vectors in bulk, and whether the tables agree with each other.
 
-sqlite-vec 0.1.9 keeps the vectors of a vec0 table in blocks of PARTITION_ROWS. A row of `_chunks` says by bits which
+sqlite-vec keeps the vectors of a vec0 table in blocks of PARTITION_ROWS. A row of `_chunks` says by bits which
 places of a block are taken (`validity`) and by which vectors (`rowids`, 64 bits each); a row of `_rowids` says where a
 vector is. It checks the lengths of what it reads, but believes the rest: a zeroed `validity` hides vectors silently.
 """
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
 import numpy as np
+from numpy.typing import NDArray
 
+from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.schema import PARTITION_ROWS
+from vector_memory.storage.sqlite.vec0 import METADATA_COLUMNS
 
-METADATA_TABLES = 4
+DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
 
 LENGTHS = f"""
     select count(*) from {{table}}_chunks
@@ -34,9 +39,45 @@ PLACES = f"""
 """
 
 
+def read_vectors(
+    connection: apsw.Connection, table: str, dimensions: int, row_ids: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return those of the row ids that are there, ascending, and their vectors, shape (ids, dimensions).
+
+    Reads whole blocks: for many vectors of a session that takes a tenth of the time of asking vec0 for each of them.
+    Raises DamagedError if a block is missing or has not the right length.
+    """
+    places = connection.execute(
+        f"""
+        select r.rowid, r.chunk_id, r.chunk_offset
+        from json_each(?) wanted join {table}_rowids r on r.rowid = wanted.value order by r.rowid
+        """,
+        (json.dumps(row_ids),),
+    ).fetchall()
+    ids, blocks, offsets = np.array(places, np.int64).reshape(-1, 3).T
+    vectors = np.zeros((len(ids), dimensions), np.float32)
+    order = np.argsort(blocks, kind="stable")
+    names, starts = np.unique(blocks[order], return_index=True)
+    rows_of = dict(zip(names.tolist(), np.split(order, starts[1:]), strict=True)) if len(names) else {}
+    for block, data in connection.execute(
+        f"""
+        select v.rowid, v.vectors from json_each(?) wanted join {table}_vector_chunks00 v on v.rowid = wanted.value
+        """,
+        (json.dumps(names.tolist()),),
+    ):
+        rows = rows_of.pop(block)
+        try:
+            vectors[rows] = np.frombuffer(data, np.float32).reshape(-1, dimensions)[offsets[rows]]
+        except (IndexError, TypeError, ValueError):
+            raise DamagedError(DAMAGED_VECTORS) from None
+    if rows_of or (offsets < 0).any():
+        raise DamagedError(DAMAGED_VECTORS)
+    return ids, vectors
+
+
 def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
     """Tell whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vector."""
-    metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_TABLES)]
+    metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_COLUMNS)]
     blocks = [("vector_chunks00", "vectors", PARTITION_ROWS * dimensions * 4), *metadata]
     queries = [
         LENGTHS.format(table=table),

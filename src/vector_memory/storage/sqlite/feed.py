@@ -1,0 +1,164 @@
+"""The IndexFeed of a file: memories, units and passages as a process keeps them in memory, and their postings."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.domain import Scope
+from vector_memory.storage.ranking import (
+    PLACES_PER_BLOCK,
+    IndexedMemory,
+    Numbers,
+    PlacedPassage,
+    Revision,
+    Vectors,
+)
+from vector_memory.storage.sqlite.candidates import table_of
+from vector_memory.storage.sqlite.filters import memory_filter
+from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.keywords import (
+    BUCKETS,
+    DAMAGED_KEYWORDS,
+    LENGTH,
+    MAX_COUNT,
+    POSTING,
+    hash_of,
+    hits_in,
+    numbers_of,
+)
+from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
+from vector_memory.storage.sqlite.vectors import all_vectors_of, named_vectors, vector_dimensions
+
+MISSING = "The database has lost its revision: run `vector-memory doctor --fix`."
+
+MAX_BLOCKS = 1 << 24
+"""Arrays have an entry for each block there may be: more than this is damage."""
+
+
+class SqliteFeed:
+    """The IndexFeed of a file, as the connection's transaction sees it."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def revision(self) -> Revision:
+        """Return the revision of the snapshot."""
+        sql = """
+            select epoch, removals,
+                coalesce((select seq from sqlite_sequence where name = 'session_memories'), 0) as last_memory_id,
+                coalesce((select seq from sqlite_sequence where name = 'memory_chunks'), 0) as last_chunk_id,
+                coalesce((select seq from sqlite_sequence where name = 'memory_passages'), 0) as last_passage_id
+            from revision
+        """
+        revision = fetch_one(self._connection, Revision, sql)
+        if revision is None:
+            raise DamagedError(MISSING)
+        return revision
+
+    def dimensions(self) -> int:
+        """Return the length of the vectors."""
+        return vector_dimensions(self._connection)
+
+    def memories_after(self, memory_id: int, limit: int) -> list[IndexedMemory]:
+        """Return at most `limit` indexed memories with ids above `memory_id`, in the order of their ids."""
+        return self._memories("k.memory_id > :id order by k.memory_id limit :limit", {"id": memory_id, "limit": limit})
+
+    def memories_with_chunks_after(self, chunk_id: int, last_memory_id: int) -> list[IndexedMemory]:
+        """Return those of the memories up to `last_memory_id` that have chunks with ids above `chunk_id`."""
+        return self._memories(
+            "k.memory_id in (select parent_id from memory_chunks where id > :chunk and parent_id <= :last)",
+            {"chunk": chunk_id, "last": last_memory_id},
+        )
+
+    def memory_ids(self) -> list[int]:
+        """Return the ids of all indexed memories."""
+        return fetch_column(self._connection, "select memory_id from keyword_memories")
+
+    def chunks_of(self, memory_ids: Sequence[int]) -> Numbers:
+        """Return the chunks of memories, shape (chunks, 2): memory id and chunk id, by memory as given, in order."""
+        sql = """
+            select c.parent_id, c.id from json_each(?) wanted cross join memory_chunks c on c.parent_id = wanted.value
+            order by wanted.key, c.chunk_index
+        """
+        rows = self._connection.execute(sql, (json.dumps(memory_ids),)).fetchall()
+        return np.array(rows, np.int64).reshape(-1, 2)
+
+    def memories_in(self, scope: Scope) -> list[int]:
+        """Return the ids of the memories of a scope."""
+        condition = memory_filter(scope)
+        sql = f"select m.id from session_memories m where {condition.sql}"
+        return fetch_column(self._connection, sql, condition.bindings)
+
+    def occurrences(self, term: str, blocks: Sequence[int] | None) -> tuple[Numbers, NDArray[np.uint16]]:
+        """Return the places of the units that have a term, and how often each has it; with None in all blocks.
+
+        One row holds the postings of all blocks: thousands of rows take longer to hand over than to read.
+        """
+        bucket, hashed = hash_of(term)
+        source = "keyword_blocks block" if blocks is None else "json_each(:ids) block"
+        number = "block.id" if blocks is None else "block.value"
+        sql = f"""
+            select cast(group_concat(p.postings, '') as blob), group_concat(p.id), group_concat(length(p.postings))
+            from {source} cross join keyword_postings p on p.id = {number} * :buckets + :bucket
+        """
+        bindings = {"buckets": BUCKETS, "bucket": bucket} | ({} if blocks is None else {"ids": json.dumps(blocks)})
+        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
+        joined, ids, sizes = rows[0]
+        postings = np.frombuffer(joined or b"", POSTING)
+        hits = hits_in(postings, hashed)
+        ends = np.cumsum(_numbers(sizes)) // POSTING.itemsize
+        row_ids = _numbers(ids)[np.searchsorted(ends, hits, side="right")]
+        places = row_ids // BUCKETS * PLACES_PER_BLOCK + numbers_of(postings[hits])
+        return places, (postings[hits] & np.uint64(MAX_COUNT)).astype(np.uint16)
+
+    def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
+        """Return at most `limit` passages with ids above `passage_id`, in their order."""
+        sql = """
+            select id, memory_id, coalesce(chunk_id, memory_id) from memory_passages where id > ? order by id limit ?
+        """
+        return list(map(PlacedPassage._make, self._connection.execute(sql, (passage_id, limit)).fetchall()))
+
+    def passages_there(self, passage_ids: Sequence[int]) -> list[int]:
+        """Return those of the passages that exist."""
+        sql = "select p.id from json_each(?) wanted join memory_passages p on p.id = wanted.value"
+        return fetch_column(self._connection, sql, (json.dumps(passage_ids),))
+
+    def vectors(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+        """Return the ids of those passages that have vectors, ascending, and the vectors; fast for neighbours."""
+        return all_vectors_of(self._connection, passage_ids)
+
+    def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+        """Return the same of passages of a scope of one kind that are far from each other: each is read by itself."""
+        sql = f"""
+            select v.passage_id, v.embedding
+            from json_each(?) wanted join {table_of(scope)} v on v.passage_id = wanted.value order by v.passage_id
+        """
+        rows: list[Any] = self._connection.execute(sql, (json.dumps(passage_ids),)).fetchall()
+        return named_vectors(rows, self.dimensions())
+
+    def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
+        sql = f"""
+            select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''),
+                m.session_iter, k.block_id, k.first_piece, k.lengths
+            from keyword_memories k join session_memories m on m.id = k.memory_id where {condition}
+        """
+        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
+        return [
+            IndexedMemory._make((*row[:6], place_of(row[6], row[7]), np.frombuffer(row[8], LENGTH))) for row in rows
+        ]
+
+
+def place_of(block_id: int, first: int) -> int:
+    """Return the place of a unit in the file as one number. Raises DamagedError if there can be no such place."""
+    if not 0 <= first < PLACES_PER_BLOCK or not 0 < block_id < MAX_BLOCKS:
+        raise DamagedError(DAMAGED_KEYWORDS)
+    return block_id * PLACES_PER_BLOCK + first
+
+
+def _numbers(text: str | None) -> Numbers:
+    """Return the numbers of a list that SQLite has joined."""
+    return np.fromstring(text or "", np.int64, sep=",")

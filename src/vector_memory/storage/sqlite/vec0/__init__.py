@@ -1,0 +1,68 @@
+"""sqlite-vec: loading it, its limits, and the tables in which it keeps a vec0 table.
+
+Nothing else in the package names these tables or relies on how sqlite-vec keeps vectors: not its documentation, but
+its release VERSION says it. `blocks` reads and checks what the tables hold; this module is imported at each start and
+therefore does without numpy.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import apsw
+
+from vector_memory.errors import ConfigurationError
+from vector_memory.storage.sqlite.rows import fetch_column
+
+VERSION = "0.1.9"
+"""The release that this adapter was written for; pyproject.toml admits no other."""
+
+MAX_K = 4096
+"""sqlite-vec answers no query for more neighbours."""
+
+METADATA_COLUMNS = 4
+
+SHADOW_TABLES = {
+    "info": {"key", "value"},
+    "chunks": {"chunk_id", "size", "sequence_id", "partition00", "validity", "rowids"},
+    "rowids": {"rowid", "id", "chunk_id", "chunk_offset"},
+    "vector_chunks00": {"rowid", "vectors"},
+    "metadatachunks00": {"rowid", "data"},
+    "metadatachunks01": {"rowid", "data"},
+    "metadatachunks02": {"rowid", "data"},
+    "metadatachunks03": {"rowid", "data"},
+}
+"""The tables that hold a vec0 table with four metadata columns, by the ends of their names, and their columns."""
+
+
+def load_vector_search(connection: apsw.Connection) -> None:
+    """Load sqlite-vec, then shut the door that lets SQL load extensions."""
+    connection.enable_load_extension(True)
+    connection.load_extension(vector_search_library())
+    connection.enable_load_extension(False)
+
+
+@cache
+def vector_search_library() -> str:
+    """Return where sqlite-vec is, without importing its module, which imports numpy: a fifth of a command's start."""
+    module = find_spec("sqlite_vec")
+    if module is None or module.origin is None:
+        raise ConfigurationError("sqlite-vec is not installed: install vector-memory with its dependencies.")
+    return str(Path(module.origin).with_name("vec0"))
+
+
+def shadow_tables(metadata_columns: int) -> set[str]:
+    """Return the ends of the names of the tables that hold a vec0 table with so many metadata columns, at most four."""
+    unused = {f"metadatachunks{number:02}" for number in range(metadata_columns, METADATA_COLUMNS)}
+    return SHADOW_TABLES.keys() - unused
+
+
+def rename_table(connection: apsw.Connection, old: str, new: str) -> None:
+    """Rename a vec0 table and the tables that hold its data, which sqlite-vec does not do itself.
+
+    SQLite's convention for such tables is `<name>_<suffix>`: https://sqlite.org/vtab.html#the_xshadowname_method
+    """
+    connection.execute(f"alter table {old} rename to {new}")
+    sql = "select name from sqlite_schema where type = 'table' and name glob ?"
+    for name in fetch_column(connection, sql, (f"{old}_*",)):
+        connection.execute(f"alter table {name} rename to {new}{name.removeprefix(old)}")
