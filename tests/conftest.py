@@ -30,8 +30,12 @@ hypothesis.settings.load_profile(effort(quick="quick", long="long"))
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run a few files in this process, which starts at once and can be debugged; share out what is more."""
-    return 0 if all(Path(argument.partition("::")[0]).is_file() for argument in config.args) else None
+    """Share the tests out, but for a few files: those begin at once in this process, and can be debugged.
+
+    The tests of the distribution share what they build.
+    """
+    is_little = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
+    return 0 if is_little or config.option.markexpr == "distribution" else None
 
 
 @pytest.fixture

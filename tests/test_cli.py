@@ -25,7 +25,7 @@ COMMANDS = tuple(commands.COMMANDS)
 OUR_VARIABLES = [
     f"VECTOR_MEMORY_{name.upper()}"
     for name in [*Settings.model_fields, *Place.model_fields, *Offer.model_fields, *FilePlace.model_fields]
-] + [name.upper() for name in SPECIFIED]
+] + [name.upper() for name in sorted(SPECIFIED)]
 
 IGNORED = {
     "DEFAULT_CHUNK_SIZE": ("3", "a whole number from 32 to 8192"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from memory_files import change
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
@@ -34,7 +35,9 @@ def kept(store: SessionMemoryStore) -> set[int]:
     return {memory.id for memory in store.tagged.list_recent(50).results}
 
 
-def test_statistics_say_how_much_there_is_and_how_much_room_is_left(toy_store: SessionMemoryStore) -> None:
+def test_statistics_say_how_much_there_is_and_how_much_room_is_left(
+    toy_store: SessionMemoryStore, tmp_path: Path
+) -> None:
     fill(toy_store, [0, 3, 6, 8], [0, 0, 0, 0])
     toy_store.tagged.store("A bug.", "bug")
     stats = toy_store.tagged.stats()
@@ -42,7 +45,7 @@ def test_statistics_say_how_much_there_is_and_how_much_room_is_left(toy_store: S
     assert stats.categories == {"bug-fix": 1, "other": 4}
     assert stats.recent_week_count == 4
     assert stats.health_status == "healthy"
-    assert stats.database_size_mb == pytest.approx(toy_store._database.path.stat().st_size / 1e6, abs=0.4)
+    assert stats.database_size_mb == pytest.approx((tmp_path / "toy.db").stat().st_size / 1e6, abs=0.4)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +105,13 @@ def test_a_clean_up_with_the_defaults_removes_nothing_while_there_are_at_most_a_
 
 
 def test_a_clean_up_counts_what_is_left_although_another_process_deletes_meanwhile(
-    toy_store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+    toy_store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(toy_store, ages=[90, 80, 70], uses=[0, 0, 0])
     delete_each = toy_store._deletion.delete_each
 
     def late(memory_ids: Sequence[int]) -> tuple[int, int]:
-        with SessionMemoryStore(toy_store._database.path, embedder=ToyEngine()) as other:
+        with SessionMemoryStore(tmp_path / "toy.db", embedder=ToyEngine()) as other:
             other.tagged.clear(days_old=30, max_to_keep=1)
         return delete_each(memory_ids)
 
@@ -129,13 +132,12 @@ def test_a_clean_up_refuses_what_makes_no_sense(toy_store: SessionMemoryStore, d
         toy_store.tagged.clear(days_old, max_to_keep)
 
 
-def test_deleted_text_is_in_no_byte_of_the_file_but_its_tags_are(toy_store: SessionMemoryStore) -> None:
+def test_deleted_text_is_in_no_byte_of_the_file_but_its_tags_are(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
     """A canonical tag is vocabulary and outlives its notes (docs/tagged.md)."""
     toy_store.tagged.store("The xylophone is in the attic.", tags=["instruments"])
     toy_store.tagged.delete(1)
-    path = toy_store._database.path
     toy_store.close()
-    data = path.read_bytes()
+    data = (tmp_path / "toy.db").read_bytes()
     assert b"xylophone" not in data
     assert b"instruments" in data
 
@@ -161,15 +163,15 @@ def test_lists_of_tags_go_on_from_an_offset_when_they_do_not_fit(tmp_path: Path)
             assert len(seen) == answer.total == 60
 
 
-def test_tags_beyond_the_ten_thousandth_can_be_read(toy_store: SessionMemoryStore) -> None:
-    with toy_store._database.write() as connection:
-        connection.execute(
-            """
-            with recursive counted(n) as (select 1 union all select n + 1 from counted where n < 10010)
-            insert into canonical_tags (tag, frequency, created_at)
-                select printf('subject %05d', n), 1, '2026-01-01' from counted
-            """
-        )
+def test_tags_beyond_the_ten_thousandth_can_be_read(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
+    change(
+        tmp_path / "toy.db",
+        """
+        with recursive counted(n) as (select 1 union all select n + 1 from counted where n < 10010)
+        insert into canonical_tags (tag, frequency, created_at)
+            select printf('subject %05d', n), 1, '2026-01-01' from counted
+        """,
+    )
     answer = toy_store.tags.canonical(10_005)
     assert [entry.tag for entry in answer.tags] == [f"subject {number:05}" for number in range(10_006, 10_011)]
     assert answer.next_offset is None
@@ -201,8 +203,7 @@ def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Pa
     with SessionMemoryStore(path, embedder=ToyEngine()) as store:
         store.tagged.store("One.", tags=["laravel", "redis"])
         store.tagged.store("Two.", tags=["redis"])
-        with store._database.write() as connection:
-            connection.execute("delete from canonical_tags where tag = 'redis'")
+        change(path, "delete from canonical_tags where tag = 'redis'")
     doctor = Doctor(path, settings, EmbeddingModel(ToyEngine))
     report = doctor.examine()
     assert report.fixable() == {"tags"}
@@ -214,7 +215,7 @@ def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Pa
 
 def test_a_backup_holds_tagged_memories_and_their_vocabulary(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
     toy_store.tagged.store("One.", "bug", ["laravel"])
-    back_up(toy_store._database.path, tmp_path / "copy.db")
+    back_up(tmp_path / "toy.db", tmp_path / "copy.db")
     with SessionMemoryStore(tmp_path / "copy.db", embedder=ToyEngine()) as copy:
         assert copy.tagged.search("one", tags=["laravel"], category="bug").count == 1
         assert copy.tags.frequencies().frequencies == {"laravel": 1}

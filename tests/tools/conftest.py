@@ -9,6 +9,7 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.client import CallToolResult
 
 from eras import ERAS, Call, Rows
+from faults.soundness import connected
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.app import create_server
 from vector_memory.store import SessionMemoryStore
@@ -53,11 +54,11 @@ def call(client: Client) -> Call:
 
 
 @pytest.fixture
-def rows(store: SessionMemoryStore) -> Rows:
+def rows(store: SessionMemoryStore, tmp_path: Path) -> Rows:  # noqa: ARG001 - the store makes the file
     """Count the rows of every table, and give the memories' texts."""
 
     def rows() -> dict[str, object]:
-        with store._database.read() as connection:
+        with connected(tmp_path / "memory.db") as connection:
             tables = connection.execute(
                 "select name from sqlite_master where type = 'table' and sql not like 'create virtual%'"
             )

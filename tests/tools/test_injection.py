@@ -10,6 +10,7 @@ from fastmcp.client.client import CallToolResult
 
 from eras import Call
 from faults.effort import effort
+from faults.soundness import connected
 from tool_calls import SESSION_TOOLS, with_text
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.store import SessionMemoryStore
@@ -81,9 +82,9 @@ SHAPE = (
 )
 
 
-def shape(store: SessionMemoryStore) -> list[Any]:
+def shape(folder: Path) -> list[Any]:
     """Return the schema, and what is kept of the bystanders; not when they were read, and how often."""
-    with store._database.read() as connection:
+    with connected(folder / "memory.db") as connection:
         return [connection.execute(sql).fetchall() for sql in SHAPE]
 
 
@@ -126,9 +127,9 @@ async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str)
 @pytest.mark.usefixtures("bystanders")
 @pytest.mark.parametrize("tool", SESSION_TOOLS, ids=[tool.name for tool in SESSION_TOOLS])
 async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
-    call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
+    call: Call, tmp_path: Path, tool: MemoryTool
 ) -> None:
-    before = shape(store)
+    before = shape(tmp_path)
     for share, parameter in enumerate(tool.parameters["properties"], SESSION_TOOLS.index(tool)):
         for text in HOSTILE[share % SHARES :: SHARES]:
             for arguments in with_text(tool, parameter, text):
@@ -143,7 +144,7 @@ async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
                     assert not answer.is_error, (text, body)
                     narrowed = await call(tool.name, **{**arguments, **nowhere(tool)})
                     assert narrowed.structured_content["results"] == [], text
-    assert shape(store) == before
+    assert shape(tmp_path) == before
     assert files_outside(tmp_path, tmp_path / "exports") == set()
 
 
