@@ -335,7 +335,7 @@ FAULTS = {
         "Line 3: created_at: must be a time with its zone",
     ),
     "count": (change("access_count", -1), "Line 3: access_count: input should be greater than or equal to 0."),
-    "no session": (change("session_id", None), "Line 3: session_id must be text."),
+    "no session": (change("session_id", None), "Line 3: session_id must be a string."),
     "metadata": (change("metadata", {"x": "y" * 30_000}), "Line 3: metadata is 30"),
     "chunk beyond": (change_first("chunks", "end", 10**6), "Line 3: a chunk or passage reaches beyond the content."),
     "empty chunk": (change_first("chunks", "end", 0), "Line 3: a chunk or passage reaches beyond the content."),

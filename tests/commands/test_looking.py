@@ -36,7 +36,7 @@ def test_looking_makes_no_memory(words: list[str], tmp_path: Path, run: Run) -> 
     ended = run(*words, "--database-path", tmp_path / "typo.db")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}: name its file with --database-path.\n"
+        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}: set its path with --database-path.\n"
         if "--json" not in words
         else ended.err
     )
@@ -92,7 +92,7 @@ def test_sessions_are_listed_with_their_agents(run: Run) -> None:
     assert [one["session_id"] for one in run("sessions", "--json", "--agent", "reviewer").json["sessions"]] == [
         "outage"
     ]
-    assert "1 of 2 sessions: see --limit" in run("sessions", "--limit", 1).out
+    assert "1 of 2 sessions; use --limit for more" in run("sessions", "--limit", 1).out
 
 
 @pytest.mark.usefixtures("memory")

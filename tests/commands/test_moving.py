@@ -17,8 +17,8 @@ def test_a_memory_moves_to_another_file(flags: list[str], memory: Path, tmp_path
     with_them = "with" if flags else "without"
     assert made.out == f"Wrote 5 memories {with_them} vectors to {tmp_path / 'all.jsonl'}\n"
     target = ["--database-path", tmp_path / "copy.db"]
-    assert run("import", "all.jsonl", *target) == (0, "Added 5 memories; 0 were there already.\n", "")
-    assert run("import", "all.jsonl", *target).out == "Added 0 memories; 5 were there already.\n"
+    assert run("import", "all.jsonl", *target) == (0, "Added 5 memories; 0 already existed.\n", "")
+    assert run("import", "all.jsonl", *target).out == "Added 0 memories; 5 already existed.\n"
     assert contents(tmp_path / "copy.db") == contents(memory)
     assert run("stats", *target, "--json").json["without_vectors"] == 0
     assert run("doctor", *target).code == 0

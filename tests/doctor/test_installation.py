@@ -47,5 +47,5 @@ def test_weights_that_are_not_the_official_ones_are_a_problem(path: Path, tmp_pa
 
 def test_the_real_model_is_computed_with_and_the_counter_is_named(tmp_path: Path) -> None:
     report = examine(tmp_path / "memory.db", Settings())
-    assert "makes vectors of 384 numbers. Its files are the official ones." in said(report, "model")
+    assert "makes vectors of 384 numbers. Its files match the official ones." in said(report, "model")
     assert re.search("cl100k_base|word pieces", said(report, "tokens"))

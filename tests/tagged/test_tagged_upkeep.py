@@ -206,7 +206,7 @@ def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Pa
     doctor = Doctor(path, settings, EmbeddingModel(ToyEngine))
     report = doctor.examine()
     assert report.fixable() == {"tags"}
-    assert doctor.mend(report) == ["Made 1 tag canonical again."]
+    assert doctor.repair(report) == ["Restored 1 canonical tag."]
     assert doctor.examine().fixable() == set()
     with SessionMemoryStore(path, embedder=ToyEngine()) as store:
         assert store.tags.frequencies().frequencies == {"redis": 2, "laravel": 1}
