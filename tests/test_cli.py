@@ -46,7 +46,11 @@ REFUSED = [
     (["--read-only", "maybe"], {}, '--read-only is "maybe"; accepted: true or false (1 or 0, yes or no).'),
     (["--enable-enrichment", "maybe"], {}, '--enable-enrichment is "maybe"; accepted: true or false'),
     (["--similarity-threshold", "2"], {}, '--similarity-threshold is "2"; accepted: a number from 0 to 1.'),
-    (["--log-file", "~no-such-user/x"], {}, '--log-file is "~no-such-user/x": its ~ cannot be expanded to a home folder.'),
+    (
+        ["--log-file", "~no-such-user/x"],
+        {},
+        '--log-file is "~no-such-user/x": its ~ cannot be expanded to a home folder.',
+    ),
     (["--database-path", "${DB}"], {}, "it contains a ${variable} that the client did not expand."),
     ([], {"VECTOR_MEMORY_WORKING_DIR": "${DIR}"}, 'VECTOR_MEMORY_WORKING_DIR is "${DIR}": it contains a ${variable}'),
     (["--default-chunk-size", "60"], {"DEFAULT_CHUNK_OVERLAP": "40"}, "default_chunk_overlap (40) must be at most"),
@@ -56,7 +60,7 @@ REFUSED = [
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
     (["--", "serve"], {}, 'Unexpected argument "serve": see'),
-    (["show"], {}, "MEMORY_ID needs a value: text."),
+    (["show"], {}, "MEMORY_ID is required: see"),
     (["completion", "nosh"], {}, 'SHELL is "nosh"; accepted: bash, zsh or fish.'),
     (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),
     (["serve", "memory.db"], {}, 'Unexpected argument "memory.db": see'),
@@ -355,7 +359,7 @@ def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
         store.store_memory("report", "# Cats\n\nThe cat sleeps.", session_id="s", agent_id="a")
     done = [run("backfill", "--database-path", tmp_path / "x.db", "--embedding-model", "toy") for _ in range(2)]
     assert [ended.returncode for ended in done] == [0, 0]
-    assert "Indexed 1 memories with 1 chunks; 0 remain." in done[0].stdout
+    assert "Indexed 1 memory with 1 chunk; 0 remaining." in done[0].stdout
     assert "Indexed 0 memories with 0 chunks; 0 remain." in done[1].stdout
 
 

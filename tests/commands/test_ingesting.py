@@ -71,9 +71,13 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, run: Run, monkeypatch: pytes
 
     monkeypatch.setattr(ingesting, "text_of", interrupted)
     ended = run("ingest", "notes", "--session", "s")
-    assert ended == (130, "", "vector-memory: interrupted; progress is saved: run the same command again to continue.\n")
+    assert ended == (
+        130,
+        "",
+        "vector-memory: interrupted; progress is saved: run the same command again to continue.\n",
+    )
     monkeypatch.setattr(ingesting, "text_of", read)
-    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file; 1 skipped")
+    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file; 1 already stored")
     assert len(stored(tmp_path / "memory.db")) == 2
 
 

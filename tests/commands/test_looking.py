@@ -74,7 +74,7 @@ def test_a_long_memory_is_shown_whole(memory: Path, run: Run) -> None:
 @pytest.mark.usefixtures("memory")
 def test_an_unknown_id_is_one_sentence_and_ends_with_1(run: Run) -> None:
     """With --json the error is an object, on standard error as well."""
-    sentence = "There is no memory 99: it was deleted, or never stored in this database."
+    sentence = "There is no memory 99: it was deleted or never stored in this database."
     assert run("show", 99) == (1, "", f"vector-memory: {sentence}\n")
     said = run("show", 99, "--json")
     assert (said.code, said.out) == (1, "")
@@ -103,7 +103,7 @@ def test_a_timeline_says_who_stored_what(run: Run) -> None:
     assert "report v2 explorer find  Outage" in lines[1]
     entries = run("timeline", "outage", "--kind", "report_observation", "--json").json["entries"]
     assert [entry["beginning"] for entry in entries] == ["The job also runs at noon."]
-    assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories: see --limit\n")
+    assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories; use --limit for more\n")
     assert "Nothing of that is stored in this session" in run("timeline", "nobody").out
 
 

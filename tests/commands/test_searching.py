@@ -107,7 +107,7 @@ def test_without_a_model_words_answer_and_it_is_said(tmp_path: Path, run: Run, m
         assert ended.code == 0
         assert [result["memory_id"] for result in ended.json["results"] if "chunk_id" in result] == [2]
         assert "Found by words only." in ended.json["message"]
-        assert "does not hold model.safetensors" in ended.json["message"]
+        assert "does not contain model.safetensors" in ended.json["message"]
 
 
 def test_what_has_no_vectors_is_counted(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_vectors_of_another_model_are_named(path: Path) -> None:
     change(path, "update embedding_models set model = 'another'")
     report = examine(path)
     assert found(report) == {"fingerprint": State.PROBLEM}
-    assert "made by another" in said(report, "fingerprint")
+    assert "computed with another" in said(report, "fingerprint")
 
 
 def overwrite_root_of(path: Path, index: str) -> None:
