@@ -58,7 +58,7 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode, *, daily: bool 
         return Question(query, daily)
     try:
         if not model.wait_for_loading(LOADING_SECONDS):
-            return Question(query, daily, problem="the model is still being loaded; repeat the call in a moment.")
+            return Question(query, daily, problem="the model is still loading; repeat the call in a moment.")
         return Question(query, daily, model.embed_query(query), model.fingerprint)
     except EmbeddingUnavailableError as error:
         return Question(query, daily, problem=str(error))
@@ -95,20 +95,20 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
     elif question.problem:
         yield f"Found by words only: {question.problem}"
     elif question.vector is not None and not found.comparable and found.counts.unembedded < found.counts.chunks:
-        yield "Found by words only: the vectors of the index are another model's and have to be made anew."
+        yield "Found by words only: the index has vectors of another model, which must be recomputed."
     elif found.counts.unembedded:
         yield (
-            f"{found.counts.unembedded:,} of {found.counts.chunks:,} pieces have no vectors yet and are found by their "
+            f"{found.counts.unembedded:,} of {found.counts.chunks:,} chunks have no vectors yet and can be found by "
             "words only."
         )
     if failed:
-        yield "Files that have changed could not be indexed: the server's log says why. What was indexed was searched."
+        yield "Changed files could not be indexed (see the server's log). The search used the existing index."
     elif not followed:
         yield "Files are still being indexed: repeat the call in a moment."
     if not found.hits:
-        yield "Nothing was found."
+        yield "No results."
     elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:
         yield (
-            "Nothing is close to the query in meaning: unless a word of it is what you look for, these files seem to "
-            "have nothing on the topic."
+            "No close match in meaning: unless you are looking for one of these words, the files seem to have nothing "
+            "on the topic."
         )

@@ -135,5 +135,5 @@ def add_candidates(found: Matches, candidates: Sequence[Candidate], query: NDArr
 def table_of(scope: Scope) -> str:
     """Return the table that holds the vectors of a scope of one kind. Raises ValidationError for any other."""
     if scope.kind is None:
-        raise ValidationError(f"A search is for one memory_type: {', '.join(MemoryKind)}.")
+        raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
     return table_for(chunked=is_chunked(scope.kind))

@@ -132,7 +132,7 @@ class Retriever:
 
     def _embed(self, query: str, *, patient: bool) -> NDArray[np.float32]:
         if not patient and not self._model.wait_for_loading(LOADING_SECONDS):
-            raise EmbeddingUnavailableError("The embedding model is still being loaded: repeat the call in a moment.")
+            raise EmbeddingUnavailableError("The embedding model is still loading: repeat the call in a moment.")
         vector = self._model.embed_query(query)
         with self._database.read() as connection:
             require_same_fingerprint(connection, self._model.fingerprint)

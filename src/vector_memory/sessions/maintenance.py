@@ -54,7 +54,7 @@ class Maintenance:
             entries = packer.fitting(listed)
             message = f"{len(entries)} of {total} sessions."
             if len(entries) < len(found):
-                message += " More did not fit into one answer: send an agent_id to see that agent's."
+                message += " More did not fit into the answer: send an agent_id to list only that agent's sessions."
             return SessionsResult(sessions=entries, total_sessions=total, message=message)
 
         return self._packer.fit(build)
@@ -93,7 +93,9 @@ class Maintenance:
             memories_deleted=counts[0],
             chunks_deleted=counts[1],
             dry_run=dry_run,
-            message=f"{counts[0]} memories with {counts[1]} chunks older than {days_old} days {done}.",
+            message=f"{counts[0]} {'memory' if counts[0] == 1 else 'memories'} with {counts[1]} "
+            f"{'chunk' if counts[1] == 1 else 'chunks'} older than {days_old} {'day' if days_old == 1 else 'days'} "
+            f"{done}.",
         )
 
     def _delete_older(self, before: str) -> tuple[int, int]:
@@ -117,7 +119,7 @@ class Maintenance:
 def said_of_counts(counts: SessionCounts, agents_left_out: int) -> str | None:
     """Say what a session's statistics do not show."""
     if not counts.total_memories:
-        return "Nothing is stored in this session: see list_sessions."
+        return "Nothing is stored in this session: list_sessions lists the sessions."
     if agents_left_out:
-        return f"Only the busiest agents are counted one by one; {agents_left_out} others have stored too."
+        return f"agent_counts lists only the busiest agents; {agents_left_out} more have stored memories."
     return None

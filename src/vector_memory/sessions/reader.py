@@ -111,7 +111,7 @@ class Documents:
         with self._database.read() as connection:
             target = get_chunk(connection, number)
             if target is None:
-                raise NotFoundError(f"There is no chunk {number}: send a chunk_id that a search returned.")
+                raise NotFoundError(f"There is no chunk {number}: send a chunk_id returned by a search.")
             around = chunks_around(connection, target, surrounding_chunks)
             memory = require_memory(connection, target.memory_id)
         return self._packer.fit(lambda packer: expanded_chunk(packer, memory, target, around, surrounding_chunks))
@@ -175,11 +175,11 @@ def expanded_chunk(
     window, chunks = fitting_window(packer, target, around, surrounding)
     message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
     if window < surrounding:
-        message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
+        message += f" Only {window} on each side fit into the answer; read more with get_memory_by_id."
     expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
     text, end = packer.cut(expanded, times=2)
     if end is not None:
-        message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
+        message += " The chunk is cut to fit; read on with get_memory_by_id and offset = content_end."
     frame = ExpandedChunkResult(
         memory_id=memory.id,
         memory_type=memory.memory_type,
@@ -240,7 +240,7 @@ def task_context_result(
         named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
         message += f" {left_out} did not fit: {named}; read them with get_memory_by_id."
     if prompts_left_out:
-        message += f" {prompts_left_out} older prompts are left out: see search_input_prompts with latest_first=false."
+        message += f" {prompts_left_out} older prompts are omitted: call search_input_prompts, latest_first=false."
     return TaskContextResult(
         session_context=contexts[0] if contexts else None,
         input_prompts=by_kind[MemoryKind.INPUT_PROMPT],

@@ -187,7 +187,7 @@ class PassageIndex:
         except Exception as error:  # whatever it is, it may not end the thread, nor the search that meets it
             self._failed_at = time.monotonic()
             reason = error if isinstance(error, VectorMemoryError) else where(error)
-            logger.warning("Searches are slower for now: the memory's index was not loaded. %s", reason)
+            logger.warning("Searches are slower for now: the in-memory index was not loaded. %s", reason)
 
     def _catch_up(self, connection: Connection, catalogue: Catalogue, state: PiecesState, last_id: int) -> Catalogue:
         """Read pieces, and at most STEP passages, that are not known yet, if this state is later. The lock is held."""
@@ -240,7 +240,7 @@ def caught_up(connection: Connection, pieces: Pieces, state: PiecesState) -> Pie
         there = ids_filed(connection)
         pieces = pieces.without(np.setdiff1d(pieces.memory_ids[: pieces.memory_count], there).tolist())
     if pieces.memories_there() != state.memories:
-        raise DatabaseError("The keywords in the file are of other memories: run `vector-memory doctor --fix`.")
+        raise DatabaseError("The keyword index belongs to other memories: run `vector-memory doctor --fix`.")
     return replace(pieces, state=state)
 
 

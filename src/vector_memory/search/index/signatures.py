@@ -85,7 +85,7 @@ class Catalogue:
         try:
             own = [known[memory_id, chunk_id or memory_id] for _, memory_id, chunk_id in passages]
         except KeyError:
-            raise DatabaseError("A passage is of a piece without keywords: run `vector-memory doctor --fix`.") from None
+            raise DatabaseError("A passage has a chunk without keywords: run `vector-memory doctor --fix`.") from None
         entries = np.array(own, np.int32)
         rows = np.arange(self.count, self.count + len(passages), dtype=np.int32)
         np.minimum.at(self.embedded, entries, rows)

@@ -37,25 +37,25 @@ SAFE_SQLITE = (3, 51, 3)
 
 MAX_IDLE_READERS = 8
 
-UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
+UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
 # A statement also fails like this when the disk fails under sqlite-vec, which does not pass the reason on.
 BROKEN = (
     "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
-    "`vector-memory doctor --fix`, which repairs tables that are not as they should be, or restore a backup."
+    "`vector-memory doctor --fix` to repair the tables, or restore a backup."
 )
 FAILURES: dict[type[apsw.Error], str] = {
     apsw.FullError: FULL,
     apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
     apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
     apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
-    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
+    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and is writable.",
     apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
     apsw.CorruptError: "The database is damaged: restore it from a backup.",
     apsw.SQLError: BROKEN,
     apsw.MismatchError: migrations.RUN_FIX,
     apsw.InterruptError: (
-        "A statement took too long and was ended; nothing was changed. Run `vector-memory doctor`: it says whether the "
-        "database is damaged."
+        "A statement took too long and was stopped; nothing was changed. Run `vector-memory doctor` to check whether "
+        "the database is damaged."
     ),
 }
 
@@ -68,14 +68,14 @@ def translated_errors() -> Iterator[None]:
     except (apsw.BusyError, apsw.LockedError) as error:
         raise DatabaseLockError(LOCK_ADVICE) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DatabaseError("The database holds a text that cannot be read: restore it from a backup.") from error
+        raise DatabaseError("The database contains a text that cannot be read: restore it from a backup.") from error
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         # Nearly all values are checked where they are read; what they say about each other is not.
-        logger.error("A value cannot be used: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
+        logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
         raise DamagedError(UNUSABLE) from error
     except apsw.Error as error:
         advice = (
-            "The database reported a failure without a name. Nothing was changed: check the disk and its free space, "
+            "The database reported an unknown failure. Nothing was changed: check the disk and its free space, "
             "repeat the call, and restore the database from a backup if that does not help."
         )
         raise DatabaseError(FAILURES.get(type(error), advice)) from error
@@ -148,7 +148,7 @@ class Database:
         cancelled the call that waits.
         """
         if self._only_reads:
-            raise DatabaseError("This memory was opened for reading only: use a server without --read-only.")
+            raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
             if self._full_disk.noticed:
                 with self._full_disk.without_readers():
@@ -219,7 +219,7 @@ class Database:
             if not only_if_needed or unerased(self._writer) is not None:
                 erase_at_once(self._writer)
         except apsw.Error as error:
-            logger.info("Deleted bytes stay in the log for now: %s", type(error).__name__)
+            logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
             return False
         finally:
             wait_for_locks(self._writer)
@@ -331,7 +331,7 @@ def require_safe_sqlite() -> None:
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SAFE_SQLITE:
         raise ConfigurationError(
-            f"The installed apsw brings SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
+            f"The installed apsw includes SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
             "processes share: install apsw 3.54 or newer."
         )
 

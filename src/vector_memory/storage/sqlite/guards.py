@@ -32,7 +32,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 WRONG_TYPE = (
-    "The database holds a value of the wrong type: run `vector-memory doctor --fix`, and restore it from a backup if "
+    "The database contains a value of the wrong type: run `vector-memory doctor --fix`, or restore a backup if "
     "that does not help."
 )
 

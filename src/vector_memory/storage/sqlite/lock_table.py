@@ -24,8 +24,8 @@ SECONDS_BETWEEN_LOOKS = 0.05
 """The table is not read in one piece: what comes and goes meanwhile can be missed."""
 
 OTHER_DATABASE = (
-    "A server that is still running has the file open that was at this path before, and its write-ahead log is here: "
-    "used with another file it would damage both. Nothing was changed; end all servers of this database (close the "
+    "A running server still has the file open that was at this path before, and its write-ahead log is here: using it "
+    "with another file would damage both. Nothing was changed; stop all servers of this database (close the "
     "agents' clients), then start them again."
 )
 

@@ -89,7 +89,7 @@ OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_mem
 """A file that has two of these names is a memory, however damaged."""
 
 RUN_FIX = (
-    "The tables of the database are not as they should be: run `vector-memory doctor --fix`, and restore the database "
+    "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
     "from a backup if that does not help."
 )
 
@@ -182,13 +182,13 @@ def pending_from(connection: apsw.Connection) -> int:
             raise DamagedError(RUN_FIX)
         if version > len(MIGRATIONS):
             raise DatabaseError(
-                "The database was written by a newer release of vector-memory and was left untouched: upgrade "
+                "The database was written by a newer release of vector-memory and was not changed: upgrade "
                 "vector-memory to open it."
             )
         return version
     if names_of_tables(connection) and not original.is_original(connection):
         raise DatabaseError(
-            "The file is an SQLite database of another program and was left untouched: choose another path."
+            "The file is an SQLite database of another program and was not changed: choose another path."
         )
     return 0
 
