@@ -138,7 +138,7 @@ def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
     monkeypatch.setattr("vector_memory.sessions.changes.CONFIDENT", 1.1)
     answer = store.search_changes(Scope(session_id="s"), query="one two three")
     assert answer.confidence == "low"
-    assert "Weak" in (answer.message or "")
+    assert "No close match" in (answer.message or "")
 
 
 def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: SessionMemoryStore) -> None:
@@ -216,7 +216,7 @@ def test_without_a_model_the_words_are_compared_and_the_answer_says_so(tmp_path:
     assert ids(answer) == [found]
     assert (answer.results[0].similarity, answer.confidence) == (None, None)
     assert "Found by words only" in (answer.message or "")
-    assert "2 memories of this scope have no vectors" in (answer.message or "")
+    assert "2 memories in this scope have no vectors" in (answer.message or "")
 
 
 STEPS = st.lists(

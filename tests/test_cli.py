@@ -28,39 +28,43 @@ OUR_VARIABLES = [
 ] + [name.upper() for name in sorted(SPECIFIED)]
 
 IGNORED = {
-    "DEFAULT_CHUNK_SIZE": ("3", "a whole number from 32 to 8192"),
+    "DEFAULT_CHUNK_SIZE": ("3", "an integer from 32 to 8192"),
     "LOG_LEVEL": ("trace", "DEBUG, INFO, WARNING or ERROR"),
     "VECTOR_MEMORY_ENABLE_ENRICHMENT": ("maybe", "true or false (1 or 0, yes or no)"),
-    "VECTOR_MEMORY_MEMORY_LIMIT": ("512M", "a whole number from 1 to 10000000"),
+    "VECTOR_MEMORY_MEMORY_LIMIT": ("512M", "an integer from 1 to 10000000"),
     "VECTOR_MEMORY_SEARCH_MODE": ("semantic", "hybrid, vector or keyword"),
     "VECTOR_MEMORY_LOG_FILE": ("~no-such-user/x", "a path"),
-    "EMBEDDING_DIM": ("512", "a whole number from 1 to 8192"),
+    "EMBEDDING_DIM": ("512", "an integer from 1 to 8192"),
 }
 
 REFUSED = [
-    (["--default-chunk-size", "3"], {}, '--default-chunk-size is "3"; accepted: a whole number from 32 to 8192.'),
-    (["--default-chunk-size=many"], {}, '--default-chunk-size is "many"; accepted: a whole number from 32 to 8192.'),
-    (["--default-chunk-size"], {}, "--default-chunk-size needs a value: a whole number from 32 to 8192."),
+    (["--default-chunk-size", "3"], {}, '--default-chunk-size is "3"; accepted: an integer from 32 to 8192.'),
+    (["--default-chunk-size=many"], {}, '--default-chunk-size is "many"; accepted: an integer from 32 to 8192.'),
+    (["--default-chunk-size"], {}, "--default-chunk-size needs a value: an integer from 32 to 8192."),
     ([], {"VECTOR_MEMORY_READ_ONLY": "treu"}, 'VECTOR_MEMORY_READ_ONLY is "treu"; accepted: true or false'),
     (["--search-mode", "foo"], {}, '--search-mode is "foo"; accepted: hybrid, vector or keyword.'),
     (["--read-only", "maybe"], {}, '--read-only is "maybe"; accepted: true or false (1 or 0, yes or no).'),
     (["--enable-enrichment", "maybe"], {}, '--enable-enrichment is "maybe"; accepted: true or false'),
     (["--similarity-threshold", "2"], {}, '--similarity-threshold is "2"; accepted: a number from 0 to 1.'),
-    (["--log-file", "~no-such-user/x"], {}, '--log-file is "~no-such-user/x": its ~ stands for no known home folder.'),
-    (["--database-path", "${DB}"], {}, "it holds a ${variable} that the client did not fill in."),
-    ([], {"VECTOR_MEMORY_WORKING_DIR": "${DIR}"}, 'VECTOR_MEMORY_WORKING_DIR is "${DIR}": it holds a ${variable}'),
+    (
+        ["--log-file", "~no-such-user/x"],
+        {},
+        '--log-file is "~no-such-user/x": its ~ cannot be expanded to a home folder.',
+    ),
+    (["--database-path", "${DB}"], {}, "it contains a ${variable} that the client did not expand."),
+    ([], {"VECTOR_MEMORY_WORKING_DIR": "${DIR}"}, 'VECTOR_MEMORY_WORKING_DIR is "${DIR}": it contains a ${variable}'),
     (["--default-chunk-size", "60"], {"DEFAULT_CHUNK_OVERLAP": "40"}, "default_chunk_overlap (40) must be at most"),
-    (["--database-path", "a", "--working-dir", "b"], {}, "Give either --database-path or --working-dir"),
-    (["--database-path", ""], {}, "--database-path is empty: give it a value or leave it out."),
+    (["--database-path", "a", "--working-dir", "b"], {}, "Use either --database-path or --working-dir"),
+    (["--database-path", ""], {}, "--database-path is empty: give it a value or omit it."),
     (["--embedding-modle", "x"], {}, "Unknown option: --embedding-modle. Did you mean --embedding-model?"),
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
-    (["sevre"], {}, 'There is no command "sevre". Did you mean "serve"? The commands are listed by: vector-memory'),
-    (["--", "serve"], {}, '"serve" is not understood here: see vector-memory --help.'),
-    (["show"], {}, "MEMORY_ID needs a value: text."),
+    (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
+    (["--", "serve"], {}, 'Unexpected argument "serve": see'),
+    (["show"], {}, "MEMORY_ID is required: see"),
     (["completion", "nosh"], {}, 'SHELL is "nosh"; accepted: bash, zsh or fish.'),
     (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),
-    (["serve", "memory.db"], {}, '"memory.db" is not understood here: see vector-memory --help.'),
-    (["demo", "--limit", "few"], {}, '--limit is "few"; accepted: a whole number.'),
+    (["serve", "memory.db"], {}, 'Unexpected argument "memory.db": see'),
+    (["demo", "--limit", "few"], {}, '--limit is "few"; accepted: an integer.'),
     (["demo", "--limit", "0"], {}, "--limit"),
 ]
 
@@ -310,7 +314,7 @@ def test_an_unknown_toolset_is_refused_with_those_there_are() -> None:
     ended = run("serve", "--toolsets", "session,chess")
     assert ended.returncode == 2
     assert ended.stderr == (
-        'vector-memory: --toolsets is "session,chess": choose among session, tagged, files, with commas between them, '
+        'vector-memory: --toolsets is "session,chess": choose from session, tagged, files, separated by commas, '
         "or all.\n"
     )
 
@@ -354,7 +358,7 @@ def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
         store.store_memory("report", "# Cats\n\nThe cat sleeps.", session_id="s", agent_id="a")
     done = [run("backfill", "--database-path", tmp_path / "x.db", "--embedding-model", "toy") for _ in range(2)]
     assert [ended.returncode for ended in done] == [0, 0]
-    assert "Indexed 1 memories with 1 chunks; 0 remain." in done[0].stdout
+    assert "Indexed 1 memory with 1 chunk; 0 remaining." in done[0].stdout
     assert "Indexed 0 memories with 0 chunks; 0 remain." in done[1].stdout
 
 

@@ -112,7 +112,7 @@ def test_temporary_memory_is_said_to_be_one() -> None:
     """Nobody looks for a memory that is gone, and the snippet does not name it."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).next_steps(["python", "serve"], None)
-    assert "This memory was a temporary one." in text.getvalue()
+    assert "The demo's memory was temporary." in text.getvalue()
     assert "--database-path" not in text.getvalue()
 
 
@@ -120,7 +120,7 @@ def test_folder_without_markdown_is_refused(tmp_path: Path) -> None:
     """No files, no demo: one sentence, and 2."""
     ended = demo(tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == (f"vector-memory: There are no Markdown files in {tmp_path}: name a folder that has some.\n")
+    assert ended.stderr == (f"vector-memory: There are no Markdown files in {tmp_path}: choose another folder.\n")
 
 
 def test_server_that_does_not_start_is_explained(folder: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_dry_run_tells_what_the_real_run_then_does(store: SessionMemoryStore) 
 
 @pytest.mark.parametrize("days", [-1, 36_501, True])
 def test_a_number_of_days_that_makes_no_sense_is_refused(store: SessionMemoryStore, days: int) -> None:
-    with pytest.raises(ValidationError, match="days_old must be a whole number"):
+    with pytest.raises(ValidationError, match="days_old must be an integer"):
         store.cleanup_old_memories(days, dry_run=False)
 
 
@@ -194,7 +194,7 @@ def test_a_memory_that_an_engine_fails_on_does_not_keep_the_others_from_being_in
         assert (result.memories_processed, result.memories_remaining) == (2, 1)
         found = store.search_memories("three", Scope("system_memory"), Page(limit=5))
     assert sorted(memory.id for memory in found.results) == [1, 3]
-    assert "1 memory of this scope has no vectors yet" in (found.message or "")
+    assert "1 memory in this scope has no vectors" in (found.message or "")
     assert "poison" not in caplog.text
 
 
@@ -257,7 +257,7 @@ def test_sessions_of_hundreds_of_agents_still_fit_into_an_answer(store: SessionM
     assert (session.agent_count, len(session.agents)) == (1, 1)
     statistics = store.get_session_stats("s")
     assert (len(statistics.agent_counts), statistics.total_memories) == (100, 150)
-    assert "50 others have stored too" in (statistics.message or "")
+    assert "50 more have stored memories" in (statistics.message or "")
 
 
 def test_a_listing_names_the_first_agents_and_counts_all(store: SessionMemoryStore) -> None:

@@ -200,7 +200,7 @@ def test_a_file_that_appears_while_another_is_written_is_not_replaced_unasked(fo
         with new_file(folder / "a.jsonl", overwrite=False, memory=folder / "memory.db"):
             (folder / "a.jsonl").write_text("mine")
 
-    with pytest.raises(ValidationError, match="exists already"):
+    with pytest.raises(ValidationError, match="already exists"):
         write()
     assert (folder / "a.jsonl").read_text() == "mine"
 

@@ -226,7 +226,7 @@ def test_servers_of_the_old_model_go_on_until_the_end_and_notice_it(tmp_path: Pa
                 found = server.call("search_reports_specific_chunks", query=f"naïve word{call - 1}", limit=1)
                 assert f"word{call - 1}" in found["results"][0]["chunk_content"], found
                 receipt = store(100 + call)
-                assert "findable" not in receipt["message"]
+                assert "not yet by meaning" not in receipt["message"]
                 if call % 2:
                     assert server.call("delete_memory", memory_id=receipt["memory_id"])["success"]
 

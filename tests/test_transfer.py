@@ -241,7 +241,7 @@ def test_several_sessions_cannot_be_imported_as_one(store: SessionMemoryStore, o
     """Two sessions under one id would be mixed up: it is refused, and nothing is changed."""
     for session in ("s", "t"):
         store.store_memory("report", REPORT, session_id=session)
-    with pytest.raises(ValidationError, match="Line 3: another session"):
+    with pytest.raises(ValidationError, match="Line 3: a second session"):
         other.import_memories(exported(store), as_session="fork")
     assert not contents(other)
 
@@ -325,31 +325,37 @@ def change_first(part: str, name: str, value: Any) -> Callable[[list[dict[str, A
 FAULTS = {
     "kind": (change("memory_type", "gossip"), "Line 3: memory_type must be one of session_context"),
     "no content": (change("content", ""), "Line 3: content must not be empty"),
-    "another content": (change("content", "x"), "Line 3: the content is not the one that was exported"),
-    "surrogate": (change("title", "\ud800"), "Line 3 is not JSON that UTF-8 can write"),
+    "another content": (change("content", "x"), "Line 3: the content has changed since the export"),
+    "surrogate": (change("title", "\ud800"), "Line 3 is not valid JSON in UTF-8"),
     "type": (change("session_iter", "1"), "Line 3: session_iter: input should be a valid integer."),
     "unknown field": (change("colour", "red"), "Line 3: colour: extra inputs are not permitted."),
-    "time": (change("created_at", "yesterday"), "Line 3: created_at: must be a time with its zone"),
-    "local time": (change("created_at", "2026-01-31T12:00:00"), "Line 3: created_at: must be a time with its zone"),
+    "time": (change("created_at", "yesterday"), "Line 3: created_at: must be a time with a time zone"),
+    "local time": (change("created_at", "2026-01-31T12:00:00"), "Line 3: created_at: must be a time with a time zone"),
     "time before the calendar": (
         change("created_at", "0001-01-01T00:00:00+14:00"),
-        "Line 3: created_at: must be a time with its zone",
+        "Line 3: created_at: must be a time with a time zone",
     ),
     "count": (change("access_count", -1), "Line 3: access_count: input should be greater than or equal to 0."),
-    "no session": (change("session_id", None), "Line 3: session_id must be text."),
+    "no session": (change("session_id", None), "Line 3: session_id must be a string."),
     "metadata": (change("metadata", {"x": "y" * 30_000}), "Line 3: metadata is 30"),
-    "chunk beyond": (change_first("chunks", "end", 10**6), "Line 3: a chunk or passage reaches beyond the content."),
-    "empty chunk": (change_first("chunks", "end", 0), "Line 3: a chunk or passage reaches beyond the content."),
-    "no such chunk": (change_first("passages", "chunk", 99), "Line 3: a passage belongs to a chunk that is not there."),
-    "no chunk": (change_first("passages", "chunk", None), "Line 3: a passage belongs to a chunk that is not there."),
-    "no base64": (change_first("passages", "vector", "?"), "Line 3: a vector is not 16 float32 numbers of the length"),
-    "not a number": (change_first("passages", "vector", "AADAfw==" * 12), "Line 3: a vector is not 16 float32 numbers"),
-    "too few": (change_first("passages", "vector", "AACAPw=="), "Line 3: a vector is not 16 float32 numbers"),
-    "no model": (lambda lines: lines[0].pop("vectors"), "Line 2: there are vectors, but the header does not say"),
-    "cut off": (lambda lines: lines.pop(), "The header promises 2 memories, and there are 1: export again."),
-    "no header": (lambda lines: lines.pop(0), "Line 1 is no header: name a file that `vector-memory export` has"),
-    "newer": (lambda lines: lines[0].update(version=2), "This export is of another format than 1"),
-    "empty": (lambda lines: lines.clear(), "Line 1 is no header"),
+    "chunk beyond": (change_first("chunks", "end", 10**6), "Line 3: a chunk or passage is outside the content."),
+    "empty chunk": (change_first("chunks", "end", 0), "Line 3: a chunk or passage is outside the content."),
+    "no such chunk": (
+        change_first("passages", "chunk", 99),
+        "Line 3: a passage belongs to a chunk that does not exist.",
+    ),
+    "no chunk": (change_first("passages", "chunk", None), "Line 3: a passage belongs to a chunk that does not exist."),
+    "no base64": (change_first("passages", "vector", "?"), "Line 3: a vector must be 16 float32 numbers of length"),
+    "not a number": (
+        change_first("passages", "vector", "AADAfw==" * 12),
+        "Line 3: a vector must be 16 float32 numbers",
+    ),
+    "too few": (change_first("passages", "vector", "AACAPw=="), "Line 3: a vector must be 16 float32 numbers"),
+    "no model": (lambda lines: lines[0].pop("vectors"), "Line 2: there are vectors, but the header does not name"),
+    "cut off": (lambda lines: lines.pop(), "The header announces 2 memories, but there are 1: export again."),
+    "no header": (lambda lines: lines.pop(0), "Line 1 is not a header: choose a file written by `vector-memory"),
+    "newer": (lambda lines: lines[0].update(version=2), "This export has another format than 1"),
+    "empty": (lambda lines: lines.clear(), "Line 1 is not a header"),
 }
 
 
@@ -409,7 +415,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
                 raise RuntimeError
 
     write("first", overwrite=False)
-    with pytest.raises(ValidationError, match="exists already: name another file, or add --overwrite"):
+    with pytest.raises(ValidationError, match="already exists: choose another file, or add --overwrite"):
         write("second", overwrite=False)
     with pytest.raises(RuntimeError):
         write("third", overwrite=True, fail=True)

@@ -38,7 +38,7 @@ def test_an_iteration_that_is_missing_on_a_store_is_the_first() -> None:
 
 @pytest.mark.parametrize("value", ["", "abc", "-3", 1.5, True, "1" * 30, None])
 def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
-    with pytest.raises(ValidationError, match="memory_id must be a whole number"):
+    with pytest.raises(ValidationError, match="memory_id must be an integer"):
         parse_id("memory_id", value)
 
 
@@ -50,7 +50,7 @@ def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
         ({"content": "x" * 500_001}, "content is 500,001 characters long: send at most 500,000"),
         ({"content": "a\ud800b"}, "lone surrogate at character 1"),
         ({"session_id": ""}, "session_id must not be empty"),
-        ({"session_id": None}, "session_id must be text"),
+        ({"session_id": None}, "session_id must be a string"),
         ({"session_id": "s" * 201}, "at most 200"),
         ({"agent_id": "a" * 201}, "at most 200"),
         ({"task_code": "t" * 201}, "at most 200"),
@@ -59,18 +59,18 @@ def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
         ({"tags": [str(number) for number in range(21)]}, "send at most 20"),
         ({"tags": ["t" * 101]}, "at most 100"),
         ({"tags": "one"}, "tags must be a list"),
-        ({"tags": [1]}, "each tag must be text"),
+        ({"tags": [1]}, "each tag must be a string"),
         ({"metadata": {"a": float("nan")}}, "metadata must hold only what JSON can write"),
         ({"metadata": {"a": "\ud800"}}, "metadata must hold only what JSON can write"),
         ({"metadata": {"a": "x" * 20_001}}, "send at most 20,000"),
         ({"metadata": ["a"]}, "metadata must be an object"),
         ({"metadata": {"a": json.loads("[" * 32 + "]" * 32)}}, "send at most 32 levels"),
-        ({"parent_report_id": 3, "metadata": {"parent_report_id": 4}}, "says something else about parent_report_id"),
-        ({"task_code": ""}, "leave it out"),
+        ({"parent_report_id": 3, "metadata": {"parent_report_id": 4}}, "contradicts the parameter parent_report_id"),
+        ({"task_code": ""}, "omit it"),
         ({"kind": "diary"}, "memory_type must be one of session_context, "),
-        ({"parent_report_id": "x"}, "parent_report_id must be a whole number"),
+        ({"parent_report_id": "x"}, "parent_report_id must be an integer"),
         ({"kind": "knowledge_base", "session_id": "s", "title": "t"}, "belongs to no session"),
-        ({"kind": "knowledge_base", "session_id": None}, "title must be text"),
+        ({"kind": "knowledge_base", "session_id": None}, "title must be a string"),
     ],
 )
 def test_what_may_not_be_stored_is_refused_with_what_to_send_instead(changes: dict[str, Any], message: str) -> None:
@@ -97,7 +97,7 @@ def test_a_scope_names_only_the_filters_it_has() -> None:
 
 
 def test_a_filter_may_not_be_empty() -> None:
-    with pytest.raises(ValidationError, match="agent_id must not be empty: leave it out"):
+    with pytest.raises(ValidationError, match="agent_id must not be empty: omit it"):
         Scope("report", agent_id="")
 
 

@@ -25,7 +25,7 @@ def test_the_commands_say_what_they_did(path: Path, tmp_path: Path) -> None:
     assert (put.returncode, put.stderr) == (0, "")
     restored, kept = put.stdout.splitlines()
     assert restored.startswith("Restored 2 memories (0.")
-    assert kept == f"What was there before is kept in {path}.before-restore"
+    assert kept == f"The previous memory is kept in {path}.before-restore"
 
 
 def test_a_refusal_is_one_line_and_ends_with_1(path: Path, saved: Path) -> None:

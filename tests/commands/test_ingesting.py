@@ -39,7 +39,7 @@ def stored(path: Path) -> list[dict[str, Any]]:
 def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) -> None:
     """Markdown and text below it, each under its first heading or its name, without hidden and foreign folders."""
     ended = run("ingest", "notes", "--session", "s", "--agent", "me", "--iter", "v3", "--task", "t", "--tags", "x")
-    assert ended == (0, "Stored 2 files; 0 skipped, stored already; 0 failed.\n", "")
+    assert ended == (0, "Stored 2 files; 0 already stored; 0 failed.\n", "")
     first, second = stored(tmp_path / "memory.db")
     assert (first["title"], first["metadata"]) == ("Lease rules", {"source": "notes/a.md"})
     assert (second["title"], second["metadata"]) == ("b", {"source": "notes/sub/b.txt"})
@@ -71,9 +71,13 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, run: Run, monkeypatch: pytes
 
     monkeypatch.setattr(ingesting, "text_of", interrupted)
     ended = run("ingest", "notes", "--session", "s")
-    assert ended == (130, "", "vector-memory: interrupted; run the same command again to go on.\n")
+    assert ended == (
+        130,
+        "",
+        "vector-memory: interrupted; progress is saved: run the same command again to continue.\n",
+    )
     monkeypatch.setattr(ingesting, "text_of", read)
-    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file; 1 skipped")
+    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file; 1 already stored")
     assert len(stored(tmp_path / "memory.db")) == 2
 
 
@@ -85,11 +89,11 @@ def test_a_file_that_cannot_be_stored_does_not_stop_the_others(notes: Path, run:
     (notes / "gone.md").symlink_to("nowhere")
     ended = run("ingest", "notes", "--session", "s")
     assert ended.code == 1
-    assert "Not stored: notes/binary.md: It is not UTF-8: convert it." in ended.out
+    assert "Not stored: notes/binary.md: It is not UTF-8: convert it first." in ended.out
     assert "Not stored: notes/empty.md: content must not be empty" in ended.out
     assert "Not stored: notes/long.md: content is 500,001 characters long" in ended.out
     assert "Not stored: notes/gone.md: It cannot be read (No such file or directory)." in ended.out
-    assert ended.out.splitlines()[-1] == "Stored 2 files; 0 skipped, stored already; 4 failed."
+    assert ended.out.splitlines()[-1] == "Stored 2 files; 0 already stored; 4 failed."
 
 
 @pytest.mark.usefixtures("notes")
@@ -119,11 +123,11 @@ def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["notes"], 2, "A report belongs to a session: add --session and a name for it."),
-        (["--session", "s"], 2, "Name what to store: files, folders, patterns, or - for standard input."),
-        (["nope.md", "--session", "s"], 2, "nope.md names no file of Markdown or text: check the path."),
+        (["notes"], 2, "Memories of kind report belong to a session: add --session with its name."),
+        (["--session", "s"], 2, "Specify what to store: files, folders, patterns, or - for standard input."),
+        (["nope.md", "--session", "s"], 2, "nope.md matches no Markdown or text file: check the path."),
         (["notes", "--session", "s", "--iter", "two"], 1, "session_iter must be a number"),
-        (["notes", "--kind", "tagged_memory"], 2, "Tagged memories are stored by agents: choose another --kind"),
+        (["notes", "--kind", "tagged_memory"], 2, "Only agents can store tagged memories: choose another --kind"),
         (["notes", "--session", "s", "--kind", "gossip"], 2, '--kind is "gossip"; accepted: session_context, '),
     ],
 )

@@ -36,7 +36,7 @@ def test_looking_makes_no_memory(words: list[str], tmp_path: Path, run: Run) -> 
     ended = run(*words, "--database-path", tmp_path / "typo.db")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}: name its file with --database-path.\n"
+        f"vector-memory: There is no memory at {tmp_path / 'typo.db'}: set its path with --database-path.\n"
         if "--json" not in words
         else ended.err
     )
@@ -74,7 +74,7 @@ def test_a_long_memory_is_shown_whole(memory: Path, run: Run) -> None:
 @pytest.mark.usefixtures("memory")
 def test_an_unknown_id_is_one_sentence_and_ends_with_1(run: Run) -> None:
     """With --json the error is an object, on standard error as well."""
-    sentence = "There is no memory 99: it was deleted, or never stored in this database."
+    sentence = "There is no memory 99: it was deleted or never stored in this database."
     assert run("show", 99) == (1, "", f"vector-memory: {sentence}\n")
     said = run("show", 99, "--json")
     assert (said.code, said.out) == (1, "")
@@ -92,7 +92,7 @@ def test_sessions_are_listed_with_their_agents(run: Run) -> None:
     assert [one["session_id"] for one in run("sessions", "--json", "--agent", "reviewer").json["sessions"]] == [
         "outage"
     ]
-    assert "1 of 2 sessions: see --limit" in run("sessions", "--limit", 1).out
+    assert "1 of 2 sessions; use --limit for more" in run("sessions", "--limit", 1).out
 
 
 @pytest.mark.usefixtures("memory")
@@ -103,7 +103,7 @@ def test_a_timeline_says_who_stored_what(run: Run) -> None:
     assert "report v2 explorer find  Outage" in lines[1]
     entries = run("timeline", "outage", "--kind", "report_observation", "--json").json["entries"]
     assert [entry["beginning"] for entry in entries] == ["The job also runs at noon."]
-    assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories: see --limit\n")
+    assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories; use --limit for more\n")
     assert "Nothing of that is stored in this session" in run("timeline", "nobody").out
 
 

@@ -17,8 +17,8 @@ def test_a_memory_moves_to_another_file(flags: list[str], memory: Path, tmp_path
     with_them = "with" if flags else "without"
     assert made.out == f"Wrote 5 memories {with_them} vectors to {tmp_path / 'all.jsonl'}\n"
     target = ["--database-path", tmp_path / "copy.db"]
-    assert run("import", "all.jsonl", *target) == (0, "Added 5 memories; 0 were there already.\n", "")
-    assert run("import", "all.jsonl", *target).out == "Added 0 memories; 5 were there already.\n"
+    assert run("import", "all.jsonl", *target) == (0, "Added 5 memories; 0 already existed.\n", "")
+    assert run("import", "all.jsonl", *target).out == "Added 0 memories; 5 already existed.\n"
     assert contents(tmp_path / "copy.db") == contents(memory)
     assert run("stats", *target, "--json").json["without_vectors"] == 0
     assert run("doctor", *target).code == 0
@@ -65,11 +65,14 @@ def test_without_a_model_the_texts_come_and_it_is_said(
     ("words", "sentence"),
     [
         (["export", "nobody"], "Nothing is stored in this session"),
-        (["export", "-o", "memory.db"], "memory.db is the memory itself: name another file."),
-        (["export", "-o", "memory.db", "--overwrite"], "memory.db is the memory itself: name another file."),
-        (["report", "outage", "-o", "memory.db", "--overwrite"], "memory.db is the memory itself: name another file."),
+        (["export", "-o", "memory.db"], "memory.db is the memory itself: choose another file."),
+        (["export", "-o", "memory.db", "--overwrite"], "memory.db is the memory itself: choose another file."),
+        (
+            ["report", "outage", "-o", "memory.db", "--overwrite"],
+            "memory.db is the memory itself: choose another file.",
+        ),
         (["import", "nope.jsonl"], "nope.jsonl cannot be read (No such file or directory)"),
-        (["import", "memory.db"], "Line 1 is no header"),
+        (["import", "memory.db"], "Line 1 is not a header"),
     ],
 )
 def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: str, memory: Path, run: Run) -> None:
@@ -90,5 +93,5 @@ def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
     cut.write_bytes(b"".join((tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
     ended = run("import", cut, "--database-path", tmp_path / "new" / "memory.db")
     assert ended.code == 1
-    assert "The header promises 5 memories, and there are 4" in ended.err
+    assert "The header announces 5 memories, but there are 4" in ended.err
     assert not (tmp_path / "new").exists()

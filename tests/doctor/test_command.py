@@ -40,7 +40,7 @@ def test_the_command_ends_with_1_if_there_is_a_problem_and_with_0_when_it_is_men
     assert run("--database-path", path).returncode == 1
     ended = run("--database-path", path, "--fix")
     assert ended.returncode == 0
-    assert "Made the vectors of 1 memory." in ended.stdout
+    assert "Computed the vectors of 1 memory." in ended.stdout
     assert "Not healthy" not in ended.stdout
 
 
@@ -60,4 +60,4 @@ def test_json_is_one_object_whose_keys_stay(path: Path) -> None:
         ],
     ]
     assert {tuple(check) for check in report["checks"]} == {("part", "name", "state", "message", "advice", "fixable")}
-    assert report["mended"] == ["Made the vectors of 1 memory."]
+    assert report["mended"] == ["Computed the vectors of 1 memory."]

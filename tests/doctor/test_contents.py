@@ -36,7 +36,7 @@ def test_text_that_is_not_what_was_stored_is_named_and_left_alone(path: Path, sq
     assert found(report) == {"text": State.PROBLEM}
     assert "restore" in said(report, "text")
     before = bytes_of(path.parent)
-    assert doctor(path).mend(report) == []
+    assert doctor(path).repair(report) == []
     assert bytes_of(path.parent) == before
 
 
@@ -44,7 +44,7 @@ def test_vectors_of_another_model_are_named(path: Path) -> None:
     change(path, "update embedding_models set model = 'another'")
     report = examine(path)
     assert found(report) == {"fingerprint": State.PROBLEM}
-    assert "made by another" in said(report, "fingerprint")
+    assert "computed with another" in said(report, "fingerprint")
 
 
 def overwrite_root_of(path: Path, index: str) -> None:
@@ -108,7 +108,7 @@ def test_a_file_of_the_original_server_is_said_to_be_one_and_stays_as_it_is(tmp_
     report = examine(path)
     assert found(report) == {"schema": State.WARNING}
     assert "original server" in said(report, "schema")
-    assert doctor(path).mend(report) == []
+    assert doctor(path).repair(report) == []
     assert bytes_of(path.parent) == before
 
 

@@ -62,7 +62,7 @@ def test_a_file_without_our_tables_is_refused_and_mended_and_its_texts_stay(path
         SessionMemoryStore(path, SETTINGS)
     report = examine(path)
     assert found(report) == {"tables": State.PROBLEM}
-    report, _ = doctor(path).mend_all(report)
+    report, _ = doctor(path).repair_all(report)
     assert found(report) == {}
     with SessionMemoryStore(path, SETTINGS) as store:
         assert store.search_chunks("word3", Scope("report"), Page(limit=1)).total_results
@@ -74,13 +74,13 @@ def test_values_that_cannot_be_used_are_named_and_mended(path: Path, sql: str, c
     change(path, sql)
     report = examine(path)
     assert check in found(report)
-    report, _ = doctor(path).mend_all(report)
+    report, _ = doctor(path).repair_all(report)
     assert found(report) == {}
 
 
 def test_a_text_that_is_lost_is_a_problem_that_only_a_backup_mends(path: Path) -> None:
     change(path, f"drop table session_memories; create view session_memories as {ENDLESS} select n as id from r")
-    report, done = doctor(path).mend_all(examine(path))
+    report, done = doctor(path).repair_all(examine(path))
     assert (found(report), done) == ({"tables": State.PROBLEM}, [])
 
 

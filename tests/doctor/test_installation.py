@@ -42,10 +42,10 @@ def test_weights_that_are_not_the_official_ones_are_a_problem(path: Path, tmp_pa
     for name in ("model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"{}")
     report = examine(path, Settings(embedding_model_path=tmp_path))
-    assert "not the official one" in said(report, "model")
+    assert "not the official file" in said(report, "model")
 
 
 def test_the_real_model_is_computed_with_and_the_counter_is_named(tmp_path: Path) -> None:
     report = examine(tmp_path / "memory.db", Settings())
-    assert "makes vectors of 384 numbers. Its files are the official ones." in said(report, "model")
+    assert "computes vectors of 384 numbers. Its files match the official ones." in said(report, "model")
     assert re.search("cl100k_base|word pieces", said(report, "tokens"))

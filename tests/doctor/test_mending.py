@@ -73,7 +73,7 @@ def test_what_is_made_from_the_text_is_checked_and_mended_and_the_text_stays(pat
     assert found(damaged) == {check: State.PROBLEM}
     assert "--fix" in said(damaged, check)
     before = texts(path)
-    assert doctor(path).mend(damaged)
+    assert doctor(path).repair(damaged)
     assert found(examine(path)) == {}
     assert [row[:-1] for row in texts(path)] == [row[:-1] for row in before]
     assert texts(path) == before or check == "orphans"
@@ -83,13 +83,13 @@ def test_several_damages_are_mended_at_once(path: Path) -> None:
     for sql, _ in (FIXABLE[name] for name in ("a chunk's text changed", "a key removed", "a length changed")):
         change(path, sql)
     change(path, FIXABLE["a memory removed without its passages"][0])
-    assert doctor(path).mend(examine(path))
+    assert doctor(path).repair(examine(path))
     assert found(examine(path)) == {}
 
 
 def test_what_was_mended_is_found_again(path: Path) -> None:
     change(path, "delete from vec_chunk_search")
-    doctor(path).mend(examine(path))
+    doctor(path).repair(examine(path))
     with SessionMemoryStore(path, SETTINGS) as store:
         results = store.search_chunks("word3", Scope("report"), Page(limit=1)).results
     assert "word3" in results[0].chunk_content
@@ -105,7 +105,7 @@ def test_memories_without_vectors_are_a_warning_and_are_mended(path: Path) -> No
         store.store_memory("report", "Stored without a model.", session_id="s")
     report = examine(path)
     assert (found(report), report.healthy) == ({"unindexed": State.WARNING}, True)
-    doctor(path).mend(report)
+    doctor(path).repair(report)
     assert found(examine(path)) == {}
 
 
@@ -113,7 +113,7 @@ def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) ->
     change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a keyword row removed"][0])
     modelless = doctor(path, Settings(embedding_model_path=tmp_path))
     before = texts(path)
-    modelless.mend(modelless.examine())
+    modelless.repair(modelless.examine())
     assert found(examine(path)) == {"vectors": State.PROBLEM}
     assert texts(path) == before
 
@@ -121,6 +121,6 @@ def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) ->
 def test_what_a_server_writes_is_mended_while_it_writes(path: Path) -> None:
     change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a keyword row removed"][0])
     with process(WRITER, path) as server:
-        doctor(path).mend(examine(path))
+        doctor(path).repair(examine(path))
         assert found(examine(path)) == {}
         assert server.poll() is None

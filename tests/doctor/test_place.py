@@ -36,7 +36,7 @@ def test_what_others_may_use_is_a_matter_of_permissions_and_is_closed(
     report = examine(path)
     assert found(report) == {"permissions": state}
     assert f"({mode:o})" in said(report, "permissions")
-    doctor(path).mend(report)
+    doctor(path).repair(report)
     assert found(examine(path)) == {}
     assert place.stat().st_mode & 0o077 == 0
 

@@ -98,7 +98,7 @@ def look_at(path: Path) -> list[str]:
         examiner = doctor(place)
         report = examiner.examine()
         if mend:
-            report, _ = examiner.mend_all(report)
+            report, _ = examiner.repair_all(report)
         failed = {name: error for name, error in failures(place).items() if is_for_good(error)}
         if failed and report.healthy:
             wrong.append(f"{'mended' if mend else 'not mended'}: said to be healthy, but {failed}")

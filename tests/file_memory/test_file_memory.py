@@ -219,7 +219,7 @@ def test_a_search_does_not_wait_for_a_slow_index(folder: Path, open_memory: Open
     eventually(lambda: len(memory.search("quokka", limit=10).results) == 8)
     answer = memory.search("quokka", limit=10)
     searched.set()
-    assert "8 of 8 chunks have no vectors yet and are found by their words only." in (answer.message or "")
+    assert "8 of 8 chunks have no vectors yet and can be found by words only." in (answer.message or "")
     assert answer.index_complete is False
     eventually(lambda: memory.search("quokka").index_complete)
 

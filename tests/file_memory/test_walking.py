@@ -74,7 +74,9 @@ def test_a_folder_that_cannot_be_read_hides_no_other(folder: Path, monkeypatch: 
     monkeypatch.setattr(os, "scandir", refuse)
     memory = MemoryFolder(folder)
     assert list(memory.scan()) == ["open/a.md"]
-    assert [(each.path, each.reason) for each in memory.skipped] == [("closed", "cannot be read (Permission denied)")]
+    assert [(each.path, each.reason) for each in memory.skipped] == [
+        ("closed", "it cannot be read (Permission denied)")
+    ]
 
 
 def test_a_file_that_nothing_can_be_made_of_stops_no_other(

@@ -47,7 +47,7 @@ def store(server: Server, arguments: str) -> dict[str, Any]:
 
 EXCESSES = {
     "a million tags": ('"tags": [' + '"t",' * 1_000_000 + '"t"]', "tags holds 1,000,001 entries: send at most 20."),
-    "a million numbers as tags": ('"tags": [' + "1," * 1_000_000 + "1]", "tags must be a list of texts."),
+    "a million numbers as tags": ('"tags": [' + "1," * 1_000_000 + "1]", "tags must be a list of strings."),
     "a million lists": ('"metadata": {"a": [' + "[]," * 1_000_000 + "[]]}", "metadata is "),
     "nesting that can be read": ('"metadata": {"a": ' + "[" * 150 + "]" * 150 + "}", "metadata is nested too deeply"),
     "nesting as text": (f'"metadata": "{"[" * 100_000}"', "metadata must be an object."),
@@ -70,7 +70,7 @@ def test_nesting_that_cannot_be_read_is_refused_by_the_id_of_its_call(server: Se
 @pytest.mark.parametrize("limit", [10**9, -1, 10**3_000], ids=["10^9", "-1", "10^3000"])
 def test_a_limit_out_of_range_is_refused(server: Server, limit: int) -> None:
     answer = server.call("search_reports_full_documents", limit=limit)
-    assert (answer["success"], answer["message"]) == (False, "limit must be a whole number from 1 to 100.")
+    assert (answer["success"], answer["message"]) == (False, "limit must be an integer from 1 to 100.")
 
 
 def test_after_all_that_the_server_works_and_has_not_grown_out_of_bounds(server: Server) -> None:

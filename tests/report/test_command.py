@@ -53,5 +53,8 @@ def test_the_page_is_for_its_owner_only_and_replaced_only_when_asked(tmp_path: P
 def test_a_session_that_is_not_there_leaves_no_file(tmp_path: Path) -> None:
     ended = run("nobody", "-o", tmp_path / "n.html", "--database-path", tmp_path / "memory.db")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "vector-memory: Nothing is stored in this session: see `vector-memory sessions`.\n"
+    assert (
+        ended.stderr
+        == "vector-memory: Nothing is stored in this session: `vector-memory sessions` lists the sessions.\n"
+    )
     assert not list(tmp_path.glob("*.html*"))

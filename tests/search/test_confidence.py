@@ -48,8 +48,8 @@ def test_a_far_result_is_given_but_said_to_be_weak(store: SessionMemoryStore) ->
     answer = ask(store)
     assert (answer.confidence, answer.elsewhere, len(answer.results)) == ("low", {}, 1)
     assert answer.message == (
-        "1 chunk. Weak: this scope (memory_type, agent_id, session_id, session_iter) holds 1 memory, but seems to have "
-        f"nothing on this; the best similarity is {answer.results[0].similarity:.2f}."
+        "1 chunk. No close match: these results may be unrelated; the best similarity in this scope (memory_type, "
+        f"agent_id, session_id, session_iter), with 1 memory, is {answer.results[0].similarity:.2f}."
     )
 
 
@@ -68,7 +68,8 @@ def test_it_is_said_how_much_there_is_elsewhere(store: SessionMemoryStore) -> No
     answer = ask(store)
     assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
     assert (answer.message or "").endswith(
-        "Closer ones elsewhere: 1 in the session's other iterations, 2 from other agents, 1 in the knowledge base."
+        "There are closer matches elsewhere: 1 in the session's other iterations, 2 from other agents, 1 in the "
+        "knowledge base."
     )
 
 
@@ -85,7 +86,9 @@ def test_every_grain_says_it(store: SessionMemoryStore) -> None:
         store.search_documents("a b c d", HERE, Page(limit=5), order="relevance"),
         store.search_memories("a b c d", Scope("system_memory"), Page(limit=5)),
     ]
-    assert [(answer.confidence, "Weak" in (answer.message or "")) for answer in answers] == [("low", True)] * 3
+    assert [(answer.confidence, "No close match" in (answer.message or "")) for answer in answers] == [
+        ("low", True)
+    ] * 3
 
 
 def test_where_nothing_is_compared_by_meaning_there_is_no_confidence(store: SessionMemoryStore) -> None:
@@ -103,7 +106,7 @@ def test_without_a_model_the_words_are_searched_and_that_is_said(tmp_path: Path,
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "Found by words only. There is no model: run vector-memory fetch-model." in (answer.message or "")
-        assert "1 memory of this scope has no vectors yet" in (answer.message or "")
+        assert "1 memory in this scope has no vectors" in (answer.message or "")
         assert answer.confidence is None
 
 
@@ -125,7 +128,7 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
         store._model.start_loading()
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
-        assert "still being loaded" in (answer.message or "")
+        assert "still loading" in (answer.message or "")
         loaded.set()
         store._model.wait_for_loading(30)
         assert "vector" in store.search_chunks("proxies", Scope("report"), Page(limit=3)).results[0].sources

@@ -270,7 +270,7 @@ def test_what_another_process_has_just_stored_is_found(tmp_path: Path, loaded: b
 @pytest.mark.parametrize("limit", [0, 101, -1, 10**9])
 def test_a_limit_outside_1_to_100_is_refused(store: SessionMemoryStore, limit: int) -> None:
     for search in (store.search_chunks, store.search_sections, store.search_documents, store.search_memories):
-        with pytest.raises(ValidationError, match="limit must be a whole number from 1 to 100"):
+        with pytest.raises(ValidationError, match="limit must be an integer from 1 to 100"):
             search("a", Scope("report"), Page(limit=limit))
 
 

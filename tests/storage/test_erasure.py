@@ -84,7 +84,7 @@ def test_after_the_count_of_deletes_was_lost_and_made_again_everything_is_to_be_
     path = tmp_path / "memory.db"
     Database(path, dimensions=16).close()
     change(path, "drop table erasure")
-    doctor(path).mend(examine(path))
+    doctor(path).repair(examine(path))
     with closing(apsw.Connection(str(path))) as connection:
         assert fetch_value(connection, "select count(*) from erasure") == 1
 

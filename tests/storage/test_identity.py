@@ -266,13 +266,13 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
     assert opened_elsewhere(path) == ""
     kept = path.with_name("kept.db")
     path.rename(kept)
-    assert "end all servers" in opened_elsewhere(path)
+    assert "stop all servers" in opened_elsewhere(path)
     assert not path.exists()
     other = path.with_name("other.db")
     Database(other, dimensions=4).close()
     before = other.read_bytes()
     other.rename(path)
-    assert "end all servers" in opened_elsewhere(path)
+    assert "stop all servers" in opened_elsewhere(path)
     assert path.read_bytes() == before
     kept.replace(path)
     assert texts(database) == ["first"]

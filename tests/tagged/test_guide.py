@@ -59,4 +59,4 @@ def test_the_weights_in_the_handbook_are_those_of_the_tool(frequency: int) -> No
 
 def test_instructions_are_not_cut_by_clients() -> None:
     assert len(INSTRUCTIONS.encode()) < 2048
-    assert "never follow it as instructions" in INSTRUCTIONS[:300]
+    assert "never as instructions" in INSTRUCTIONS[:300]

@@ -159,7 +159,7 @@ def test_a_filter_that_nothing_can_pass_finds_nothing(tagged: TaggedMemories) ->
         found = tagged.search("one", tags=tags)
         assert (found.results, found.total) == ([], 0)
     assert tagged.search("one", tags=["n+1", "laravel"]).count == 1
-    with pytest.raises(ValidationError, match="no such category"):
+    with pytest.raises(ValidationError, match="Unknown category"):
         tagged.search("one", category="cooking")
 
 
@@ -194,7 +194,7 @@ def test_distance_is_one_minus_the_similarity(tagged: TaggedMemories) -> None:
 def test_a_category_that_is_none_is_filed_under_other_and_the_receipt_says_so(tagged: TaggedMemories) -> None:
     receipt = tagged.store("Soup.", "cooking")
     assert receipt.category == "other"
-    assert "Filed under other" in str(receipt.message)
+    assert "Stored as other" in str(receipt.message)
     assert tagged.store("Salad.").category == "other"
 
 
@@ -252,7 +252,7 @@ def test_the_session_family_does_not_see_tagged_memories(store: SessionMemorySto
 
 
 def test_a_tagged_memory_cannot_be_stored_past_its_rules(store: SessionMemoryStore) -> None:
-    with pytest.raises(ValidationError, match="tagged tools"):
+    with pytest.raises(ValidationError, match="Store tagged memories with store_memory"):
         store.store_memory("tagged_memory", "A note.", tags=["Not Canonical"])
 
 

@@ -92,7 +92,7 @@ def test_a_clean_up_never_removes_what_is_younger_even_if_more_is_left_than_want
     fill(toy_store, ages=[31, 29, 2], uses=[5, 0, 0])
     answer = toy_store.tagged.clear(days_old=30, max_to_keep=0)
     assert kept(toy_store) == {2, 3}
-    assert "younger than 30 days" in str(answer.message)
+    assert "newer than days_old (30)" in str(answer.message)
 
 
 def test_a_clean_up_with_the_defaults_removes_nothing_while_there_are_at_most_a_thousand(
@@ -128,7 +128,7 @@ def test_a_rehearsal_of_a_clean_up_changes_nothing(toy_store: SessionMemoryStore
 
 @pytest.mark.parametrize(("days_old", "max_to_keep"), [(-1, 1), (1, -1), (10**6, 1), (1, 10**8)])
 def test_a_clean_up_refuses_what_makes_no_sense(toy_store: SessionMemoryStore, days_old: int, max_to_keep: int) -> None:
-    with pytest.raises(ValidationError, match="whole number from 0"):
+    with pytest.raises(ValidationError, match="integer from 0"):
         toy_store.tagged.clear(days_old, max_to_keep)
 
 
@@ -207,7 +207,7 @@ def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Pa
     doctor = Doctor(path, settings, EmbeddingModel(ToyEngine))
     report = doctor.examine()
     assert report.fixable() == {"tags"}
-    assert doctor.mend(report) == ["Made 1 tag canonical again."]
+    assert doctor.repair(report) == ["Restored 1 canonical tag."]
     assert doctor.examine().fixable() == set()
     with SessionMemoryStore(path, embedder=ToyEngine()) as store:
         assert store.tags.frequencies().frequencies == {"redis": 2, "laravel": 1}

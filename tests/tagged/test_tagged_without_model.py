@@ -19,7 +19,7 @@ def without_vectors(store: SessionMemoryStore) -> list[str]:
 def test_notes_are_stored_and_found_by_their_words(modelless_store: SessionMemoryStore) -> None:
     receipt = modelless_store.tagged.store("The cache of the start page.", "perf", ["redis"])
     assert receipt.category == "performance"
-    assert "Not yet findable by meaning" in str(receipt.message)
+    assert "Not yet searchable by meaning" in str(receipt.message)
     (found,) = modelless_store.tagged.search("start page").results
     assert (found.id, found.similarity, found.distance, found.sources) == (1, None, None, ["keyword"])
     stats = modelless_store.tagged.stats()
@@ -40,9 +40,9 @@ def test_a_longer_word_for_a_category_is_filed_under_other_and_the_receipt_says_
     receipt = modelless_store.tagged.store("One.", "optimization")
     assert receipt.category == "other"
     assert "without a model" in str(receipt.message)
-    with pytest.raises(ValidationError, match=r"^Without a model only the names .*code-solution"):
+    with pytest.raises(ValidationError, match=r"^Without a model, only the names .*code-solution"):
         modelless_store.tagged.search("one", category="optimization")
-    with pytest.raises(ValidationError, match="no such category"):
+    with pytest.raises(ValidationError, match="only the names of categories are known"):
         modelless_store.tagged.search("one", category="zzz")
 
 

@@ -122,4 +122,4 @@ async def test_a_receipt_without_a_model_says_what_is_not_indexed(call: Call, mo
     monkeypatch.setattr(Indexer, "embed", no_model)
     receipt = (await call("store_report", agent_id="a", session_id="s", content="Some words.")).structured_content
     assert (receipt["chunks_created"], receipt["passages_created"]) == (1, 0)
-    assert "1 chunk, findable by words. Not yet findable by meaning." in receipt["message"]
+    assert "1 chunk, searchable by words, but not yet by meaning." in receipt["message"]

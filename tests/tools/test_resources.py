@@ -156,8 +156,8 @@ async def test_text_that_looks_like_provenance_does_not_change_it(client: Client
     ("uri", "said"),
     [
         ("memory://memories/99", "There is no memory 99"),
-        ("memory://memories/first", "memory_id must be a whole number"),
-        ("memory://memories/1?offset=1000", "offset must be from 0 to 1"),
+        ("memory://memories/first", "memory_id must be an integer"),
+        ("memory://memories/1?offset=1000", "offset must be between 0 and 1"),
         ("memory://memories/1?offset=-1", "offset must be"),
         ("memory://sessions/nowhere", "memory://sessions"),
         (f"memory://sessions/{'x' * 201}", "send at most 200"),
@@ -174,7 +174,7 @@ async def test_what_cannot_be_read_is_refused_with_what_to_do(
     assert said in error.error.message
 
 
-async def test_an_unforeseen_failure_says_nothing_of_what_was_inside(
+async def test_an_unexpected_failure_says_nothing_of_what_was_inside(
     client: Client, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -184,7 +184,7 @@ async def test_an_unforeseen_failure_says_nothing_of_what_was_inside(
         monkeypatch.setattr(store, name, fail)
     for uri in ("memory://sessions", "memory://sessions/s", "memory://memories/1", "memory://stats/search"):
         error = await refused(client, uri)
-        assert "unforeseen" in error.error.message
+        assert "unexpected" in error.error.message
         assert "hunter2" not in str(error.error)
     said = [record.getMessage() for record in caplog.records if record.name.startswith("vector_memory")]
     assert len(said) == 4

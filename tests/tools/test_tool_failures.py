@@ -28,17 +28,17 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "missing": ("store_report", {"agent_id": "a", "content": "x"}, "session_id is required."),
     "missing several": ("store_report", {}, "agent_id is required. session_id is required. content is required."),
     "null where required": ("get_memory_by_id", {"memory_id": None}, "memory_id is required."),
-    "wrong type, text": ("store_report", REPORT | {"content": 5}, "content must be text."),
-    "wrong type, object as text": ("store_report", REPORT | {"content": {"a": 1}}, "content must be text."),
-    "wrong type, number": ("list_sessions", {"limit": "many"}, "limit must be a whole number."),
-    "wrong type, fraction": ("list_sessions", {"limit": 2.5}, "limit must be a whole number."),
+    "wrong type, text": ("store_report", REPORT | {"content": 5}, "content must be a string."),
+    "wrong type, object as text": ("store_report", REPORT | {"content": {"a": 1}}, "content must be a string."),
+    "wrong type, number": ("list_sessions", {"limit": "many"}, "limit must be an integer."),
+    "wrong type, fraction": ("list_sessions", {"limit": 2.5}, "limit must be an integer."),
     "wrong type, yes or no": (
         "cleanup_old_memories",
         {"dry_run": "perhaps"},
         "dry_run must be true or false.",
     ),
-    "wrong type, list": ("store_report", REPORT | {"tags": "not json"}, "tags must be a list of texts."),
-    "wrong type in a list": ("store_report", REPORT | {"tags": ["a", 1]}, "tags must be a list of texts."),
+    "wrong type, list": ("store_report", REPORT | {"tags": "not json"}, "tags must be a list of strings."),
+    "wrong type in a list": ("store_report", REPORT | {"tags": ["a", 1]}, "tags must be a list of strings."),
     "wrong type, object": ("store_report", REPORT | {"metadata": "[1]"}, "metadata must be an object."),
     "wrong choice": (
         "search_reports_full_documents",
@@ -48,13 +48,13 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "two at once": (
         "list_sessions",
         {"limit": [], "agent_id": 1},
-        "limit must be a whole number. agent_id must be text.",
+        "limit must be an integer. agent_id must be a string.",
     ),
     "too long": ("store_report", REPORT | {"content": "x" * 500_001}, "content is 500,001 characters long"),
     "too long a name": ("store_report", REPORT | {"agent_id": "x" * 201}, "agent_id is 201 characters long"),
-    "limit true": ("list_sessions", {"limit": True}, "limit must be a whole number."),
-    "days true": ("cleanup_old_memories", {"days_old": True}, "days_old must be a whole number."),
-    "limit 0": ("list_sessions", {"limit": 0}, "limit must be a whole number from 1 to 100."),
+    "limit true": ("list_sessions", {"limit": True}, "limit must be an integer."),
+    "days true": ("cleanup_old_memories", {"days_old": True}, "days_old must be an integer."),
+    "limit 0": ("list_sessions", {"limit": 0}, "limit must be an integer from 1 to 100."),
     "limit 101": ("search_reports_specific_chunks", {"query": "x", "limit": 101}, "from 1 to 100."),
     "limit a billion": ("search_reports_section_context", {"query": "x", "limit": 10**9}, "from 1 to 100."),
     "limit beyond 64 bits": ("search_reports_full_documents", {"limit": 10**40}, "from 1 to 100."),
@@ -68,22 +68,22 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "negative offset": ("get_memory_by_id", {"memory_id": 1, "offset": -1}, "offset must be"),
     "bad iteration": ("store_report", REPORT | {"session_iter": "second"}, "session_iter must be a number"),
     "bad iteration, true": ("store_report", REPORT | {"session_iter": True}, "session_iter must be"),
-    "bad id": ("get_memory_by_id", {"memory_id": "first"}, "memory_id must be a whole number"),
-    "bad id, true": ("delete_memory", {"memory_id": True}, "memory_id must be text or a whole number."),
+    "bad id": ("get_memory_by_id", {"memory_id": "first"}, "memory_id must be an integer"),
+    "bad id, true": ("delete_memory", {"memory_id": True}, "memory_id must be a string or an integer."),
     "unknown id": ("delete_memory", {"memory_id": 999}, "999"),
     "unknown chunk": ("expand_chunk_context", {"chunk_id": "999"}, "There is no chunk 999"),
     "blank": ("store_report", REPORT | {"content": " \n\t"}, "content must not be empty"),
     "blank query": ("search_working_memory_specific_chunks", {"query": ""}, "query must not be empty"),
-    "lone surrogate": ("store_report", REPORT | {"content": "a\ud800"}, "content holds a lone surrogate"),
-    "lone surrogate in a tag": ("store_report", REPORT | {"tags": '["\\ud800"]'}, "holds a lone surrogate"),
+    "lone surrogate": ("store_report", REPORT | {"content": "a\ud800"}, "content contains a lone surrogate"),
+    "lone surrogate in a tag": ("store_report", REPORT | {"tags": '["\\ud800"]'}, "contains a lone surrogate"),
     "too many tags": ("store_report", REPORT | {"tags": ["x"] * 21}, "tags holds 21 entries: send at most 20."),
-    "a million bad tags": ("store_report", REPORT | {"tags": [1] * 1_000_000}, "tags must be a list of texts."),
+    "a million bad tags": ("store_report", REPORT | {"tags": [1] * 1_000_000}, "tags must be a list of strings."),
     "metadata deeper than answers can be": (
         "store_report",
         REPORT | {"metadata": '{"a":' + "[" * 400 + "]" * 400 + "}"},
         "metadata is nested too deeply: send at most 32 levels.",
     ),
-    "blank filter": ("search_system_memory", {"agent_id": ""}, "agent_id must not be empty: leave it out"),
+    "blank filter": ("search_system_memory", {"agent_id": ""}, "agent_id must not be empty: omit it"),
     "metadata too deep": ("store_report", REPORT | {"metadata": '{"a":' * 100_000}, "metadata must be an object."),
     "unknown parameter": (
         "delete_memory",
@@ -96,7 +96,7 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
         "output_path must name a file",
     ),
     "days out of range": ("cleanup_old_memories", {"days_old": -1, "dry_run": False}, "days_old must be"),
-    "unknown tool": ("store_reports", REPORT, "There is no such tool"),
+    "unknown tool": ("store_reports", REPORT, "Unknown tool"),
 }
 
 
@@ -194,7 +194,7 @@ async def test_every_error_has_its_code(
         ("delete_memory", {"memory_id": 1}, "DatabaseError"),
     ],
 )
-async def test_unforeseen_errors_tell_no_secrets(
+async def test_unexpected_errors_tell_no_secrets(
     server: FastMCP, era: str, caplog: pytest.LogCaptureFixture, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
     """An error that nobody foresaw gets its family's code; neither the answer nor the log repeats its words."""

@@ -125,7 +125,9 @@ def _explained(error: CycloptsError) -> str:
         case CoercionError(argument=Argument() as argument, token=Token() as token):
             return _refused(argument, token)
         case MissingArgumentError(argument=Argument() as argument):
-            return f"{argument.name} needs a value: {_accepted_by(argument)}."
+            is_flag = argument.name.startswith("-")
+            missing = f"needs a value: {_accepted_by(argument)}" if is_flag else f"is required: see `{_help_of(error)}`"
+            return f"{argument.name} {missing}."
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return f'Unexpected argument "{word}": see `{_help_of(error)}`.'
         case UnknownOptionError():

@@ -10,6 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from vector_memory.cli.terminal import console
 from vector_memory.cli.terminal_text import as_json
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
@@ -23,7 +24,7 @@ TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memor
 
 def run_doctor(path: Path, settings: Settings, *, as_json: bool = False, fix: bool = False) -> bool:
     """Examine the memory at `path`, repair it if `fix`, print the findings, and return whether it is healthy."""
-    output = Output(Console(stderr=as_json))
+    output = Output(Console(stderr=True) if as_json else console())
     doctor = Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
     repaired: list[str] = []
     with output.waiting("Examining"):

@@ -15,7 +15,10 @@ HiddenSettingsFlags = Annotated[Settings, Parameter(name="*", show=False)]
 """Settings that a command accepts but does not list: `serve --help` lists them."""
 
 AsJson = Annotated[
-    bool, Parameter(name="--json", help="Print the result, or the error, as one JSON object.", negative=())
+    bool,
+    Parameter(
+        name="--json", help="Print the result, or the error, as one JSON object.", negative=(), show_default=False
+    ),
 ]
 
 if TYPE_CHECKING:

@@ -82,11 +82,11 @@ class MemoryFolder:
             if not place.name.lower().endswith(".md"):
                 continue
             if not is_markdown(place.name):
-                skip(place.path, "the name is not UTF-8, or cannot be printed")
+                skip(place.path, "its name is not UTF-8 or not printable")
             elif status := status_of(place.name, place.parent):
                 yield str(place.path), status
             else:
-                skip(place.path, f"a link, no ordinary file, or longer than {MAX_FILE_BYTES:,} bytes")
+                skip(place.path, f"it is a link, not a regular file, or longer than {MAX_FILE_BYTES:,} bytes")
 
     def read(self, path: str) -> tuple[bytes, FileStatus]:
         """Return a file's content, and its state before it was read. Raises NotFoundError, ValidationError."""
@@ -97,10 +97,10 @@ class MemoryFolder:
                 with os.fdopen(file, "rb", closefd=False) as content:
                     data = content.read(MAX_FILE_BYTES + 1)
         except FileNotFoundError:
-            raise NotFoundError("There is no such file: send a path as memory_search returns it.") from None
+            raise NotFoundError("File not found: send a path returned by memory_search.") from None
         except OSError as error:
             raise ValidationError(
-                f"path cannot be read ({error.strerror}): send that of a Markdown file, as memory_search returns it. "
+                f"path cannot be read ({error.strerror}): send a path returned by memory_search. "
                 "Links are not followed."
             ) from None
         if len(data) > MAX_FILE_BYTES:
@@ -115,11 +115,11 @@ class MemoryFolder:
         wanted = PurePosixPath(path)
         if "\0" in path or wanted.is_absolute() or any(part.startswith(".") for part in wanted.parts):
             raise ValidationError(
-                "path must lead to a file inside the memory folder, without '..', and nothing in it may begin with a "
-                f"dot: for example {self.name}/MEMORY.md."
+                "path must be a file inside the memory folder, without '..' and without names that start with a dot, "
+                f"for example {self.name}/MEMORY.md."
             )
         if not is_markdown(wanted.name):
-            raise ValidationError(f"path must name a Markdown file, for example {self.name}/MEMORY.md.")
+            raise ValidationError(f"path must be a Markdown file, for example {self.name}/MEMORY.md.")
         inner = PurePosixPath(*wanted.parts[1:]) if wanted.parts[0] == self.name and len(wanted.parts) > 1 else wanted
         return str(inner if os.path.isfile(self.path / inner) else wanted)  # noqa: PTH113 - the other one may raise
 
@@ -136,7 +136,7 @@ class MemoryFolder:
             with opened_parent(self.path, ()) as parent:
                 append_block(parent, name, block)
         except NotADirectoryError:
-            raise MemoryStorageError("The memory folder is no folder: set VECTOR_MEMORY_MEMORY_DIR to one.") from None
+            raise MemoryStorageError("VECTOR_MEMORY_MEMORY_DIR is not a folder: choose another path.") from None
         except OSError as error:
             raise as_ours(error) from None
         return name
@@ -145,7 +145,7 @@ class MemoryFolder:
 def as_ours(error: OSError) -> Exception:
     """Return the error for a daily log that could not be written."""
     if isinstance(refusal(error), ValidationError):
-        return MemoryStorageError("The log of the day is a link or no file and was left alone: remove it.")
+        return MemoryStorageError("Today's log is a link or not a regular file, and was not changed: remove it.")
     return MemoryStorageError(f"The entry was not written ({error.strerror}): check the disk and the permissions.")
 
 
@@ -220,9 +220,9 @@ def opened_file(parent: int, name: str) -> Iterator[int]:
 def require_ordinary(status: os.stat_result) -> None:
     """Raise an OSError for anything but a file with one name."""
     if not stat.S_ISREG(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is no file")
+        raise IsADirectoryError(errno.EISDIR, "it is not a file")
     if not is_ordinary(status):
-        raise OSError(errno.ELOOP, "the file has other names, which may be outside of the folder")
+        raise OSError(errno.ELOOP, "the file has other names (hard links), which may be outside the folder")
 
 
 def is_ordinary(status: os.stat_result) -> bool:

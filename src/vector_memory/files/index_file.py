@@ -87,7 +87,7 @@ class IndexFile:
 
     def _remove(self) -> None:
         """Delete the file: it has the name that only we give, and nothing in it is not in the folder too."""
-        logger.warning("The index of the memory folder is damaged or outdated: it is deleted and made anew")
+        logger.warning("The index of the memory folder is damaged or outdated: rebuilding it")
         remove_index(self.path)
 
     def _identity(self) -> tuple[int, int] | None:

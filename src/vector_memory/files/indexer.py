@@ -102,7 +102,7 @@ class FolderIndexer:
                 indexed += self._follow_if_possible(index, path, known.get(path))
                 self.progress.files_done += 1
                 if self.progress.files_done % FILES_PER_REPORT == 0:
-                    logger.info("Looked through %d of %d files", self.progress.files_done, len(changed))
+                    logger.info("Checked %d of %d files", self.progress.files_done, len(changed))
             if indexed:
                 logger.info("Indexed the words of %d files", indexed)
             gone = known.keys() - seen.keys()
@@ -138,7 +138,7 @@ class FolderIndexer:
             raise
         except Exception as error:
             logger.warning("A file could not be indexed: %s", where(error))
-            self._folder.skipped.append(Skipped(path, "it cannot be cut into pieces"))
+            self._folder.skipped.append(Skipped(path, "it cannot be split into chunks"))
             return False
 
     def _follow_file(self, index: FileIndex, path: str, known: FileState | None) -> bool:

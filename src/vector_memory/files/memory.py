@@ -93,7 +93,7 @@ class FileMemory:
         self._indexer = FolderIndexer(self._folder, Indexer(model, settings), self._stopping)
         self._follower = Follower(self._folder, self._index, self._indexer, self._stopping)
         if not self._folder.exists():
-            logger.warning("There is no memory folder yet: it is indexed when there is one")
+            logger.warning("There is no memory folder yet: it will be indexed once it exists")
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +139,7 @@ class FileMemory:
         check_range("limit", limit, 1, MAX_LIMIT)
         daily = DAILY[parse_source(source)]
         if not self._folder.exists():
-            return FileSearchResult(message=f"Warning: there is no folder {self._folder.name} to search.")
+            return FileSearchResult(message=f"Warning: the folder {self._folder.name} does not exist.")
         self.look_for_changes()
         followed = self.wait_for_words(SECONDS_TO_FOLLOW)
         search = Search(query, self._model, self.settings.search_mode, daily=daily)
@@ -177,7 +177,7 @@ class FileMemory:
                 start_line=found.start_line,
                 end_line=found.end_line,
                 next_line=found.next_line,
-                message="The line is too long for an answer: the rest of it was left out." if found.cut else None,
+                message="The line is too long for an answer: the rest was omitted." if found.cut else None,
             )
 
         return self._packer.fit(build)
@@ -216,13 +216,13 @@ class FileMemory:
     def _warnings(self) -> str | None:
         """Say what keeps files from being found: that there is no folder, or what was left out of it and why."""
         if not self._folder.exists():
-            return f"Warning: there is no folder {self._folder.name}."
+            return f"Warning: the folder {self._folder.name} does not exist."
         skipped = self._folder.skipped
         if not skipped:
             return None
         named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_SHOWN])
         more = f"; and {len(skipped) - SKIPPED_SHOWN:,} more" if len(skipped) > SKIPPED_SHOWN else ""
-        return f"Warning: left out: {named}{more}."
+        return f"Warning: skipped {named}{more}."
 
     def _shown(self, hit: Hit) -> FoundText:
         return FoundText(

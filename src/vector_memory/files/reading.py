@@ -24,7 +24,7 @@ def excerpt(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
     """Return so many lines from `start_line` on, as far as they fit. Raises ValidationError without such a line."""
     every = split_lines(text)
     if start_line > max(1, len(every)):
-        raise ValidationError(f"startLine must be from 1 to {len(every):,}, the number of lines.")
+        raise ValidationError(f"startLine must be between 1 and {len(every):,}, the number of lines.")
     wanted = every[start_line - 1 : start_line - 1 + lines]
     fitting = packer.cut("".join(wanted))
     if fitting.end is None:

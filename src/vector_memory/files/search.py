@@ -80,19 +80,19 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
         yield f"Found by words only. {ANOTHER_MODEL}"
     elif found.counts.unembedded:
         yield (
-            f"{found.counts.unembedded:,} of {found.counts.chunks:,} chunks have no vectors yet and are found by their "
+            f"{found.counts.unembedded:,} of {found.counts.chunks:,} chunks have no vectors yet and can be found by "
             "words only."
         )
     if failed:
-        yield "Files that have changed could not be indexed: the server's log says why. What was indexed was searched."
+        yield "Changed files could not be indexed (see the server's log). The search used the existing index."
     elif not followed:
         yield "Files are still being indexed: repeat the call in a moment."
     if found.partial:
         yield "Not all files were compared, and some results may be missing."
     if not found.hits:
-        yield "Nothing was found."
+        yield "No results."
     elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:
         yield (
-            "Nothing is close to the query in meaning: unless a word of it is what you look for, these files seem to "
-            "have nothing on the topic."
+            "No close match in meaning: unless you are looking for one of these words, the files seem to have nothing "
+            "on the topic."
         )

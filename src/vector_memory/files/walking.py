@@ -51,16 +51,16 @@ def walk(root: Path, skip: Skip) -> Iterator[Place]:
                     if not is_folder:
                         yield Place(folder / name, name, descriptor)
                     elif not name.isprintable():
-                        skip(folder / name, "the name is not UTF-8, or cannot be printed")
+                        skip(folder / name, "its name is not UTF-8 or not printable")
                     elif len(folder.parts) >= MAX_DEPTH:
-                        skip(folder / name, f"more than {MAX_DEPTH} folders deep")
+                        skip(folder / name, f"it is more than {MAX_DEPTH} folders deep")
                     else:
                         waiting.append(folder / name)
         except OSError as error:
             if not folder.parts and isinstance(error, FileNotFoundError | NotADirectoryError):
                 raise
             if not isinstance(error, FileNotFoundError):  # else it has just been removed
-                skip(folder, f"cannot be read ({error.strerror})")
+                skip(folder, f"it cannot be read ({error.strerror})")
 
 
 def shown(path: PurePosixPath) -> str:

@@ -162,7 +162,7 @@ class Follower:
             self._watch_folder()
         except Exception as error:  # it raises what the system gives it, and that may not end the server
             name = type(error).__name__
-            logger.warning("The memory folder cannot be watched (%s): each search looks for changes itself", name)
+            logger.warning("The memory folder cannot be watched (%s): each search checks for changes", name)
             return False
         return True
 

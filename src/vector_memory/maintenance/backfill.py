@@ -80,7 +80,8 @@ class Backfill:
             memories_processed=indexed,
             chunks_processed=chunks,
             memories_remaining=remaining,
-            message=f"Indexed {indexed} memories with {chunks} chunks; {remaining} remain.",
+            message=f"Indexed {indexed} {'memory' if indexed == 1 else 'memories'} with {chunks} "
+            f"{'chunk' if chunks == 1 else 'chunks'}; {remaining} remaining.",
         )
 
     def _run_quietly(self) -> None:

@@ -49,8 +49,9 @@ class Reembedding:
         self._erase()
         backfilled = self._backfill.run(on_progress)
         done, remaining = made + backfilled.memories_processed, backfilled.memories_remaining
-        did = f"made those of {done} memories; {remaining} remain" if done or remaining else "there was nothing to do"
-        return Reembedded(done, remaining, f"The vectors are those of {model}: {did}.")
+        memories = "memory" if done == 1 else "memories"
+        did = f"recomputed {done} {memories}, {remaining} remaining" if done or remaining else "nothing to do"
+        return Reembedded(done, remaining, f"The vectors are from {model}: {did}.")
 
     def _begin(self) -> bool:
         """Drop what was begun for another model, and see to it that there are spare tables; False: none are needed."""
@@ -117,8 +118,8 @@ class Reembedding:
             return True
         if spare.unfinished(connection) != self._indexer.fingerprint:
             raise DatabaseError(
-                "Another `vector-memory reembed` has begun for another model, and what this one did was dropped: "
-                "agree on one model and repeat the command with it."
+                "A `vector-memory reembed` with another model has started and discarded the progress of this one: "
+                "decide on one model and repeat the command with it."
             )
         return False
 
@@ -143,5 +144,5 @@ def require_most_made(connection: Connection) -> None:
     if missing > made:
         raise EmbeddingUnavailableError(
             f"The model failed on {missing} of {missing + made} memories, so the old vectors stay in use. The log says "
-            "how it failed; repeat the command when that is mended."
+            "how it failed; repeat the command once that is fixed."
         )

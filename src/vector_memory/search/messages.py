@@ -10,7 +10,7 @@ PLACES = {
     "other_iterations": "in the session's other iterations",
     "other_agents": "from other agents",
     "knowledge_base": "in the knowledge base",
-    "other_categories": "under other categories and tags",
+    "other_categories": "with other categories and tags",
 }
 
 
@@ -23,11 +23,11 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
     if left_out:
         named = "see omitted" if left_out == len(answer.omitted) else f"the first {len(answer.omitted)} are in omitted"
         sentences.append(
-            f"{left_out}{' more' if count else ''} did not fit into one answer: {named}; read them with {read_with}, "
+            f"{left_out}{' more' if count else ''} did not fit into the answer: {named}; read them with {read_with}, "
             f"or repeat with offset={answer.next_offset}{'' if count else ' or a larger max_tokens'}."
         )
     elif answer.next_offset is not None:
-        sentences.append(f"There are more: ask on with offset={answer.next_offset}.")
+        sentences.append(f"For more, repeat with offset={answer.next_offset}.")
     return " ".join(sentences) or "No more results: send a smaller offset."
 
 
@@ -40,13 +40,13 @@ def scope_in_words(scope: Scope) -> str:
 def nothing_stored(scope: Scope) -> str:
     """Say that a scope is empty."""
     said = f"Nothing is stored in {scope_in_words(scope)}"
-    return f"{said} yet." if said.endswith("this memory") else f"{said}: widen it by leaving filters out."
+    return f"{said} yet." if said.endswith("this memory") else f"{said}: omit filters to search more."
 
 
 def not_indexed(count: int) -> str:
     """Say that some memories of a scope cannot be found by meaning yet."""
     memories, have = ("memory", "has") if count == 1 else ("memories", "have")
-    return f"{count} {memories} of this scope {have} no vectors yet and can be found by words only: run backfill."
+    return f"{count} {memories} in this scope {have} no vectors and can be found by words only: run backfill."
 
 
 def cut_short(scope: Scope) -> str:
@@ -61,19 +61,19 @@ def all_too_different(threshold: float) -> str:
 
 def no_such_words(scope: Scope) -> str:
     """Say that a search by words has found nothing."""
-    return f"Nothing in {scope_in_words(scope)} has any of these words: try others that may stand there."
+    return f"Nothing in {scope_in_words(scope)} contains any of these words: try other words."
 
 
 def weak(scope: Scope, memories: int, similarity: float) -> str:
     """Say that a scope seems to have nothing on the topic."""
     held = f"{memories:,} {'memory' if memories == 1 else 'memories'}"
     return (
-        f"Weak: {scope_in_words(scope)} holds {held}, but seems to have nothing on this; the best similarity is "
-        f"{similarity:.2f}."
+        f"No close match: these results may be unrelated; the best similarity in {scope_in_words(scope)}, with {held}, "
+        f"is {similarity:.2f}."
     )
 
 
 def somewhere_else(counts: Mapping[str, int]) -> str:
     """Say where else there is something near the question."""
     places = ", ".join(f"{count} {PLACES[place]}" for place, count in counts.items())
-    return f"Closer ones elsewhere: {places}."
+    return f"There are closer matches elsewhere: {places}."

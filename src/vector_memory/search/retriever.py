@@ -136,7 +136,7 @@ class Retrieval:
 
     def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> Found:
         if scope.kind is None:
-            raise ValidationError(f"A search is for one memory_type: {', '.join(MemoryKind)}.")
+            raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
         if self._view is None:
             found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
         else:

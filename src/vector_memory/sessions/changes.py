@@ -23,7 +23,7 @@ NOW = "now"
 """The cursor of somebody who wants to know only what is stored from now on."""
 
 
-UNKNOWN = "Nothing is stored in this session yet. If others should be at work in it, see list_sessions for its name."
+UNKNOWN = "Nothing is stored in this session yet. If other agents use it, check its id with list_sessions."
 
 
 class Changes:
@@ -46,7 +46,7 @@ class Changes:
         """
         check_text("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
-            raise ValidationError(f"A {scope.kind} belongs to no session: find it with the searches of its kind.")
+            raise ValidationError(f"A {scope.kind} belongs to no session: use the search tools for this kind.")
         answer = self._in_order(cursor, scope, page) if query is None else self._best(cursor, scope, query, page)
         self._access.record([memory.id for memory in answer.results])
         return answer
@@ -91,7 +91,7 @@ class Changes:
             retrieval.question.problem,
             not_indexed(unindexed) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
-            "Weak: nothing of it seems to be about this." if is_weak else None,
+            "No close match: these results may be unrelated to the query." if is_weak else None,
         )
 
         def build(packer: Packer) -> ChangesResult:
@@ -144,9 +144,9 @@ def said_in_order(shown: Sequence[FoundMemory], total: int) -> str:
     if not total:
         return "Nothing new."
     if not shown:
-        return f"{total} new. The first does not fit: send a larger max_tokens with the same since."
-    said = f"{total} new, all here." if len(shown) == total else f"The first {len(shown)} of {total} new."
-    going_on = "" if len(shown) == total else " Go on with since = cursor."
+        return f"{total} new. The first one does not fit: repeat with a larger max_tokens and the same since."
+    said = f"{total} new, all in this answer." if len(shown) == total else f"The first {len(shown)} of {total} new."
+    going_on = "" if len(shown) == total else " For more, call again with since = cursor."
     return said + going_on + said_of_cut(shown)
 
 
@@ -155,5 +155,5 @@ def said_of_best(shown: Sequence[FoundMemory], total: int) -> str:
     if not total:
         return "Nothing new."
     said = f"The best {len(shown)} of {total} new."
-    rest = "" if len(shown) == total else " To read all of it, send the same since without query."
+    rest = "" if len(shown) == total else " To read all of them, send the same since without query."
     return said + rest + said_of_cut(shown)

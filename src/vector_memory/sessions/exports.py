@@ -41,9 +41,7 @@ class ExportFolders:
                         file.write(data)
                     draft.publish()
         except FileExistsError:
-            raise ValidationError(
-                "There is a file already at output_path: choose another name, or send overwrite=true."
-            ) from None
+            raise ValidationError("output_path already exists: choose another name, or send overwrite=true.") from None
         except OSError as error:
             raise refusal(error) from None
         return folder / relative
@@ -52,9 +50,9 @@ class ExportFolders:
         """Return the export folder and the path inside it."""
         path = PurePath(output_path)
         if not output_path.strip() or "\0" in output_path or ".." in path.parts or not path.name:
-            raise ValidationError("output_path must name a file, without '..', for example reports/summary.md.")
+            raise ValidationError("output_path must be a file's path, without '..', for example reports/summary.md.")
         if output_path.endswith(("/", os.sep)):
-            raise ValidationError("output_path must name a file, not a folder, for example reports/summary.md.")
+            raise ValidationError("output_path must be a file's path, not a folder's, for example reports/summary.md.")
         if not path.is_absolute():
             return self._folders[0], path
         for folder in self._folders:
@@ -69,8 +67,8 @@ class ExportFolders:
 def refusal(error: OSError) -> ValidationError | MemoryStorageError:
     """Return the error for a failed write; a link on the way shows as ELOOP or ENOTDIR."""
     if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno in LINK_ERRORS:
-        return ValidationError("output_path leads through a link or a file that is no folder: choose another path.")
-    return MemoryStorageError(f"The file was not written ({error.strerror}): choose another path or mend the disk.")
+        return ValidationError("output_path contains a link, or a file instead of a folder: choose another path.")
+    return MemoryStorageError(f"The file was not written ({error.strerror}): choose another path or check the disk.")
 
 
 LINK_ERRORS = {40, 62}

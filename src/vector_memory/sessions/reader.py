@@ -110,7 +110,7 @@ class Documents:
         with self._storage.read() as reader:
             target = reader.chunk(number)
             if target is None:
-                raise NotFoundError(f"There is no chunk {number}: send a chunk_id that a search returned.")
+                raise NotFoundError(f"There is no chunk {number}: send a chunk_id returned by a search.")
             index = target.chunk.index
             around = reader.chunks_of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
             memory = reader.memory(target.memory_id)
@@ -174,11 +174,11 @@ def expanded_chunk(
     window, chunks = fitting_window(packer, target, around, surrounding)
     message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
     if window < surrounding:
-        message += f" Only {window} on either side fit into one answer; read more with get_memory_by_id."
+        message += f" Only {window} on each side fit into the answer; read more with get_memory_by_id."
     expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
     text, end = packer.cut(expanded, times=2)
     if end is not None:
-        message += " It is cut to fit; read on with get_memory_by_id and offset = content_end."
+        message += " The chunk is cut to fit; read on with get_memory_by_id and offset = content_end."
     frame = ExpandedChunkResult(
         memory_id=memory.id,
         memory_type=memory.memory_type,
@@ -239,7 +239,7 @@ def task_context_result(
         named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
         message += f" {left_out} did not fit: {named}; read them with get_memory_by_id."
     if prompts_left_out:
-        message += f" {prompts_left_out} older prompts are left out: see search_input_prompts with latest_first=false."
+        message += f" {prompts_left_out} older prompts are omitted: call search_input_prompts, latest_first=false."
     return TaskContextResult(
         session_context=contexts[0] if contexts else None,
         input_prompts=by_kind[MemoryKind.INPUT_PROMPT],

@@ -46,7 +46,7 @@ class Statistics:
             entries = packer.fitting(listed)
             message = f"{len(entries)} of {total} sessions."
             if len(entries) < len(found):
-                message += " More did not fit into one answer: send an agent_id to see that agent's."
+                message += " More did not fit into the answer: send an agent_id to list only that agent's sessions."
             return SessionsResult(sessions=entries, total_sessions=total, message=message)
 
         return self._packer.fit(build)
@@ -61,7 +61,7 @@ class Statistics:
 def said_of_counts(counts: SessionCounts, agents_left_out: int) -> str | None:
     """Say what a session's statistics do not show."""
     if not counts.total_memories:
-        return "Nothing is stored in this session: see list_sessions."
+        return "Nothing is stored in this session: list_sessions lists the sessions."
     if agents_left_out:
-        return f"Only the busiest agents are counted one by one; {agents_left_out} others have stored too."
+        return f"agent_counts lists only the busiest agents; {agents_left_out} more have stored memories."
     return None

@@ -106,7 +106,7 @@ def require_storable(reader: Reader, memory: NewMemory, content_hash: str) -> No
         raise DuplicateMemoryError(existing, placed=memory.kind is not MemoryKind.TAGGED)
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
-        raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or leave it out.")
+        raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")
 
 
 def is_of_kind(reader: Reader, memory_id: int, kind: MemoryKind) -> bool:
@@ -161,7 +161,7 @@ def said_of_index(saved: Saved) -> str:
     chunks = f"{counted(saved.chunk_count, 'chunk')}, " if saved.chunk_count else ""
     if saved.problem is None:
         return f", all of it indexed: {chunks}{counted(saved.passage_count, 'passage')}."
-    return f", {chunks}findable by words. Not yet findable by meaning. {saved.problem}"
+    return f", {chunks}searchable by words, but not yet by meaning. {saved.problem}"
 
 
 def counted(number: int, noun: str) -> str:

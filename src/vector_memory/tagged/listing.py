@@ -99,5 +99,5 @@ def page(shown: Sequence[BaseModel], offset: int, total: int) -> dict[str, Any]:
     return {
         "total": total,
         "next_offset": end if more else None,
-        "message": f"{len(shown):,} of {total:,} tags." + (f" Ask on with offset={end}." if more else ""),
+        "message": f"{len(shown):,} of {total:,} tags." + (f" For more, repeat with offset={end}." if more else ""),
     }

@@ -144,7 +144,7 @@ class TaggedMemories:
         """Delete a note with everything made from it. Its tags stay canonical, as frequent as before."""
         number = self._existing(memory_id)
         self._deletion.delete(number)
-        return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies stay as they were.")
+        return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies did not change.")
 
     def stats(self) -> TaggedStatsResult:
         """Count the notes, and say how much room is left."""
@@ -200,8 +200,8 @@ class TaggedMemories:
         try:
             category = self._vocabulary.category(str(word))
         except EmbeddingUnavailableError as error:
-            return OTHER, f"Filed under {OTHER}: without a model only the names of categories are known. {error}"
-        doubt = f"Filed under {OTHER}: the category sent is near none of {', '.join(CATEGORIES)}."
+            return OTHER, f"Stored as {OTHER}: without a model, only the names of categories are recognized. {error}"
+        doubt = f"Stored as {OTHER}: the category sent is not close to any of {', '.join(CATEGORIES)}."
         return category or OTHER, None if category else doubt
 
     def _scope(self, category: str | None, tags: Sequence[str] | None) -> tuple[Scope, list[str]]:
@@ -221,10 +221,10 @@ class TaggedMemories:
         except EmbeddingUnavailableError as error:
             names = ", ".join(CATEGORIES)
             raise ValidationError(
-                f"Without a model only the names of categories are known: leave it out, or send one of {names}. {error}"
+                f"Without a model, only the names of categories are known: omit it, or send one of {names}. {error}"
             ) from None
         if category is None:
-            raise ValidationError(f"There is no such category: leave it out, or send one of {', '.join(CATEGORIES)}.")
+            raise ValidationError(f"Unknown category: omit it, or send one of {', '.join(CATEGORIES)}.")
         return category
 
     def _existing(self, memory_id: str | int) -> int:
@@ -232,7 +232,7 @@ class TaggedMemories:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             if not is_of_kind(reader, number, MemoryKind.TAGGED):
-                raise NotFoundError(f"Memory not found: there is no memory {number} here. Verify the id with a search.")
+                raise NotFoundError(f"Memory not found: there is no memory {number} here. Check the id with a search.")
         return number
 
     def _count(self, scope: Scope) -> int:
@@ -254,7 +254,7 @@ def tag_list(tags: Sequence[str] | None) -> Sequence[str]:
     if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
         raise ValidationError('Tags must be a list of texts, for example ["laravel", "module:billing"].')
     if len(tags) > MAX_TAGS:
-        raise ValidationError(f"tags holds {len(tags):,} entries: send at most {MAX_TAGS}, three to five are best.")
+        raise ValidationError(f"tags has {len(tags):,} entries: send at most {MAX_TAGS}; three to five are best.")
     return tags
 
 
@@ -267,7 +267,7 @@ def receipt(saved: Saved, forms: Mapping[str, str], refused: Sequence[Refused], 
     said += said_of_forms(forms)
     said += [f'Not stored is the tag "{tag}": {why}.' for tag, why in refused]
     if saved.problem:
-        said.append(f"Not yet findable by meaning. {saved.problem}")
+        said.append(f"Not yet searchable by meaning. {saved.problem}")
     return StoreTaggedResult(
         message=" ".join(said),
         memory_id=saved.id,
@@ -323,7 +323,7 @@ def said_of_health(health: Health, usage: float, unindexed: int) -> str | None:
     if usage >= NEARLY_FULL:
         said.append("Nearly full: run clear_old_memories, or raise VECTOR_MEMORY_MEMORY_LIMIT.")
     if unindexed:
-        said.append(f"{unindexed:,} without vectors are found by words only: run `vector-memory backfill`.")
+        said.append(f"{unindexed:,} without vectors can be found by words only: run `vector-memory backfill`.")
     return " ".join(said) if health != "healthy" else None
 
 
@@ -331,7 +331,7 @@ def said_of_clearing(deleted: int, left: int, days_old: int, max_to_keep: int) -
     """Say what a clean-up did, and why it did no more."""
     said = f"{deleted:,} deleted, {left:,} kept."
     if left > max_to_keep:
-        return f"{said} All others are younger than {days_old:,} days: send a smaller days_old to delete more."
+        return f"{said} The others are newer than days_old ({days_old:,}): send a smaller one to delete more."
     if not deleted:
-        return f"{said} There were no more than max_to_keep: send a smaller one to delete some."
+        return f"{said} There are no more than max_to_keep: send a smaller max_to_keep to delete some."
     return said

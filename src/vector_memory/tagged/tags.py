@@ -36,10 +36,10 @@ def problem_with(tag: str) -> str | None:
     if len(tag) > MAX_TAG:
         return f"it is longer than {MAX_TAG} characters"
     if not VALID.fullmatch(tag):
-        return "a tag holds only a-z, 0-9, spaces and - _ . :"
+        return "a tag contains only a-z, 0-9, spaces and - _ . :"
     prefix, colon, value = tag.partition(":")
     if colon and (prefix not in PREFIXES or not value):
-        return f"a colon may only follow {', '.join(PREFIXES)}, and a value comes after it"
+        return f"a colon is allowed only after {', '.join(PREFIXES)}, and needs a value after it"
     return None
 
 

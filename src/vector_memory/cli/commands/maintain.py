@@ -49,7 +49,10 @@ def doctor(
     *,
     as_json: AsJson = False,
     fix: Annotated[
-        bool, Parameter(help="Repair permissions, and rebuild what can be derived from the text.", negative=())
+        bool,
+        Parameter(
+            help="Repair permissions, and rebuild what can be derived from the text.", negative=(), show_default=False
+        ),
     ] = False,
     place: PlaceFlags = Place(),
     settings: SettingsFlags = Settings(),
@@ -68,14 +71,15 @@ def backup(
     target: Annotated[Path, Parameter(help="File to write.")],
     /,
     *,
-    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=())] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
     """Copy the current state of the memory to a file. Servers can keep writing.
 
-    --overwrite replaces ordinary files, and copies that this command made and nobody has opened since. It never
-    replaces a memory or any other database.
+    --overwrite replaces ordinary files, and copies that this command made and nobody has opened since.
+
+    It never replaces a memory or any other database.
     """
     from vector_memory.maintenance.backup import back_up
 
@@ -92,7 +96,10 @@ def restore(
     /,
     *,
     overwrite: Annotated[
-        bool, Parameter(help="Replace an existing memory, which is kept in a file next to it.", negative=())
+        bool,
+        Parameter(
+            help="Replace an existing memory, which is kept in a file next to it.", negative=(), show_default=False
+        ),
     ] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),

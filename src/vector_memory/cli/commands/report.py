@@ -18,7 +18,7 @@ def report(
     /,
     *,
     output: Annotated[Path, Parameter(alias="-o", help="File to write, for example session.html.")],
-    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=())] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:

@@ -36,7 +36,7 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_LIMIT
 
 Grain = Literal["chunk", "section", "document"]
-NOTHING = "No results."
+EMPTY = "The memory is empty."
 
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
 
@@ -57,7 +57,7 @@ def search(
     ] = None,
     limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
-    full: Annotated[bool, Parameter(help="Print whole texts.", negative=())] = False,
+    full: Annotated[bool, Parameter(help="Print whole texts.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
     settings: HiddenSettingsFlags = Settings(),
@@ -109,8 +109,6 @@ class Search:
         """Return the results in a single scope, and a message."""
         (scope,) = scopes
         answer = self._ask(scope, limit, offset)
-        if not answer.results:
-            return [], answer.message or NOTHING
         notes = [*self._notes([answer], answer.results)]
         if answer.elsewhere:
             notes.append(somewhere_else(answer.elsewhere))
@@ -138,13 +136,14 @@ class Search:
         return store.search_documents(query, scope, Page(limit=limit, offset=offset), order="relevance", mode=mode)
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
-        yield f"{counted(len(found), 'result')}." if found else NOTHING
+        stats = self._store.get_memory_stats()
+        yield f"{counted(len(found), 'result')}." if found else "No results." if stats.total_memories else EMPTY
         if problem := self._problem(answers):
             yield f"Found by words only. {problem}"
         elif found and {answer.confidence for answer in answers} == {"low"}:
             yield "No close match: these results may be unrelated."
-        if missing := self._store.get_memory_stats().without_vectors:
-            memories = counted(missing, "memory has", "memories have")
+        if stats.without_vectors:
+            memories = counted(stats.without_vectors, "memory has", "memories have")
             yield f"{memories} no vectors and can be found by words only: run `vector-memory backfill`."
 
     def _problem(self, answers: Sequence[Answer]) -> str | None:

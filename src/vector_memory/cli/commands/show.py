@@ -32,7 +32,7 @@ def show(
     memory_id: MemoryId,
     /,
     *,
-    raw: Annotated[bool, Parameter(help="Print only the exact text.", negative=())] = False,
+    raw: Annotated[bool, Parameter(help="Print only the exact text.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:
@@ -136,7 +136,7 @@ def timeline(
 
 
 def stats(
-    session: Annotated[str | None, Parameter(help="Only this session.")] = None,
+    session: Annotated[str | None, Parameter(help="Only this session; default: the whole memory.")] = None,
     /,
     *,
     as_json: AsJson = False,

@@ -29,8 +29,8 @@ def export(
     output: Annotated[
         Path, Parameter(alias="-o", help="File to write; - is standard output.", allow_leading_hyphen=True)
     ] = STANDARD,
-    vectors: Annotated[bool, Parameter(help="Include the vectors.", negative=())] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=())] = False,
+    vectors: Annotated[bool, Parameter(help="Include the vectors.", negative=(), show_default=False)] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
     place: PlaceFlags = Place(),
 ) -> None:

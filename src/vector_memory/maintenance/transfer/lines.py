@@ -46,7 +46,7 @@ def utc(time: str) -> str:
             return moment.astimezone(UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError):  # the latter at both ends of the calendar
         pass
-    raise ValueError("must be a time with its zone, as in 2026-01-31T12:00:00+00:00")
+    raise ValueError("must be a time with a time zone, such as 2026-01-31T12:00:00+00:00")
 
 
 Time = Annotated[str, AfterValidator(utc)]
@@ -186,7 +186,7 @@ def read_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not empty with their numbers. Raises ValidationError for one that is far too long."""
     for number, line in enumerate(iter(lambda: source.readline(MAX_LINE), b""), start=1):
         if len(line) == MAX_LINE:
-            raise ValidationError(f"Line {number} is longer than {MAX_LINE:,} bytes: no memory is.")
+            raise ValidationError(f"Line {number} is longer than {MAX_LINE:,} bytes: this is not an export.")
         if line.strip():
             yield number, line
 
@@ -195,10 +195,10 @@ def parse_header(line: bytes) -> Header:
     """Return the first line of an export. Raises ValidationError if it is none, or of a newer release."""
     said = _json(1, line) if line.startswith(b"{") else None
     if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise ValidationError("Line 1 is no header: name a file that `vector-memory export` has written.")
+        raise ValidationError("Line 1 is not a header: choose a file written by `vector-memory export`.")
     if said.get("version") != VERSION:
         raise ValidationError(
-            f"This export is of another format than {VERSION}, which this release reads: upgrade vector-memory."
+            f"This export has another format than {VERSION}, which this release reads: upgrade vector-memory."
         )
     return _parsed(Header, 1, said)
 
@@ -226,18 +226,18 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
     if line.memory_type == MemoryKind.TAGGED:
         yield from _problems_of_note(line)
     if line.content_hash not in (None, line.hash()):
-        yield "the content is not the one that was exported: its SHA-256 is another."
+        yield "the content has changed since the export: its SHA-256 differs."
     if line.chunks and not chunked:
-        yield f"a {line.memory_type} has no chunks."
+        yield f"a {line.memory_type} cannot have chunks."
     if not all(part.start < part.end <= len(line.content) for part in stretches):
-        yield "a chunk or passage reaches beyond the content."
+        yield "a chunk or passage is outside the content."
     if line.passages and model is None:
-        yield "there are vectors, but the header does not say what made them."
+        yield "there are vectors, but the header does not name their model."
     chunks = range(len(line.chunks)) if chunked else (None,)
     if not all(passage.chunk in chunks for passage in line.passages):
-        yield "a passage belongs to a chunk that is not there."
+        yield "a passage belongs to a chunk that does not exist."
     if model and not all(_is_unit_vector(passage, model.dimensions) for passage in line.passages):
-        yield f"a vector is not {model.dimensions} float32 numbers of the length 1 in base64."
+        yield f"a vector must be {model.dimensions} float32 numbers of length 1 in base64."
 
 
 def _problems_of_note(line: MemoryLine) -> Iterator[str]:
@@ -245,7 +245,7 @@ def _problems_of_note(line: MemoryLine) -> Iterator[str]:
     if len(line.content) > MAX_NOTE:
         yield f"content is {len(line.content):,} characters long: a tagged memory has at most {MAX_NOTE:,}."
     if line.metadata.get("category", CATEGORIES[-1]) not in CATEGORIES:
-        yield f"metadata.category must be one of {', '.join(CATEGORIES)}, or left out."
+        yield f"metadata.category must be one of {', '.join(CATEGORIES)}, or omitted."
 
 
 def _is_unit_vector(passage: PassageLine, dimensions: int) -> bool:
@@ -262,7 +262,7 @@ def _json(number: int, line: bytes) -> object:
         if SURROGATE.search(line):
             json.dumps(said, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise ValidationError(f"Line {number} is not JSON that UTF-8 can write: export again.") from None
+        raise ValidationError(f"Line {number} is not valid JSON in UTF-8: export again.") from None
     return said
 
 

@@ -82,7 +82,7 @@ class Transfer:
         with self._storage.read() as reader:
             ids = reader.ids(Scope(session_id=session_id))
             if session_id is not None and not ids:
-                raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists them.")
+                raise NotFoundError("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
             model = reader.fingerprint() if with_vectors else None
             header = Header(
                 session_id=session_id, memories=len(ids), vectors=None if model is None else ModelLine(**asdict(model))
@@ -286,11 +286,11 @@ def checked(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None
         session_id = session_id or line.session_id
         if one_session and line.session_id not in (None, session_id):
             raise ValidationError(
-                f"Line {number}: another session than those before. --as is for one session: export it by its id."
+                f"Line {number}: a second session, but --as needs an export of one session: export it by its id."
             )
     if memories_found != header.memories:
         raise ValidationError(
-            f"The header promises {header.memories:,} memories, and there are {memories_found:,}: export again."
+            f"The header announces {header.memories:,} memories, but there are {memories_found:,}: export again."
         )
     source.seek(start)
     return header, session_id

@@ -175,7 +175,7 @@ class PassageIndex:
         except Exception as error:  # whatever it is, it may not end the thread, nor the search that meets it
             self._failed_at = time.monotonic()
             reason = error if isinstance(error, VectorMemoryError) else where(error)
-            logger.warning("Searches are slower for now: the memory's index was not loaded. %s", reason)
+            logger.warning("Searches are slower for now: the in-memory index was not loaded. %s", reason)
 
     def _catch_up(self, feed: IndexFeed, passages: Passages, revision: Revision) -> Passages:
         """Read units, and at most STEP passages, that are not known yet, if this one is later. The lock is held."""
@@ -238,7 +238,7 @@ def caught_up(feed: IndexFeed, units: Units, revision: Revision) -> Units:
         there = feed.memory_ids()
         units = units.without(np.setdiff1d(units.present(), there).tolist())
         if len(units.present()) != len(there):
-            raise DatabaseError("The keywords in the file are of other memories: run `vector-memory doctor --fix`.")
+            raise DatabaseError("The keyword index belongs to other memories: run `vector-memory doctor --fix`.")
     return replace(units, revision=revision)
 
 

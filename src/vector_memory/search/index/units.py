@@ -231,7 +231,7 @@ def unit_ids(memory_ids: Sequence[int], sizes: NDArray[np.int32], chunks: NDArra
     chunked = np.isin(owners, chunks[:, 0])
     whole = np.count_nonzero(~np.isin(memory_ids, chunks[:, 0]))
     if not np.array_equal(owners[chunked], chunks[:, 0]) or np.count_nonzero(~chunked) != whole:
-        raise DatabaseError("The keywords in the file do not fit its chunks: run `vector-memory doctor --fix`.")
+        raise DatabaseError("The keyword index does not match the chunks: run `vector-memory doctor --fix`.")
     ids = owners.copy()
     ids[chunked] = chunks[:, 1]
     return ids

@@ -42,7 +42,7 @@ class Rules:
         if not self.is_database:
             reason = why_protected(place, self.databases, except_backups=self.over_backups)
             if reason is not None:
-                raise ValidationError(f"{place.shown} {reason}: name another file.")
+                raise ValidationError(f"{place.shown} {reason}: choose another file.")
         try:
             status = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -147,13 +147,13 @@ def draft_of(target: Path, rules: Rules) -> Iterator[Draft]:
             os.close(folder)
     except FileExistsError:
         raise ValidationError(
-            f"{target} exists already: name another file, or add --overwrite to replace it."
+            f"{target} already exists: choose another file, or add --overwrite to replace it."
         ) from None
     except IsADirectoryError:
-        raise ValidationError(f"{target} is not a file: name another.") from None
+        raise ValidationError(f"{target} is not a file: choose another path.") from None
     except OSError as error:
         raise DatabaseError(
-            f"{target} could not be written ({error.strerror}): nothing was changed. Choose another place."
+            f"{target} could not be written ({error.strerror}): nothing was changed. Choose another path."
         ) from error
 
 

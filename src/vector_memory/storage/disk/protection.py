@@ -61,7 +61,7 @@ def why_protected(place: Place, databases: Sequence[Path], *, except_backups: bo
     if any(is_at(place, database) for database in databases):
         return "is the memory itself"
     if NAME_BESIDE_DATABASE.fullmatch(place.name):
-        return "has a name that only a database may use"
+        return "has a name that is reserved for a database"
     if any(is_there(place.folder, place.name + ending) for ending in IN_USE):
         return "is a database in use"
     return why_content_protected(place.folder, place.name, except_backups=except_backups)
@@ -86,8 +86,8 @@ def why_content_protected(folder: int, name: str, *, except_backups: bool = Fals
     if is_open_for_writing(status):
         return "is in use"
     if header.startswith(DATABASE) and not (except_backups and is_unused_backup(header)):
-        return "is a database, which nothing may replace"
-    return "belongs to a database, which nothing may replace" if header.startswith(BESIDE_DATABASE) else None
+        return "is a database, which is never replaced"
+    return "belongs to a database, which is never replaced" if header.startswith(BESIDE_DATABASE) else None
 
 
 def is_database(folder: int, name: str) -> bool:

@@ -49,7 +49,7 @@ def get_chunks(connection: apsw.Connection, chunk_ids: Sequence[int]) -> dict[in
         (json.dumps(chunk_ids),),
     )
     if len(rows) < len(set(chunk_ids)):
-        raise DatabaseError("The index names a chunk that is not there: run `vector-memory doctor --fix`.")
+        raise DatabaseError("The index refers to a missing chunk: run `vector-memory doctor --fix`.")
     return {chunk.id: chunk for chunk in rows}
 
 

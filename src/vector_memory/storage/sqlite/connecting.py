@@ -34,7 +34,7 @@ def require_safe_sqlite() -> None:
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SAFE_SQLITE:
         raise ConfigurationError(
-            f"The installed apsw brings SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
+            f"The installed apsw includes SQLite {apsw.sqlite_lib_version()}, which can damage a database that several "
             "processes share: install apsw 3.54 or newer."
         )
 

@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of pages done and the number there are."""
 
 IN_USE = (
-    "Another process has the database open: end the servers that use it (close the agents' clients), then repeat. "
+    "Another process has the database open: stop the servers that use it (close the agents' clients), then repeat. "
     "Nothing was changed."
 )
 IN_USE_HERE = "This process has the database open: close it, then repeat. Nothing was changed."

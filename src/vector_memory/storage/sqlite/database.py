@@ -107,7 +107,7 @@ class Database:
         cancelled the call that waits.
         """
         if self._only_reads:
-            raise DatabaseError("This memory was opened for reading only: use a server without --read-only.")
+            raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
             if self._full_disk.noticed:
                 with self._full_disk.without_readers():
@@ -178,7 +178,7 @@ class Database:
             if not only_if_needed or unerased(self._writer) is not None:
                 erase_at_once(self._writer)
         except apsw.Error as error:
-            logger.info("Deleted bytes stay in the log for now: %s", type(error).__name__)
+            logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
             return False
         finally:
             wait_for_locks(self._writer)

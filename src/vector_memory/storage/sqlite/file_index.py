@@ -122,7 +122,7 @@ class FileIndex(Database):
             load_vector_search(connection)
         except apsw.Error as error:
             if self.vectors_usable:
-                logger.warning("sqlite-vec cannot be loaded (%s): files are searched by words", type(error).__name__)
+                logger.warning("sqlite-vec cannot be loaded (%s): searching by words only", type(error).__name__)
             self.vectors_usable = False
 
 
@@ -132,13 +132,13 @@ def require_ours(connection: apsw.Connection) -> None:
         return
     if connection.pragma("application_id") != APPLICATION_ID:
         raise DatabaseError(
-            "The index's file is a database of another program and was left untouched: choose another --db-dir."
+            "The index file is a database of another program and was not changed: choose another --db-dir."
         )
     version = int(connection.pragma("user_version"))
     if version > VERSION:
-        raise DatabaseError("The index was made by a newer release: restart this server with that release.")
+        raise DatabaseError("The index was written by a newer release: restart this server with that release.")
     if version != VERSION:
-        raise OutdatedIndexError("The index was made by another release.")
+        raise OutdatedIndexError("The index was written by another release.")
     if not is_whole(connection):
         raise OutdatedIndexError("The tables of the index are damaged.")
 
@@ -189,7 +189,7 @@ def remove_index(path: Path) -> None:
 def require_own_file(path: Path) -> None:
     """Raise a DatabaseError if a link has the name of the index."""
     if path.is_symlink():
-        raise DatabaseError("The index's file is a link, which is not followed: choose another --db-dir.")
+        raise DatabaseError("The index file is a link, which is not followed: choose another --db-dir.")
 
 
 def prepare_vectors(connection: apsw.Connection, dimensions: int) -> None:

@@ -38,34 +38,34 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 WRONG_TYPE = (
-    "The database holds a value of the wrong type: run `vector-memory doctor --fix`, and restore it from a backup if "
+    "The database contains a value of the wrong type: run `vector-memory doctor --fix`, or restore a backup if "
     "that does not help."
 )
 
 RUN_FIX = (
-    "The tables of the database are not as they should be: run `vector-memory doctor --fix`, and restore the database "
+    "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
     "from a backup if that does not help."
 )
 FULL = "The disk or the database is full. Nothing was changed; free some space and repeat the call."
-UNUSABLE = "The database holds something that cannot be used: run `vector-memory doctor`, which says what is wrong."
+UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
 # A statement also fails like this when the disk fails under sqlite-vec, which does not pass the reason on.
 BROKEN = (
     "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
-    "`vector-memory doctor --fix`, which repairs tables that are not as they should be, or restore a backup."
+    "`vector-memory doctor --fix` to repair the tables, or restore a backup."
 )
 FAILURES: dict[type[apsw.Error], str] = {
     apsw.FullError: FULL,
     apsw.IOError: "The disk reported an error. Nothing was changed; check the disk and repeat the call.",
     apsw.ReadOnlyError: "The database cannot be written: check the permissions of its file and folder.",
     apsw.PermissionsError: "The database cannot be opened: check the permissions of its file and folder.",
-    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and may be written.",
+    apsw.CantOpenError: "The database cannot be opened: check that its folder exists and is writable.",
     apsw.NotADBError: "The file is not an SQLite database: choose another --database-path.",
     apsw.CorruptError: "The database is damaged: restore it from a backup.",
     apsw.SQLError: BROKEN,
     apsw.MismatchError: RUN_FIX,
     apsw.InterruptError: (
-        "A statement took too long and was ended; nothing was changed. Run `vector-memory doctor`: it says whether the "
-        "database is damaged."
+        "A statement took too long and was stopped; nothing was changed. Run `vector-memory doctor` to check whether "
+        "the database is damaged."
     ),
 }
 
@@ -146,14 +146,14 @@ def translated_errors() -> Iterator[None]:
     except (apsw.BusyError, apsw.LockedError) as error:
         raise DatabaseLockError(LOCK_ADVICE) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DatabaseError("The database holds a text that cannot be read: restore it from a backup.") from error
+        raise DatabaseError("The database contains a text that cannot be read: restore it from a backup.") from error
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         # Nearly all values are checked where they are read; what they say about each other is not.
-        logger.error("A value cannot be used: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
+        logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
         raise DamagedError(UNUSABLE) from error
     except apsw.Error as error:
         advice = (
-            "The database reported a failure without a name. Nothing was changed: check the disk and its free space, "
+            "The database reported an unknown failure. Nothing was changed: check the disk and its free space, "
             "repeat the call, and restore the database from a backup if that does not help."
         )
         raise DatabaseError(FAILURES.get(type(error), advice)) from error

@@ -18,12 +18,12 @@ MOVED = (
 )
 LOG_MOVED = (
     "The write-ahead log of the database (the files ending in -wal and -shm) was moved, deleted or replaced while it "
-    "is in use. Nothing was changed. Put it back and repeat the call; if it is lost, end all servers that use this "
+    "is in use. Nothing was changed. Put it back and repeat the call; if it is lost, stop all servers that use this "
     "database, then start them again."
 )
 LOG_WITHOUT_DATABASE = (
-    "There is no database at this path, but the write-ahead log of one (the file ending in -wal), which can hold "
-    "memories that are nowhere else. Put the database back beside it, or move the log away to begin an empty memory."
+    "There is no database at this path, but its write-ahead log (the file ending in -wal) exists, which may contain "
+    "memories that are nowhere else. Put the database back next to it, or move the log away to start an empty memory."
 )
 
 LOG_BESIDE_LINK = (

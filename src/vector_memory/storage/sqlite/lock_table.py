@@ -28,8 +28,8 @@ READINGS = 3
 """The table is not read in one piece: a lock that stays can be missed when others come and go meanwhile."""
 
 OTHER_DATABASE = (
-    "A server that is still running has the file open that was at this path before, and its write-ahead log is here: "
-    "used with another file it would damage both. Nothing was changed; end all servers of this database (close the "
+    "A running server still has the file open that was at this path before, and its write-ahead log is here: using it "
+    "with another file would damage both. Nothing was changed; stop all servers of this database (close the "
     "agents' clients), then start them again."
 )
 

@@ -58,7 +58,7 @@ def require_memory(connection: apsw.Connection, memory_id: int) -> Memory:
     """Return a memory, or raise NotFoundError."""
     memory = get_memory(connection, memory_id)
     if memory is None:
-        raise NotFoundError(f"There is no memory {memory_id}: it was deleted, or never stored in this database.")
+        raise NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")
     return memory
 
 

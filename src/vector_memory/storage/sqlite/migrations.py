@@ -171,13 +171,13 @@ def pending_from(connection: apsw.Connection) -> int:
             raise DamagedError(RUN_FIX)
         if version > len(MIGRATIONS):
             raise DatabaseError(
-                "The database was written by a newer release of vector-memory and was left untouched: upgrade "
+                "The database was written by a newer release of vector-memory and was not changed: upgrade "
                 "vector-memory to open it."
             )
         return version
     if names_of_tables(connection) and not original.is_original(connection):
         raise DatabaseError(
-            "The file is an SQLite database of another program and was left untouched: choose another path."
+            "The file is an SQLite database of another program and was not changed: choose another path."
         )
     return 0
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 SIMPLE: dict[object, type] = {kind: kind for kind in (int, float, str, bytes, bool, NoneType)}
 
-WRONG_JSON = "The database holds a text that cannot be read: restore it from a backup."
+WRONG_JSON = "The database contains a text that cannot be read: restore it from a backup."
 
 
 def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> list[T]:

@@ -75,10 +75,11 @@ def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerpri
     if are_comparable(connection, fingerprint):
         return
     present = fingerprint_of(connection)
-    made = f"were made by {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
+    made = f"were computed with {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
     raise EmbeddingUnavailableError(
-        f"The vectors of this file {made}, and this server runs {describe(fingerprint)}: they cannot be compared. Run "
-        "`vector-memory reembed` to make them anew with this model, or set VECTOR_MEMORY_EMBEDDING_MODEL back."
+        f"The vectors of this file {made}, but the configured model is {describe(fingerprint)}: they cannot be "
+        "compared. Run `vector-memory reembed` to recompute them with this model, or change "
+        "VECTOR_MEMORY_EMBEDDING_MODEL back."
     )
 
 
