@@ -2,7 +2,7 @@
 
 The text is cut into small parts first, each of which begins a paragraph, a sentence (or line), or only a word. A chunk
 takes as many parts as fit, and ends where a paragraph ends; if it would have to be in the middle of one, where a
-sentence ends. So a paragraph is cut only if it alone is too long (seed 002).
+sentence ends. So a paragraph is cut only if it alone is too long.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The index's file as something that can be lost: opened when it is used; when it is damaged it is made anew."""
+"""The index's file, which can be lost: opened when it is used, and rebuilt when it is damaged."""
 
 import logging
 import threading

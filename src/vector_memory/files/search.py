@@ -13,7 +13,7 @@ from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_rows import Counts, counts, fingerprint_of
 from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with
 
-ANOTHER_MODEL = "The vectors of the index are another model's and have to be made anew."
+ANOTHER_MODEL = "The index has vectors of another model, which must be recomputed."
 
 METHOD = Method()
 

@@ -20,7 +20,7 @@ A = TypeVar("A", SearchMemoriesResult, CoarseSearchResult)
 
 
 class CoarseSearch:
-    """Finds whole memories (seed 001, COARSE).
+    """Finds whole memories.
 
     `record_access` counts whole memories as read. `read_with`: the tool that reads on what an answer cuts.
     """

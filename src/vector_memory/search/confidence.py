@@ -35,7 +35,7 @@ class Judgement:
 def judge(retrieval: Retrieval, scope: Scope, found: Found) -> Judgement:
     """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
 
-    Nothing is said about whether a text on the topic answers the question: no cosine can tell (decision 25).
+    Nothing is said about whether a text on the topic answers the question: no cosine can tell.
     """
     reader, question = retrieval.reader, retrieval.question
     notes = [question.problem] if question.problem else []

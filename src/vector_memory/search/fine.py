@@ -14,7 +14,7 @@ from vector_memory.storage.records import Origin, StoredChunk
 
 
 class FineSearch:
-    """Finds chunks (seed 001, FINE)."""
+    """Finds chunks."""
 
     def __init__(self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
         self._storage = storage

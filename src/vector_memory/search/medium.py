@@ -18,7 +18,7 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.records import ChunkOutline, Memory
 
 CHUNKS_PER_SECTION = 5
-"""So many chunks are searched for each section asked for (seed 001)."""
+"""Chunks to search for each section asked for."""
 
 SECTION_DEPTH = 2
 """A section is everything under the same first two headings."""
@@ -68,7 +68,7 @@ class MatchedSection:
 
 
 class MediumSearch:
-    """Finds sections (seed 001, MEDIUM)."""
+    """Finds sections."""
 
     def __init__(self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
         self._storage = storage

@@ -27,9 +27,9 @@ MAX_DEPTH = DEPTH * GROWTH**4
 """Lists that are so long become no longer: then a search gives up, and says so."""
 
 LOADING_SECONDS = 1.0
-"""A search waits so long for a model that is being loaded, and then answers by words."""
+"""Seconds a search waits for a model that is still loading before it answers by words."""
 
-STILL_LOADING = "The embedding model is still being loaded: repeat the call in a moment."
+STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
 
 @dataclass(frozen=True, slots=True)

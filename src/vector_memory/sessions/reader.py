@@ -29,7 +29,7 @@ from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, che
 A = TypeVar("A")
 
 RECENT = 5
-"""Reports, working memories and observations, each, that a task's context holds (seed 000)."""
+"""Reports, working memories and observations, each, that a task's context holds."""
 
 MAX_SURROUNDING = 50
 

@@ -1,4 +1,4 @@
-"""The categories, and which of them a caller's word means (seed 004)."""
+"""The categories, and which of them a caller's word means."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ PHRASES: dict[str, tuple[str, ...]] = {
     "security": ("security", "vulnerabilities", "security fixes"),
     OTHER: ("other", "everything else"),
 }
-"""What each category is called and for, in the seed's words: a caller's word means the one that has the nearest."""
+"""Names and descriptions of each category, as specified: a caller's word means the category with the nearest one."""
 
 CATEGORIES = tuple(PHRASES)
 

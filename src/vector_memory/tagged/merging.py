@@ -1,4 +1,4 @@
-"""Which of two tags mean the same: guards that forbid it, and a similarity that has to be high enough (seed 004)."""
+"""Which of two tags mean the same: guards that forbid it, and a similarity that has to be high enough."""
 
 import re
 from collections.abc import Callable, Sequence

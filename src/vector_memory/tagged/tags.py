@@ -60,6 +60,6 @@ def sifted(tags: Iterable[str]) -> tuple[list[str], list[Refused]]:
 def weight(frequency: int) -> float:
     """Return how much a tag says that stands on so many memories: `1 / ln(1 + frequency)` to four places.
 
-    The inverse document frequency of seed 004; 1.4427 for the rarest.
+    The inverse document frequency; 1.4427 for the rarest.
     """
     return round(1 / math.log(1 + frequency), 4)

@@ -29,7 +29,7 @@ class Made:
 
 
 class Vocabulary:
-    """Normalizes categories and tags (seed 004). What was made canonical stays so; the first form of a tag wins."""
+    """Normalizes categories and tags. What was made canonical stays so; the first form of a tag wins."""
 
     def __init__(self, storage: Storage, model: EmbeddingModel) -> None:
         self._storage = storage

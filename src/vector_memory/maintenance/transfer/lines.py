@@ -126,7 +126,7 @@ class PlaceLine(Line):
 
 
 class MemoryLine(Line):
-    """A memory. Only the first three are needed; what is missing is made anew. `parent`: an observation's report."""
+    """A memory. Only the first three are required; the rest is derived from the text. `parent`: an observation's report."""
 
     memory_type: str
     agent_id: str

@@ -211,7 +211,7 @@ def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
 
 
 def bounded(line: MemoryLine) -> MemoryLine:
-    """Return the line, without its chunks and passages if they are more than we make: they are then made anew."""
+    """Return the line, without its chunks and passages if there are too many; these are then derived again."""
     if len(line.chunks) <= MAX_CHUNKS and len(line.passages) <= MAX_PASSAGES:
         return line
     return line.model_copy(update={"chunks": [], "passages": []})

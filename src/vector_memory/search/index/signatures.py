@@ -83,7 +83,9 @@ class Passages:
         try:
             own = [known[memory_id, unit_id] for _, memory_id, unit_id in passages]
         except KeyError:
-            raise DatabaseError("A passage is of a unit without keywords: run `vector-memory doctor --fix`.") from None
+            raise DatabaseError(
+                "A passage belongs to a unit without keywords: run `vector-memory doctor --fix`."
+            ) from None
         entries = np.array(own, np.int32)
         rows = np.arange(self.count, self.count + len(passages), dtype=np.int32)
         np.minimum.at(self.embedded, entries, rows)

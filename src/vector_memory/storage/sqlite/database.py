@@ -268,7 +268,7 @@ class Database:
             raise ClosedMemoryError
 
     def _connect(self) -> apsw.Connection:
-        # Without the flag to create it: a file that was moved away is not made anew, empty.
+        # Without the flag to create it: a file that was moved away is not created again, empty.
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         with closed_on_error(connection), full_disk_noticed(connection):
             wait_for_locks(connection)

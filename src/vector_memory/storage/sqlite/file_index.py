@@ -26,7 +26,7 @@ APPLICATION_ID = 0x43574546
 """What says in the header of an SQLite file that it is one of these."""
 
 VERSION = 2
-"""Of the tables. A file with others is made anew."""
+"""Version of the tables. A file of another version is rebuilt."""
 
 PASSAGES = 1024
 """More passages than a chunk can have."""
@@ -168,11 +168,11 @@ def is_whole(connection: apsw.Connection) -> bool:
 
 
 class OutdatedIndexError(DatabaseError):
-    """The index has the tables of another release: it is to be made anew."""
+    """The index has the tables of another release: it must be rebuilt."""
 
 
 def is_worthless(error: DatabaseError) -> bool:
-    """Tell whether an error says that the index is damaged or outdated, so that it has to be made anew."""
+    """Tell whether an error says that the index is damaged or outdated, and must be rebuilt."""
     cause = error.__cause__
     is_damaged = isinstance(error, DamagedError) and cause is None
     is_unusable = isinstance(cause, apsw.SQLError | apsw.CorruptError | apsw.NotADBError)

@@ -201,7 +201,7 @@ create index idx_agent_newest on session_memories(agent_id, memory_type, session
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, created_at);
 """
 
-# The vocabulary of the tagged memories. It outlives them: deleting a memory does not lower a frequency (seed 004).
+# The vocabulary of the tagged memories. It outlives them: deleting a memory does not lower a frequency.
 CANONICAL_TAGS = """
 create table canonical_tags (
     id integer primary key,
