@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import apsw
 import pytest
 
 from faults.soundness import faults_of
-from servers import SLOW_MODEL, Server, folders, wait_for
+from servers import SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
@@ -19,6 +18,8 @@ from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 SECONDS_TO_END = 0.4
+"""Of processor time."""
+
 WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
 SLOW = {"VECTOR_MEMORY_EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
 KEPT = {"agent_id": "a", "session_id": "kept", "content": "Acknowledged."}
@@ -92,17 +93,14 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def ends_in_time(tmp_path: Path, start: Callable[[Path], Server], how: str, *, kept: int = 1) -> bool:
-    """Try some times; each time the file has to be whole and closed, and what was acknowledged has to be in it."""
-    for folder in folders(tmp_path):
-        with ended(start(folder), how) as seconds:
-            path = folder / "memory.db"
-            assert not Path(f"{path}-wal").exists()
-            assert rows(path, "select count(*) from session_memories") == [(kept,)]
-            assert faults_of(path, ToyEngine(384), indexed=False) == []
-        if seconds < SECONDS_TO_END:
-            return True
-    return False
+def ends_in_time(folder: Path, start: Callable[[Path], Server], how: str, *, kept: int = 1) -> bool:
+    """Tell whether it does; the file has to be whole and closed, and what was acknowledged has to be in it."""
+    with ended(start(folder), how) as seconds:
+        path = folder / "memory.db"
+        assert not Path(f"{path}-wal").exists()
+        assert rows(path, "select count(*) from session_memories") == [(kept,)]
+        assert faults_of(path, ToyEngine(384), indexed=False) == []
+    return seconds < SECONDS_TO_END
 
 
 def test_an_idle_server_ends_in_time_when_its_client_dies(tmp_path: Path) -> None:
@@ -138,19 +136,16 @@ def test_two_signals_in_a_row_end_a_server_like_one(tmp_path: Path) -> None:
 
 def test_a_server_that_waits_for_another_process_ends_in_time(tmp_path: Path) -> None:
     """It cannot close a file whose lock somebody else holds, and does not wait for that."""
-    for folder in folders(tmp_path):
-        server = idle(folder)
-        other = apsw.Connection(str(server.path))
-        other.execute("begin immediate")
-        server.ask_tool("store_report", agent_id="a", session_id="s", content="Never acknowledged.")
-        time.sleep(0.2)
-        with ended(server, "SIGTERM") as seconds:
-            other.execute("rollback")
-            other.close()
-            assert rows(server.path, "select content from session_memories") == [("Acknowledged.",)]
-        if seconds < SECONDS_TO_END:
-            return
-    pytest.fail("it took too long each time")
+    server = idle(tmp_path)
+    other = apsw.Connection(str(server.path))
+    other.execute("begin immediate")
+    server.ask_tool("store_report", agent_id="a", session_id="s", content="Never acknowledged.")
+    assert server.call("list_sessions")["success"]
+    with ended(server, "SIGTERM") as seconds:
+        other.execute("rollback")
+        other.close()
+        assert rows(server.path, "select content from session_memories") == [("Acknowledged.",)]
+    assert seconds < SECONDS_TO_END
 
 
 def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> None:
@@ -167,7 +162,7 @@ def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> N
             server.send(request)
         server.hang_up(reading=True)
         assert {server.receive()["id"] for _ in requests} == {request["id"] for request in requests}
-        server.process.wait(10)
+        server.process.wait(60)
         assert (server.process.returncode, server.errors()) == (0, b"")
     assert faults_of(server.path, ToyEngine(384)) == []
 
@@ -178,7 +173,7 @@ def test_a_server_reads_from_a_file_too(tmp_path: Path) -> None:
         (tmp_path / "requests").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n[]')
         command = list(quoted.process.args)  # type: ignore[arg-type]
     with (tmp_path / "requests").open("rb") as requests:
-        done = subprocess.run(command, stdin=requests, capture_output=True, check=True, timeout=30)
+        done = subprocess.run(command, stdin=requests, capture_output=True, check=True, timeout=120)
     assert len(done.stdout.splitlines()) == 2
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from servers import Server
+from waiting import PATIENCE
 
 NOTES = Path(__file__).parents[1] / "data" / "markdown"
-PATIENCE = 30
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
+from servers import processor_seconds, seconds_of_life
 from tool_calls import ADDED_TOOLS
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +70,7 @@ INITIALIZE = {
 HELLOS = {"2025-11-25": INITIALIZE, "2026-07-28": DISCOVER}
 
 SECONDS_TO_STOP = 0.4
+"""Of processor time."""
 
 
 def command(tmp_path: Path) -> list[str]:
@@ -123,19 +125,16 @@ async def test_every_tool_works_over_stdio(tmp_path: Path, era: str) -> None:
 
 @pytest.mark.parametrize("hello", HELLOS.values(), ids=HELLOS)
 def test_stdout_carries_protocol_only(tmp_path: Path, hello: dict[str, Any]) -> None:
-    """Standard output holds only JSON-RPC, one answer a line; at end of input the server ends soon and well."""
+    """Standard output holds only JSON-RPC, one answer a line; at end of input the server ends well."""
     with started(tmp_path) as server:
         send(server, hello)
         answer = receive(server)
-        hung_up = time.monotonic()
-        rest, errors = server.communicate(timeout=10)
-        took = time.monotonic() - hung_up
+        rest, errors = server.communicate(timeout=PATIENCE)
     assert (answer["id"], answer["jsonrpc"]) == (1, "2.0")
     assert "instructions" in answer["result"]
     assert (rest, server.returncode) == (b"", 0)
     assert errors == b""
     assert not (tmp_path / "memory.db-wal").exists()
-    assert took < SECONDS_TO_STOP
 
 
 def test_surroundings_change_nothing(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_surroundings_change_nothing(tmp_path: Path) -> None:
     with started(tmp_path, **hostile, FASTMCP_ENV_FILE="other.env") as server:
         send(server, INITIALIZE)
         assert "result" in receive(server)
-        rest, errors = server.communicate(timeout=10)
+        rest, errors = server.communicate(timeout=PATIENCE)
     assert (rest, errors, server.returncode) == (b"", b"", 0)
 
 
@@ -163,10 +162,9 @@ def test_a_signal_stops_the_server(tmp_path: Path, name: str) -> None:
     with started(tmp_path) as server:
         send(server, INITIALIZE)
         receive(server)
-        sent = time.monotonic()
+        before = processor_seconds(server.pid)
         server.send_signal(getattr(signal, name))
-        server.wait(timeout=10)
-        took = time.monotonic() - sent
+        took = seconds_of_life(server) - before
         server.communicate()
     assert server.returncode == 0
     assert not (tmp_path / "memory.db-wal").exists()
@@ -177,7 +175,7 @@ def test_a_place_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     """A database that cannot be opened is one line on standard error, an exit code, and nothing on standard output."""
     (tmp_path / "memory.db").write_bytes(b"This is no database, and should stay as it is." * 100)
     with started(tmp_path) as server:
-        rest, errors = server.communicate(timeout=10)
+        rest, errors = server.communicate(timeout=PATIENCE)
     assert rest == b""
     assert server.returncode == 1
     assert len(errors.splitlines()) == 1
