@@ -46,7 +46,7 @@ def store(server: Server, arguments: str) -> dict[str, Any]:
 
 
 EXCESSES = {
-    "a million tags": ('"tags": [' + '"t",' * 1_000_000 + '"t"]', "tags holds 1,000,001 entries: send at most 20."),
+    "a million tags": ('"tags": [' + '"t",' * 1_000_000 + '"t"]', "tags has 1,000,001 entries: send at most 20."),
     "a million numbers as tags": ('"tags": [' + "1," * 1_000_000 + "1]", "tags must be a list of strings."),
     "a million lists": ('"metadata": {"a": [' + "[]," * 1_000_000 + "[]]}", "metadata is "),
     "nesting that can be read": ('"metadata": {"a": ' + "[" * 150 + "]" * 150 + "}", "metadata is nested too deeply"),

@@ -129,8 +129,8 @@ async def test_question_says_what_would_be_deleted(server: FastMCP, era: str) ->
         for tool, arguments in CALLS.items():
             await client.call_tool(tool, arguments, raise_on_error=False)
     assert user.questions == [
-        "Delete report 1 'Findings' (9 characters) for good?",
-        "Delete all memories older than 0 days for good, of every session and agent? Their number is 1.",
+        "Permanently delete report 1 'Findings' (9 characters)?",
+        "Permanently delete 1 memory older than 0 days, from all sessions and agents?",
     ]
 
 

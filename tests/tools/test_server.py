@@ -30,7 +30,7 @@ def test_instructions_of_every_offer_reach_the_agent_whole(toolsets: str, read_o
     """They stay below the 2 KB at which clients cut them, and say when nothing can be stored."""
     told = instructions_for(Offer(toolsets=toolsets, read_only=read_only))
     assert len(told.encode()) < 2048
-    assert ("Read-only" in told) == read_only
+    assert ("read-only" in told) == read_only
 
 
 def test_instructions_name_only_what_there_is() -> None:

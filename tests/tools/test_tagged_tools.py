@@ -168,7 +168,7 @@ async def test_a_user_who_can_be_asked_is_asked_before_anything_is_deleted(
     async with Client(server, mode=era, elicitation_handler=answer) as client:
         result = await client.call_tool(tool, arguments, raise_on_error=False)
     assert len(asked) == 1
-    assert "for good" in asked[0]
+    assert "Permanently delete" in asked[0]
     assert result.is_error is not agrees
     assert store.tagged.stats().total_memories == (0 if agrees else 1)
 

@@ -76,7 +76,7 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "blank query": ("search_working_memory_specific_chunks", {"query": ""}, "query must not be empty"),
     "lone surrogate": ("store_report", REPORT | {"content": "a\ud800"}, "content contains a lone surrogate"),
     "lone surrogate in a tag": ("store_report", REPORT | {"tags": '["\\ud800"]'}, "contains a lone surrogate"),
-    "too many tags": ("store_report", REPORT | {"tags": ["x"] * 21}, "tags holds 21 entries: send at most 20."),
+    "too many tags": ("store_report", REPORT | {"tags": ["x"] * 21}, "tags has 21 entries: send at most 20."),
     "a million bad tags": ("store_report", REPORT | {"tags": [1] * 1_000_000}, "tags must be a list of strings."),
     "metadata deeper than answers can be": (
         "store_report",
@@ -88,12 +88,12 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "unknown parameter": (
         "delete_memory",
         {"memory_id": 1, "id": 2},
-        "delete_memory has no parameter 'id'; it takes memory_id.",
+        "delete_memory has no parameter 'id'; its parameters are memory_id.",
     ),
     "path outside": (
         "write_document_to_file",
         {"memory_id": 1, "output_path": "../x.md"},
-        "output_path must name a file",
+        "output_path must be a file's path",
     ),
     "days out of range": ("cleanup_old_memories", {"days_old": -1, "dry_run": False}, "days_old must be"),
     "unknown tool": ("store_reports", REPORT, "Unknown tool"),
