@@ -59,12 +59,11 @@ CHANGES_PAGE = Page(limit=20)
 class SessionMemoryStore:
     """A memory file, open. Safe to use from several threads; several processes may have the same file open.
 
-    `path`: the database, created if need be. `export_folders`: where documents may be written; default: `exports`
+    `path`: the database, created if missing. `export_folders`: where documents may be written; default: `exports`
     beside the database. `other_databases`: files that exports never replace, like the database itself. `embedder`: an
-    engine to use instead of the configured one. `model`: one that the process uses for other things as well.
-    `read_only`: once the file is there and of this release, nothing is written to it.
-    `tagged`: the memories with tags and categories, `tags`: the tags themselves. Every method raises a subclass of
-    VectorMemoryError on failure, and has changed nothing then.
+    engine to use instead of the configured one. `model`: one shared with other parts of the process. `read_only`:
+    nothing is written to a file of this release. `tagged`: the notes with tags and categories; `tags`: the tags.
+    On failure every method raises a subclass of VectorMemoryError and has changed nothing.
     """
 
     def __init__(
@@ -254,25 +253,24 @@ class SessionMemoryStore:
         return self._statistics.find_names(column, part, session_id)
 
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
-        """Delete a memory with everything made from it."""
+        """Delete a memory with everything derived from it."""
         return self._deletion.delete(memory_id)
 
     def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> CleanupResult:
-        """Delete the memories older than so many days, or say what would be deleted."""
+        """Delete the memories older than `days_old` days; a dry run only counts them."""
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
     def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Make the vectors of all memories that have none. Can be stopped and repeated at any time.
+        """Compute the vectors of all memories that have none. Can be stopped and repeated at any time.
 
         `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
         """
         return self._backfill.run(on_progress)
 
     def reembed(self, on_progress: Progress | None = None) -> Reembedded:
-        """Make all vectors anew with this model, beside those of another one that the file has until then.
+        """Recompute all vectors with this model, while servers that run the previous one keep answering.
 
-        Servers of the other model go on answering. Can be stopped and repeated at any time. `on_progress(done, total)`
-        is called after each memory. Raises EmbeddingUnavailableError, DatabaseError.
+        Can be stopped and repeated. `on_progress` as above. Raises EmbeddingUnavailableError, DatabaseError.
         """
         return self._reembedding.run(on_progress)
 
@@ -290,10 +288,10 @@ class SessionMemoryStore:
     def import_memories(
         self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
     ) -> Imported:
-        """Add the memories of an export, a seekable stream; those that are there already are skipped.
+        """Add the memories of an export, a seekable stream; those already stored are skipped.
 
-        `as_session`: under this id instead of that of their one session. Can be stopped and repeated at any time.
-        Raises ValidationError, having changed nothing, if a line is not acceptable.
+        `as_session`: the id to store their one session under. Can be stopped and repeated at any time. Raises
+        ValidationError, having changed nothing, if a line is not valid.
         """
         return self._transfer.read(source, as_session, on_progress)
 

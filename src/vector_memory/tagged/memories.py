@@ -27,6 +27,7 @@ from vector_memory.tagged.answers import (
     health_of,
     receipt,
     said_of_clearing,
+    said_of_forms,
     said_of_health,
     shown_category,
     tagged,

@@ -126,7 +126,7 @@ class PlaceLine(Line):
 
 
 class MemoryLine(Line):
-    """A memory. Only the first three are required; the rest is derived from the text. `parent`: an observation's report."""
+    """A memory. Only the first three are required; the rest is derived from the text. `parent`: of an observation."""
 
     memory_type: str
     agent_id: str
