@@ -11,7 +11,7 @@ from vector_memory.errors import ConfigurationError
 SUFFIXES = {".md", ".markdown"}
 FOREIGN_FOLDERS = {"node_modules", "site-packages"}
 
-PROJECT_DOCS = Path(__file__).parents[3] / "docs"
+PROJECT_DOCS = Path(__file__).parents[4] / "docs"
 PROJECT_QUESTIONS = (
     "What happens when an agent stores the same text twice?",
     "How does a search run?",
