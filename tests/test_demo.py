@@ -86,7 +86,7 @@ def test_snippet_starts_the_server_that_was_shown(shown: str) -> None:
     snippet = json.loads(shown[shown.index("{\n") : shown.rindex("\n}") + 2])
     server = snippet["mcpServers"]["vector-memory"]
     ended = subprocess.run([server["command"], *server["args"], "--help"], capture_output=True, text=True, check=True)
-    assert "Answer an MCP client" in ended.stdout
+    assert "Serve an MCP client" in ended.stdout
 
 
 def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> None:
