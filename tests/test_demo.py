@@ -86,7 +86,7 @@ def test_snippet_starts_the_server_that_was_shown(shown: str) -> None:
     snippet = json.loads(shown[shown.index("{\n") : shown.rindex("\n}") + 2])
     server = snippet["mcpServers"]["vector-memory"]
     ended = subprocess.run([server["command"], *server["args"], "--help"], capture_output=True, text=True, check=True)
-    assert "Answer an MCP client" in ended.stdout
+    assert "Serve an MCP client" in ended.stdout
 
 
 def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> None:
@@ -105,7 +105,7 @@ def test_limit_is_said(folder: Path) -> None:
     """When files are left out, the demo says so and how to have them."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).intro(find_subject(folder, limit=1))
-    assert "Stores 1 Markdown file (the first of 5; see --limit)" in one_line(text.getvalue())
+    assert "Storing 1 Markdown file (the first of 5; see --limit)" in one_line(text.getvalue())
 
 
 def test_temporary_memory_is_said_to_be_one() -> None:

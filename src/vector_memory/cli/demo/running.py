@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
@@ -68,7 +69,11 @@ class Demo:
     async def _store_report(self, client: Client[StdioTransport], title: str, text: str) -> StoreMemoryResult:
         arguments = {"agent_id": AGENT, "session_id": SESSION, "title": title, "content": text}
         reply = await client.call_tool("store_report", arguments, raise_on_error=False)
-        return StoreMemoryResult.model_validate(reply.structured_content)
+        body: dict[str, Any] = reply.structured_content or {}
+        if body.get("success"):
+            return StoreMemoryResult.model_validate(body)
+        # The body of a failed call has null where a receipt always has a value.
+        return StoreMemoryResult.failed(body["error"], body["message"], memory_id=body["memory_id"])
 
     async def _ask(self, client: Client[StdioTransport], grain: Grain, question: str) -> None:
         arguments = {"query": question, "session_id": SESSION, "limit": RESULTS_ASKED, **grain.arguments}
