@@ -359,7 +359,7 @@ def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
     done = [run("backfill", "--database-path", tmp_path / "x.db", "--embedding-model", "toy") for _ in range(2)]
     assert [ended.returncode for ended in done] == [0, 0]
     assert "Indexed 1 memory with 1 chunk; 0 remaining." in done[0].stdout
-    assert "Indexed 0 memories with 0 chunks; 0 remain." in done[1].stdout
+    assert "Indexed 0 memories with 0 chunks; 0 remaining." in done[1].stdout
 
 
 def test_backfill_makes_no_new_memory(tmp_path: Path) -> None:

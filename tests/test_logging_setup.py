@@ -71,7 +71,7 @@ def test_thread_that_breaks_down_is_logged_and_not_quoted(capsys: pytest.Capture
     thread.start()
     thread.join()
     [line] = capsys.readouterr().err.splitlines()
-    assert re.search(r"The thread backfill broke down \(KeyError < test_logging_setup\.py:\d+", line)
+    assert re.search(r"The thread backfill failed \(KeyError < test_logging_setup\.py:\d+", line)
     assert "secret" not in line
 
 

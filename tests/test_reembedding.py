@@ -152,7 +152,7 @@ def test_a_file_made_for_another_length_of_vectors_can_be_used_after_it(tmp_path
     Database(path, dimensions=DIMENSIONS).close()
     with opened(path, NEW) as store:
         assert "vector-memory reembed" in (store.store_memory("report", DOCUMENT, session_id="s").message or "")
-    assert "1 memories; 0 remain" in reembed(path, NEW)
+    assert "1 memory, 0 remaining" in reembed(path, NEW)
     assert faults_of(path, NEW) == []
 
 
@@ -230,7 +230,7 @@ def test_servers_of_the_old_model_go_on_until_the_end_and_notice_it(tmp_path: Pa
                 if call % 2:
                     assert server.call("delete_memory", memory_id=receipt["memory_id"])["success"]
 
-        assert "6 memories; 0 remain" in reembed(path, Watched(2, work))
+        assert "6 memories, 0 remaining" in reembed(path, Watched(2, work))
         assert faults_of(path, NEW) == []
         assert "vector-memory reembed" in store(200)["message"]
     with Server(tmp_path, VECTOR_MEMORY_EMBEDDING_DIM="2") as server:
@@ -308,7 +308,7 @@ def test_a_second_run_of_another_model_puts_an_end_to_the_first(path: Path, fini
         elif call == 3:
             interrupt_at(path, 3, dimensions=3)
 
-    with pytest.raises(DatabaseError, match="agree on one model"):
+    with pytest.raises(DatabaseError, match="decide on one model"):
         reembed(path, Watched(2, run_another))
     assert faults_of(path, OTHER if finished else OLD) == []
     reembed(path, OTHER)

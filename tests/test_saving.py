@@ -153,7 +153,7 @@ def test_without_a_model_everything_is_stored_and_the_receipt_says_what_is_missi
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=NoModel()) as store:  # type: ignore[arg-type]
         receipt = store.store_memory("report", DOCUMENT, session_id="s")
         assert receipt.success
-        assert "Not yet searchable by meaning. There is no model" in (receipt.message or "")
+        assert "searchable by words, but not yet by meaning. There is no model" in (receipt.message or "")
         assert store.reconstruct_document(receipt.memory_id or 0).content == DOCUMENT
         with pytest.raises(EmbeddingUnavailableError, match="fetch-model"):
             store.search_chunks("word1", Scope("report"), Page(limit=3), mode="vector")

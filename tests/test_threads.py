@@ -24,7 +24,7 @@ def test_searches_are_answered_when_the_index_cannot_be_loaded_and_it_is_tried_a
     with SessionMemoryStore(tmp_path / "memory.db", SETTINGS) as store:
         store.store_memory("report", "Some words.", session_id="s")
         with monkeypatch.context() as damaged:
-            damaged.setattr(passage_index, "pieces_state", broken)
+            damaged.setattr(passage_index, "is_later", broken)
             store._index.start_loading()
             store._index.wait_for_loading()
             assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1

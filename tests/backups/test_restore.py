@@ -56,7 +56,7 @@ def test_a_memory_is_replaced_only_if_that_is_said(path: Path, saved: Path) -> N
 
 def test_a_memory_that_another_process_has_open_is_not_replaced(path: Path, saved: Path) -> None:
     with process(WRITER, path) as writer:
-        with pytest.raises(DatabaseLockError, match="end the servers"):
+        with pytest.raises(DatabaseLockError, match="stop the servers"):
             restore(saved, path, overwrite=True)
         assert writer.poll() is None
     assert contents(path)[:2] == ["# Now\n\nWhat is there now.", "Something else."]
@@ -150,9 +150,9 @@ def foreign(path: Path) -> None:
     ("damage", "reason"),
     [
         (newer, "newer release"),
-        (foreign, "no memory of vector-memory"),
-        (lambda path: path.write_text("notes " * 1000), "no memory of vector-memory"),
-        (lambda path: os.truncate(path, 0), "no memory of vector-memory"),
+        (foreign, "is not a memory"),
+        (lambda path: path.write_text("notes " * 1000), "is not a memory"),
+        (lambda path: os.truncate(path, 0), "is not a memory"),
         (flip, "damaged"),
         (Path.unlink, "There is no memory at"),
     ],

@@ -104,7 +104,7 @@ def test_a_timeline_says_who_stored_what(run: Run) -> None:
     entries = run("timeline", "outage", "--kind", "report_observation", "--json").json["entries"]
     assert [entry["beginning"] for entry in entries] == ["The job also runs at noon."]
     assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories; use --limit for more\n")
-    assert "Nothing of that is stored in this session" in run("timeline", "nobody").out
+    assert "No memories match" in run("timeline", "nobody").out
 
 
 @pytest.mark.usefixtures("memory")

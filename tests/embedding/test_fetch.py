@@ -40,7 +40,7 @@ def test_a_broken_file_in_the_cache_is_fetched_again(weights, tmp_path):
 
 def test_a_file_that_stays_wrong_is_refused(weights, tmp_path):
     hub = Hub(weights, tmp_path, lost=["model.safetensors"])
-    with pytest.raises(EmbeddingUnavailableError, match="not the official one"):
+    with pytest.raises(EmbeddingUnavailableError, match="not the official file"):
         fetch_model(lambda _: None, hub.file, lambda: None)
 
 
@@ -58,7 +58,7 @@ def test_a_missing_token_encoding_is_said_but_is_no_failure(weights, tmp_path):
 
     said = []
     fetch_model(said.append, Hub(weights, tmp_path).file, unreachable)
-    assert "model's own tokenizer" in said[-1]
+    assert "model's tokenizer" in said[-1]
 
 
 def test_the_real_downloader_asks_the_hub_for_the_pinned_revision(monkeypatch, tmp_path):

@@ -117,7 +117,7 @@ def test_a_file_that_differs_from_the_official_one_is_refused(weights, tmp_path,
     (tmp_path / name).unlink()  # not to write through the hard link
     (tmp_path / name).write_bytes(wrong)
     with pytest.raises(
-        EmbeddingUnavailableError, match=rf"{name} in VECTOR_MEMORY_EMBEDDING_MODEL_PATH .* not the official one"
+        EmbeddingUnavailableError, match=rf"{name} in VECTOR_MEMORY_EMBEDDING_MODEL_PATH .* not the official file"
     ):
         OnnxEngine(find_weights(tmp_path))
 

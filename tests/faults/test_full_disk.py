@@ -149,5 +149,5 @@ def test_the_doctor_reads_a_memory_on_a_full_disk_and_says_that_nothing_can_be_s
     left(path)
     fill(small_disk)
     report = examine(path)
-    assert "can be read" in said(report, "file")
+    assert "is readable" in said(report, "file")
     assert "only read" in said(report, "disk")

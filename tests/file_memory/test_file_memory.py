@@ -307,7 +307,7 @@ def test_lines_are_read_as_they_are_numbered(folder: Path, open_memory: Open) ->
     )  # fmt: skip
     assert memory.get("memory/a.md", 2, 2).content == "two\x0b\u2028still two\n\n"
     assert memory.get("a.md", 4).content == "four"
-    with pytest.raises(ValidationError, match="from 1 to 4"):
+    with pytest.raises(ValidationError, match="between 1 and 4"):
         memory.get("a.md", 5)
     with pytest.raises(ValidationError):
         memory.get("a.md", 0)

@@ -85,7 +85,7 @@ def test_the_hostile_document_is_harmless() -> None:
     [
         ("[x](https://a.b)", '<p><a href="https://a.b" target="_blank" rel="noreferrer noopener">x</a></p>\n'),
         ("[x](ch02.md)", '<p><span class="link" title="ch02.md">x</span></p>\n'),
-        ("![x *y*](p.png)", '<p><span class="picture" title="p.png">[picture: x y]</span></p>\n'),
+        ("![x *y*](p.png)", '<p><span class="picture" title="p.png">[image: x y]</span></p>\n'),
         ("# A\n\n#### B", '<h4 class="h1">A</h4>\n<h6 class="h4">B</h6>\n'),
         ("<b>x</b>", "<p>&lt;b&gt;x&lt;/b&gt;</p>\n"),
     ],

@@ -123,6 +123,6 @@ def test_by_words_only_what_has_none_of_them_is_not_found(tmp_path: Path) -> Non
         store.store_memory("report", "the proxy was cold", session_id="s1")
         answer = store.search_chunks("warm", HERE, Page(limit=5), mode="keyword")
         assert answer.results == []
-        assert "has any of these words" in (answer.message or "")
+        assert "contains any of these words" in (answer.message or "")
         found = store.search_chunks("proxies", HERE, Page(limit=5), mode="keyword").results
         assert [(chunk.similarity, chunk.sources) for chunk in found] == [(None, ["keyword"])]

@@ -33,9 +33,9 @@ def test_the_seeds_valid_tags_are_tags(tag: str) -> None:
 @pytest.mark.parametrize(
     ("tag", "reason"),
     [
-        ("random:stuff", "a colon may only follow"),
-        ("type:", "a value comes after it"),
-        (":value", "a colon may only follow"),
+        ("random:stuff", "a colon is allowed only after"),
+        ("type:", "needs a value after it"),
+        (":value", "a colon is allowed only after"),
         ("n+1", "only a-z"),
         ("c++", "only a-z"),
         ("naïve", "only a-z"),
