@@ -1,9 +1,9 @@
-"""How many of the really best pieces the approximate search of a large file finds, by how many passages it compares.
+"""How many of the really best units the approximate search of a large file finds, by how many passages it compares.
 
 python -m benchmarks.recall FILE --queries 100
 
 FILE is one that `benchmarks.scale` has filled. Questions are first lines of its chunks, drawn at random and embedded.
-Prints for each number of passages compared exactly: the share of the 10 and of the 100 best pieces that are among them,
+Prints for each number of passages compared exactly: the share of the 10 and of the 100 best units that are among them,
 by meaning alone and by meaning and words, and the time to choose them.
 """
 
@@ -19,11 +19,13 @@ from vector_memory.domain import Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.search import PassageIndex
 from vector_memory.search.index.bm25 import word_scores
-from vector_memory.search.index.snapshot import WORDS_FOR_COSINE, View
+from vector_memory.search.index.scan import WORDS_FOR_COSINE
+from vector_memory.search.index.signatures import View
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.passages import all_vectors_of
+from vector_memory.storage.sqlite.feed import SqliteFeed
+from vector_memory.storage.sqlite.search_reader import SqliteSearchStorage
 from vector_memory.storage.terms import query_terms
 
 STEP = 20_000
@@ -32,16 +34,16 @@ SHORTEST_QUESTION = 16
 DEPTHS = (10, 100)
 
 
-def vectors_of(connection: Connection, view: View) -> NDArray[np.float32]:
+def vectors_of(view: View) -> NDArray[np.float32]:
     """Return the vectors of all passages, by row."""
-    ids = view.catalogue.ids[: view.count]
-    parts = [all_vectors_of(connection, ids[start : start + STEP].tolist())[1] for start in range(0, len(ids), STEP)]
+    ids = view.passages.ids[: view.count]
+    parts = [view.feed.vectors(ids[start : start + STEP].tolist())[1] for start in range(0, len(ids), STEP)]
     return np.concatenate(parts)
 
 
 def questions(connection: Connection, view: View, count: int) -> list[str]:
     """Return the first lines of random chunks."""
-    ids = view.pieces.ids[1 : view.pieces.count].tolist()
+    ids = view.units.ids[1 : view.units.count].tolist()
     lines = []
     for chunk in get_chunks(connection, random.Random(1).sample(ids, count)).values():  # noqa: S311
         stripped = [line.strip("# `*-") for line in chunk.chunk.text.splitlines()]
@@ -50,16 +52,16 @@ def questions(connection: Connection, view: View, count: int) -> list[str]:
     return lines
 
 
-def bonus_of(connection: Connection, view: View, question: str) -> NDArray[np.float32]:
+def bonus_of(view: View, question: str) -> NDArray[np.float32]:
     """Return what each entry gets for its words."""
-    bonus = np.zeros(view.pieces.count, np.float32)
-    words = word_scores(connection, view.pieces, view.pieces.members(Scope()), query_terms(question))
+    bonus = np.zeros(view.units.count, np.float32)
+    words = word_scores(view.feed, view.units, view.units.members(Scope()), query_terms(question))
     bonus[words.entries] = words.of(words.entries) * WORDS_FOR_COSINE
     return bonus
 
 
-def best_pieces(sums: NDArray[np.float32], entries: NDArray[np.int32], count: int) -> NDArray[np.int64]:
-    """Return the entries of the pieces that have the passages with the highest sums, best first."""
+def best_units(sums: NDArray[np.float32], entries: NDArray[np.int32], count: int) -> NDArray[np.int64]:
+    """Return the entries of the units that have the passages with the highest sums, best first."""
     in_order = entries[np.argsort(-sums, kind="stable")[: 20 * count]]
     return in_order[np.sort(np.unique(in_order, return_index=True)[1])][:count]
 
@@ -73,25 +75,25 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = Settings()
     database = Database(arguments.file, dimensions=settings.embedding_dim)
-    index = PassageIndex(database)
+    index = PassageIndex(SqliteSearchStorage(database))
     index.start_loading()
     index.wait_for_loading()
     with database.read() as connection:
-        view = index.view(connection)
+        view = index.view(SqliteFeed(connection))
         assert view is not None, "it has just been loaded"
-        vectors, asked = vectors_of(connection, view), questions(connection, view, arguments.queries)
-        by_words = [bonus_of(connection, view, question) for question in asked]
+        vectors, asked = vectors_of(view), questions(connection, view, arguments.queries)
+        by_words = [bonus_of(view, question) for question in asked]
     queries = load_embedder(settings).embed(asked)
-    entries = view.catalogue.entries[: view.count]
+    entries = view.passages.entries[: view.count]
     for way, bonuses in (("meaning", [np.zeros_like(bonus) for bonus in by_words]), ("meaning and words", by_words)):
         exact = [
-            best_pieces(vectors @ query + bonus[entries], entries, max(DEPTHS))
+            best_units(vectors @ query + bonus[entries], entries, max(DEPTHS))
             for query, bonus in zip(queries, bonuses, strict=True)
         ]
         for compared in arguments.compared:
             begin = time.perf_counter()
             rows = [
-                view.catalogue.likeliest(query, bonus, view.count, compared)
+                view.passages.likeliest(query, bonus, view.count, compared)
                 for query, bonus in zip(queries, bonuses, strict=True)
             ]
             milliseconds = (time.perf_counter() - begin) / len(queries) * 1000

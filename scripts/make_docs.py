@@ -33,6 +33,7 @@ TABLES = {
     "memory_passages": "What is embedded: at least one window of each chunk, and of each memory without chunks.",
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
+    "revision": "One row: what tells a process whether what it keeps of the file in memory is still right.",
     "index_keys": "Numbers for the names of sessions, agents and tasks: the vector index filters by numbers.",
     "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
     "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",

@@ -147,7 +147,7 @@ def test_ranking_is_the_same_whether_the_index_is_in_memory_or_not(store: Sessio
 
     def found() -> list[int]:
         scope = Scope(session_id="s", own_agent_id="agent 1")
-        return ids(store.search_changes(scope, since="7", query="alpha 3 beta"))
+        return ids(store.search_changes(scope, since="7", query="alpha 3 beta", page=Page(limit=30)))
 
     before = found()
     store._index.start_loading()

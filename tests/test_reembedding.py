@@ -284,7 +284,7 @@ def test_the_exchange_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path)
             reembedding.exchange(connection)
         written.append(path.with_name(f"{memories}.db-wal").stat().st_size)
         database.close()
-    assert written[0] == written[1]
+    assert written[1] <= written[0]  # not equal: a page less where the file has free ones
 
 
 @pytest.mark.parametrize("finished", [True, False])

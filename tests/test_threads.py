@@ -10,6 +10,7 @@ from vector_memory.domain import Page, Scope
 from vector_memory.search.index import loader as passage_index
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
 from vector_memory.store import SessionMemoryStore
 
@@ -24,14 +25,14 @@ def test_searches_are_answered_when_the_index_cannot_be_loaded_and_it_is_tried_a
     with SessionMemoryStore(tmp_path / "memory.db", SETTINGS) as store:
         store.store_memory("report", "Some words.", session_id="s")
         with monkeypatch.context() as damaged:
-            damaged.setattr(passage_index, "is_later", broken)
+            damaged.setattr(SqliteFeed, "revision", broken)
             store._index.start_loading()
             store._index.wait_for_loading()
             assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1
         monkeypatch.setattr(passage_index, "RETRY_SECONDS", 0.0)
         assert store.search_chunks("words", Scope("report"), Page(limit=5)).total_results == 1
         store._index.wait_for_loading()
-        assert store._index._catalogue is not None
+        assert store._index._passages is not None
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

@@ -11,18 +11,18 @@ from unittest import mock
 import numpy as np
 
 from vector_memory.search import fine
-from vector_memory.search.index import scan
-from vector_memory.search.index import signatures as catalogue
-from vector_memory.search.index import snapshot as view
+from vector_memory.search.index import scan, signatures
+from vector_memory.storage.sqlite.feed import SqliteFeed
+from vector_memory.storage.sqlite.search_reader import SqliteSearchReader
 
 RUNS = 20
 
 PARTS: dict[str, tuple[Any, str]] = {
     "words": (scan, "word_scores"),
-    "signatures": (catalogue.Catalogue, "likeliest"),
-    "vectors, from the file": (view, "some_vectors_of"),
-    "vectors, in memory": (view.ComparisonOfAll, "__init__"),
-    "texts": (fine, "get_chunks"),
+    "signatures": (signatures.Passages, "likeliest"),
+    "vectors, from the file": (SqliteFeed, "scattered_vectors"),
+    "vectors, in memory": (scan.ComparisonOfAll, "__init__"),
+    "texts": (SqliteSearchReader, "chunks"),
     "confidence": (fine, "judge"),
 }
 """What is called for each part. `confidence` has looked elsewhere if nothing near was found."""

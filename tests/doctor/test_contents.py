@@ -87,7 +87,7 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        ("drop table erasure; drop trigger memory_deleted; delete from schema_migrations where version = 6"),
+        ("drop table revision; drop trigger memory_unindexed; delete from schema_migrations where version = 7"),
         State.WARNING,
     ),
 }

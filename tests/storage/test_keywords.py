@@ -188,7 +188,7 @@ def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection)
 
 def test_what_begins_a_new_block_is_ranked_like_the_rest(connection: apsw.Connection) -> None:
     pieces: dict[Unit, list[str]] = {}
-    for number in range(keywords.PIECES_PER_BLOCK // 20 + 4):
+    for number in range(keywords.UNITS_PER_BLOCK // 20 + 4):
         content = [f"alpha word{number} piece{part}" + " beta" * (part % 3) for part in range(40)]
         memory_id = save(connection, content)
         ids = fetch_column(connection, "select id from memory_chunks where parent_id = ?", (memory_id,))

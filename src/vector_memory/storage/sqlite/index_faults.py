@@ -227,7 +227,7 @@ def _is_block_right(
     )
     for memory in memories:
         end = memory.first + len(memory.lengths) // keywords.LENGTH.itemsize
-        if not 0 <= memory.first <= end <= pieces <= keywords.MAX_PIECES:
+        if not 0 <= memory.first <= end <= pieces <= keywords.MAX_UNITS:
             return False
         if memory.is_gone or memory.id in damaged:
             unknown.update(range(memory.first, end))

@@ -1,12 +1,12 @@
-"""The keyword index: BM25 over pieces, which are the chunks of chunked memories and the others as wholes.
+"""The keyword index: BM25 over units, which are the chunks of chunked memories and the others as wholes.
 
-BM25 asks how often each term is in each piece, and its statistics are those of the scope that is searched, so that
+BM25 asks how often each term is in each unit, and its statistics are those of the scope that is searched, so that
 what else is in the file changes no score. FTS5 says that only row by row to a function in Python, which is too slow,
 and takes seconds to overwrite what it knows of a long memory. So the index is one of inverted lists in tables:
 
-- The memories of a session share **blocks**; a block is open for new memories until it has PIECES_PER_BLOCK pieces.
-  The pieces of a block are numbered.
-- A **posting** says that a term is so many times in such a piece, in 64 bits. Terms are known by a hash: no word of
+- The memories of a session share **blocks**; a block is open for new memories until it has UNITS_PER_BLOCK units.
+  The units of a block are numbered.
+- A **posting** says that a term is so many times in such a unit, in 64 bits. Terms are known by a hash: no word of
   the text is here.
 - Part of the hash is the term's **bucket**. The postings of a block that are in one bucket make up the row with the id
   `block_id * BUCKETS + bucket`. So a query reads one row a block for each of its terms, and a memory is added to at
@@ -27,16 +27,16 @@ from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.terms import terms
 
-PIECES_PER_BLOCK = 128
+UNITS_PER_BLOCK = 128
 BUCKETS = 256
 COUNT_BITS = 10
 NUMBER_BITS = 20
 HASH_BITS = 64 - NUMBER_BITS - COUNT_BITS
-"""A posting is hash, piece number and count, from the highest bit to the lowest. The bucket is hashed besides."""
+"""A posting is hash, unit number and count, from the highest bit to the lowest. The bucket is hashed besides."""
 
-MAX_PIECES = 1 << NUMBER_BITS
+MAX_UNITS = 1 << NUMBER_BITS
 MAX_COUNT = (1 << COUNT_BITS) - 1
-"""A term that is oftener in a piece counts as if it were there so many times."""
+"""A term that is oftener in a unit counts as if it were there so many times."""
 
 DAMAGED_KEYWORDS = "The keyword index in the file is damaged: run `vector-memory doctor --fix`."
 
@@ -45,7 +45,7 @@ POSTING = np.dtype("<u8")
 
 
 class IndexedMemory(NamedTuple):
-    """Where a memory's pieces are: `first` is the number of the first one. `lengths` holds LENGTHs."""
+    """Where a memory's units are: `first` is the number of the first one. `lengths` holds LENGTHs."""
 
     memory_id: int
     block_id: int
@@ -54,28 +54,28 @@ class IndexedMemory(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Where further pieces can go; `pieces` is the number of the next one."""
+    """Where further units can go; `units` is the number of the next one."""
 
     id: int
-    pieces: int
+    units: int
 
 
 class Words(NamedTuple):
-    """What the index says of the pieces of a memory: their LENGTHs in order, and their POSTINGs by bucket."""
+    """What the index says of the units of a memory: their LENGTHs in order, and their POSTINGs by bucket."""
 
     lengths: bytes
     postings: dict[int, bytes]
 
     @property
-    def pieces(self) -> int:
-        """The number of pieces."""
+    def units(self) -> int:
+        """The number of units."""
         return len(self.lengths) // LENGTH.itemsize
 
 
 def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
-    """Index a memory by the words of its pieces, which are numbered from 0."""
+    """Index a memory by the words of its units, which are numbered from 0."""
     block_id, first = _open_block(connection, memory_id)
-    end = first + words.pieces
+    end = first + words.units
     connection.execute("update keyword_blocks set pieces = ? where id = ?", (end, block_id))
     connection.execute("insert into keyword_memories values (?, ?, ?, ?)", (memory_id, block_id, first, words.lengths))
     connection.executemany(
@@ -134,7 +134,7 @@ def fill(connection: apsw.Connection) -> None:
 
 
 def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
-    """Return the texts of a memory's pieces; none while the chunks of a chunked one are still to be made."""
+    """Return the texts of a memory's units; none while the chunks of a chunked one are still to be made."""
     rows = fetch_column(
         connection,
         """
@@ -149,7 +149,7 @@ def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
 
 
 def indexed(texts: Sequence[str], first: int = 0) -> Words:
-    """Return what the index says of pieces with these texts, numbered from `first` on.
+    """Return what the index says of units with these texts, numbered from `first` on.
 
     This takes most of the time that adding a memory takes, so do it before the transaction.
     """
@@ -168,7 +168,7 @@ def indexed(texts: Sequence[str], first: int = 0) -> Words:
 
 
 def renumbered(postings: bytes, first: int) -> bytes:
-    """Return the POSTINGs of pieces numbered from 0 as those of pieces numbered from `first` on."""
+    """Return the POSTINGs of units numbered from 0 as those of units numbered from `first` on."""
     return (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
@@ -178,16 +178,16 @@ def hits_in(postings: NDArray[np.uint64], hashed: int) -> NDArray[np.int64]:
 
 
 def numbers_of(postings: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of the pieces that the postings are about."""
+    """Return the numbers of the units that the postings are about."""
     return (postings >> np.uint64(COUNT_BITS)).astype(np.int64) & (1 << NUMBER_BITS) - 1
 
 
 def _open_block(connection: apsw.Connection, memory_id: int) -> Block:
-    """Return the block that a new memory's pieces go to, a new one if need be."""
+    """Return the block that a new memory's units go to, a new one if need be."""
     session_id = fetch_value(connection, "select session_id from session_memories where id = ?", (memory_id,))
-    latest = "select id, pieces from keyword_blocks where session_id is ? order by id desc limit 1"
+    latest = "select id, pieces as units from keyword_blocks where session_id is ? order by id desc limit 1"
     block = fetch_one(connection, Block, latest, (session_id,))
-    if block is not None and block.pieces < PIECES_PER_BLOCK:
+    if block is not None and block.units < UNITS_PER_BLOCK:
         return block
     new = "insert into keyword_blocks (session_id, pieces) values (?, 0) returning id"
     return Block(int(fetch_value(connection, new, (session_id,))), 0)
