@@ -168,7 +168,7 @@ def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Pat
         store.store_memory("report", "first", session_id="s")
     with SessionMemoryStore(path, settings, embedder=OtherEmbedder()) as store:
         receipt = store.store_memory("report", "second", session_id="s")
-        assert "computed by lattice" in (receipt.message or "")
+        assert "computed with lattice" in (receipt.message or "")
         assert counts(store)["vec_chunk_search"] == 1
         with pytest.raises(EmbeddingUnavailableError, match="lattice"):
             store.search_chunks("first", Scope("report"), Page(limit=3), mode="vector")

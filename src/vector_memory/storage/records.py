@@ -195,7 +195,7 @@ class UnitWords(Protocol):
     """What a keyword index holds of the units of one memory, as its engine has prepared it."""
 
     @property
-    def pieces(self) -> int:
+    def units(self) -> int:
         """The number of units: of chunks, or 1 for a memory without chunks."""
 
 

@@ -98,25 +98,6 @@ def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> 
     return int(fetch_value(connection, "select id from embedding_models"))
 
 
-def insert_passages(
-    connection: apsw.Connection,
-    memory: Memory,
-    passages: Sequence[Passage],
-    vectors: NDArray[np.float32],
-    fingerprint: Fingerprint,
-) -> None:
-    """Add a memory's passages with their vectors, shape (passages, dimensions), and note what made them.
-
-    Raises EmbeddingUnavailableError, having written nothing, if the file's vectors were made by something else.
-    """
-    model_id = adopt_fingerprint(connection, fingerprint)
-    add_passages(connection, memory, passages, vectors)
-    connection.execute(
-        "update session_memories set embedding_model_id = ? where id = ?",
-        (model_id, memory.id),
-    )
-
-
 def add_passages(
     connection: apsw.Connection,
     memory: Memory,
