@@ -124,7 +124,7 @@ def model_of(path: Path) -> Embedder:
 
 
 def test_afterwards_the_vectors_are_those_of_the_new_model_and_nothing_of_the_old_is_left(path: Path) -> None:
-    assert f"{MEMORIES} memories; 0 remain" in reembed(path, NEW)
+    assert f"{MEMORIES} memories, 0 remaining" in reembed(path, NEW)
     assert faults_of(path, NEW) == []
     assert spare_tables(path) == 0
     with opened(path, NEW) as store:
@@ -159,7 +159,7 @@ def test_a_file_made_for_another_length_of_vectors_can_be_used_after_it(tmp_path
 def test_memories_without_vectors_get_them_too(path: Path) -> None:
     with opened(path, NEW) as store:
         store.store_memory("report", f"{DOCUMENT} unindexed", session_id="s")
-    assert f"{MEMORIES + 1} memories; 0 remain" in reembed(path, NEW)
+    assert f"{MEMORIES + 1} memories, 0 remaining" in reembed(path, NEW)
     assert faults_of(path, NEW) == []
 
 
@@ -339,7 +339,7 @@ class Failing(ToyEngine):
 
 
 def test_a_memory_that_the_engine_fails_on_does_not_keep_the_others_from_the_new_model(path: Path) -> None:
-    assert f"{MEMORIES - 1} memories; 1 remain" in reembed(path, Failing("memory5"))
+    assert f"{MEMORIES - 1} memories, 1 remaining" in reembed(path, Failing("memory5"))
     assert faults_of(path, NEW, indexed=False) == []
     with opened(path, NEW) as store:
         assert store.backfill_embeddings().memories_processed == 1

@@ -150,4 +150,4 @@ def test_the_doctor_reads_a_memory_on_a_full_disk_and_says_that_nothing_can_be_s
     fill(small_disk)
     report = examine(path)
     assert "is readable" in said(report, "file")
-    assert "only read" in said(report, "disk")
+    assert "read-only" in said(report, "disk")

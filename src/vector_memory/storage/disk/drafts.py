@@ -13,7 +13,7 @@ from typing import IO
 
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.locking import lock_if_free
-from vector_memory.storage.disk.protection import HEADER_BYTES, Place, why_protected
+from vector_memory.storage.disk.protection import HEADER_BYTES, Place, is_being_written, why_protected
 
 DRAFT = re.compile(r"\.vector-memory-[0-9a-f]{16}\.partial")
 
@@ -51,6 +51,8 @@ class Rules:
             raise IsADirectoryError(errno.EISDIR, "It is not a file")
         if not self.overwrite or self.is_database:
             raise FileExistsError(errno.EEXIST, "File exists")
+        if is_being_written(status):
+            raise ValidationError(f"{place.shown} is in use: choose another file.")
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def why_content_protected(folder: int, name: str, *, except_backups: bool = Fals
         return None
     header = header_of(folder, name, status)
     if is_open_for_writing(status):
-        return "is in use"
+        return "is a database in use"
     if header.startswith(DATABASE) and not (except_backups and is_unused_backup(header)):
         return "is a database, which is never replaced"
     return "belongs to a database, which is never replaced" if header.startswith(BESIDE_DATABASE) else None
@@ -126,7 +126,12 @@ def is_there(folder: int, name: str) -> bool:
 
 
 def is_open_for_writing(status: os.stat_result) -> bool:
-    """Whether this process has a file open for writing, such as a database or its log file."""
+    """Whether this process has a file open as SQLite opens those that it writes."""
+    return any(access == os.O_RDWR for _, access in descriptors_of(status))
+
+
+def is_being_written(status: os.stat_result) -> bool:
+    """Whether this process has a file open for writing in any way, as its log."""
     return any(access != os.O_RDONLY for _, access in descriptors_of(status))
 
 

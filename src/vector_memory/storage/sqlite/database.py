@@ -211,6 +211,8 @@ class Database:
         return connection
 
     def _connect_in_place(self) -> apsw.Connection:
+        # Closing another file that uses our log would drop our locks on the log's index.
+        self._require_in_place()
         connection = self._connect()
         with closed_on_error(connection):
             self._require_in_place()  # else it may have opened another file
