@@ -136,12 +136,14 @@ def test_a_backup_that_fails_leaves_nothing(path: Path, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_damaged_memory_is_not_copied_over_an_older_copy(path: Path, saved: Path) -> None:
+def test_a_damaged_memory_is_not_copied_over_an_older_copy(path: Path, saved: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.db"
+    back_up(saved, older)
     flip(path)
-    before = bytes_of(path.parent), saved.read_bytes()
+    before = bytes_of(path.parent), older.read_bytes()
     with pytest.raises(DatabaseError, match="damaged"):
-        back_up(path, saved, overwrite=True)
-    assert (bytes_of(path.parent), saved.read_bytes()) == before
+        back_up(path, older, overwrite=True)
+    assert (bytes_of(path.parent), older.read_bytes()) == before
 
 
 def test_a_copy_is_written_over_only_if_that_is_said(path: Path, tmp_path: Path) -> None:
