@@ -1,4 +1,4 @@
-"""What a server makes of lines that are no messages, in both eras (P4)."""
+"""How a server answers lines that are not messages, in both eras."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
-from servers import ENVELOPE, LEGACY, MODERN, TRIES, Server
+from servers import ENVELOPE, LEGACY, MODERN, Server
 
 CALL = b'{"jsonrpc":"2.0","id":700,"method":"tools/call","params":{"name":"list_sessions","arguments":%s}}'
 TOO_LONG = CALL % (b'{"agent_id":"' + b"x" * 100 * 2**20 + b'"}')
@@ -26,6 +26,9 @@ BAD_LINES = {
         700,
     ),
 }
+TRIES = 3
+"""A busy machine makes one answer late, but not all."""
+
 LONGEST_MB = 50
 """How much memory one line may take: it is held as bytes, and read once."""
 
