@@ -129,7 +129,7 @@ def test_hostile_texts_are_shown_as_text(shown: playwright.Page) -> None:
     shown.click("#open-all")
     text = shown.locator("#m5 .text")
     assert "<script>window.ran = 1</script>" in text.inner_text()
-    assert "[picture: picture]" in text.inner_text()
+    assert "[image: picture]" in text.inner_text()
     assert text.locator("script, img, style, [onclick], [onerror]").count() == 0
     targets = text.locator("a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
     assert targets

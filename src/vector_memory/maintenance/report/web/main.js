@@ -180,9 +180,9 @@ byKey("more").addEventListener("click", () => {
 });
 
 byKey("open-all").addEventListener("click", (event) => {
-  const opening = event.target.textContent === "Open these";
+  const opening = event.target.textContent === "Open all";
   for (const memory of list.found.slice(0, list.shown)) toggle(memory, opening);
-  event.target.textContent = opening ? "Close these" : "Open these";
+  event.target.textContent = opening ? "Close all" : "Open all";
 });
 
 /* The system's theme, until the other one is asked for. */
