@@ -16,15 +16,15 @@ from vector_memory.storage.terms import query_terms
 from vector_memory.validation import MAX_QUERY, check_text
 
 DEPTH = 50
-"""So many of the best units of each list are compared first, which settles ten results as a rule."""
+"""How many of the best units of each list are compared first; this usually settles ten results."""
 
 COUNTED = 100
-"""Units near a question in other scopes are counted up to so many."""
+"""The highest count of units near a question in another scope."""
 
 GROWTH = 4
 
 MAX_DEPTH = DEPTH * GROWTH**4
-"""Lists that are so long become no longer: then a search gives up, and says so."""
+"""The longest list: a search that needs a longer one gives up and says so."""
 
 LOADING_SECONDS = 1.0
 """Seconds a search waits for a model that is still loading before it answers by words."""

@@ -29,10 +29,7 @@ class Overview:
             moments = reader.timeline(scope, limit, BEGINNING)
             total = reader.count(scope)
         return TimelineResult(
-            entries=[
-                TimelineEntry(**{name: getattr(moment, name) for name in TimelineEntry.model_fields})
-                for moment in moments
-            ],
+            entries=[timeline_entry(moment) for moment in moments],
             total_memories=total,
             message=f"{len(moments)} of {total} memories.",
         )
