@@ -22,6 +22,9 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
 MOST_RESPONSE_TOKENS = 1_000_000
 
+MEMORY_FOLDER = "memory"
+"""Folder of a project that holds its memory and its memory files."""
+
 
 def full_path(path: Path) -> Path:
     """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here."""
@@ -186,7 +189,7 @@ class Place(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     database_path: FullPath | None = Field(
-        default=None, description="Database file of the memory; created if it does not exist."
+        default=None, description="Database file of the memory; created when something is stored."
     )
     working_dir: FullPath | None = Field(
         default=None,
@@ -204,7 +207,7 @@ class Place(BaseModel):
         """Return the path of the database."""
         if self.database_path is not None:
             return self.database_path
-        return (self.working_dir or project_folder()) / "memory" / "agent_session_memory.db"
+        return (self.working_dir or project_folder()) / MEMORY_FOLDER / "agent_session_memory.db"
 
 
 class ServerPlace(Place):
@@ -237,7 +240,7 @@ class FilePlace(BaseModel):
 
     def folder(self) -> Path:
         """Return the folder of Markdown files."""
-        return self.memory_dir or project_folder() / "memory"
+        return self.memory_dir or project_folder() / MEMORY_FOLDER
 
 
 class Toolset(StrEnum):

@@ -43,6 +43,7 @@ from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
+from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import Saving
 from vector_memory.settings import Settings
 from vector_memory.storage.records import NamedBy
@@ -59,11 +60,11 @@ CHANGES_PAGE = Page(limit=20)
 class SessionMemoryStore:
     """A memory file, open. Safe to use from several threads; several processes may have the same file open.
 
-    `path`: the database, created if missing. `export_folders`: where documents may be written; default: `exports`
-    beside the database. `other_databases`: files that exports never replace, like the database itself. `embedder`: an
-    engine to use instead of the configured one. `model`: one shared with other parts of the process. `read_only`:
-    nothing is written to a file of this release. `tagged`: the notes with tags and categories; `tags`: the tags.
-    On failure every method raises a subclass of VectorMemoryError and has changed nothing.
+    `path`: the database, created by the first store. `export_folders`: where documents may be written; default:
+    `exports` beside it. `other_databases`: files that exports never replace. `embedder`: an engine instead of the
+    configured one. `model`: one shared with other parts of the process. `read_only`: nothing is written to a file of
+    this release. `tagged`, `tags`: notes with tags and categories, and their tags. On failure every method raises a
+    subclass of VectorMemoryError and has changed nothing.
     """
 
     def __init__(
@@ -148,9 +149,8 @@ class SessionMemoryStore:
     ) -> StoreMemoryResult:
         """Store a memory of any kind and return its receipt.
 
-        Knowledge belongs to no session, needs a `title` and has a `category` (default `general`); all other kinds need
-        a `session_id`. An observation may name the report it is about. `on_progress(done, total)` is called while
-        passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        Knowledge belongs to no session and needs a `title`; all other kinds need a `session_id`. `on_progress(done,
+        total)` is called while passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
         return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
@@ -252,6 +252,10 @@ class SessionMemoryStore:
         """
         return self._statistics.find_names(column, part, session_id)
 
+    def sync(self, scope: Scope) -> Sync:
+        """Return what keeps the memories of a scope in step with the files that they were made of."""
+        return Sync(self._storage, self._saving, self._deletion, Scope.checked(scope))
+
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with everything derived from it."""
         return self._deletion.delete(memory_id)
@@ -261,16 +265,13 @@ class SessionMemoryStore:
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
     def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Compute the vectors of all memories that have none. Can be stopped and repeated at any time.
-
-        `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
-        """
+        """Compute missing vectors; can be stopped and repeated. Raises EmbeddingUnavailableError."""
         return self._backfill.run(on_progress)
 
     def reembed(self, on_progress: Progress | None = None) -> Reembedded:
         """Recompute all vectors with this model, while servers that run the previous one keep answering.
 
-        Can be stopped and repeated. `on_progress` as above. Raises EmbeddingUnavailableError, DatabaseError.
+        Can be stopped and repeated; calls `on_progress(done, total)`. Raises EmbeddingUnavailableError, DatabaseError.
         """
         return self._reembedding.run(on_progress)
 
@@ -288,10 +289,9 @@ class SessionMemoryStore:
     def import_memories(
         self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
     ) -> Imported:
-        """Add the memories of an export, a seekable stream; those already stored are skipped.
+        """Add the memories of an export, a seekable stream; those already stored are skipped. Can be repeated.
 
-        `as_session`: the id to store their one session under. Can be stopped and repeated at any time. Raises
-        ValidationError, having changed nothing, if a line is not valid.
+        `as_session`: the id for their one session. Raises ValidationError, having changed nothing, for an invalid line.
         """
         return self._transfer.read(source, as_session, on_progress)
 

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from faults.workload import memory, open_store, search
-from memory_files import change, doctor, examine
+from memory_files import change, create_file, doctor, examine
 from other_process import OtherProcess
 from vector_memory.storage.sqlite import erasure, file_rows
 from vector_memory.storage.sqlite.database import Database
@@ -72,7 +72,7 @@ def test_what_an_index_of_files_forgot_beside_a_reader_is_erased_by_the_next_one
 
 def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_the_file(tmp_path: Path) -> None:
     path, link = tmp_path / "memory.db", tmp_path / "link.db"
-    Database(path, dimensions=4).close()
+    create_file(path, 4)
     link.symlink_to(path)
     with closing(Database(link, dimensions=4)) as database:
         with reading(path), database.write() as connection:
@@ -82,7 +82,7 @@ def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_t
 
 def test_after_the_count_of_deletes_was_lost_and_made_again_everything_is_to_be_erased(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    Database(path, dimensions=16).close()
+    create_file(path)
     change(path, "drop table erasure")
     doctor(path).repair(examine(path))
     with closing(apsw.Connection(str(path))) as connection:

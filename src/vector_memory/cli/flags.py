@@ -42,3 +42,16 @@ def existing(place: Place) -> Path:
     if not path.is_file():
         raise ConfigurationError(f"There is no memory at {path}: set its path with --database-path.")
     return path
+
+
+def creatable(place: Place) -> Path:
+    """Return the path of the database, which is created if it does not exist.
+
+    Raises ConfigurationError if the folder that the user named does not exist: a mistyped path would otherwise make an
+    empty memory, and the agent would seem to have forgotten everything.
+    """
+    path = place.file()
+    folder = path.parent if place.database_path else path.parent.parent
+    if not folder.is_dir():
+        raise ConfigurationError(f"The folder {folder} does not exist: check the path, or create the folder first.")
+    return path

@@ -21,8 +21,10 @@ class Deletion:
     def delete(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
         number = parse_id("memory_id", memory_id)
+        with self._storage.read() as reader:
+            memory = reader.memory(number)
         with self._storage.write() as writer:
-            memory = writer.memory(number)
+            writer.memory(number)  # another process may have been faster
             writer.delete(number)
         self._storage.purge_deleted()
         return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, MemoryId, PlaceFlags, SettingsFlags, existing
+from vector_memory.cli.flags import AsJson, MemoryId, PlaceFlags, SettingsFlags, creatable, existing
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
 from vector_memory.settings import Place, Settings, full_path
@@ -22,8 +22,8 @@ def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags
 
 def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
-    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
+    set_up_logging(settings.log_level, settings.log_file, [path])
     from vector_memory.store import SessionMemoryStore
 
     with resumable(), SessionMemoryStore(path, settings) as store, progress("Memories") as update:
@@ -36,8 +36,8 @@ def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: S
 
     Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
     """
-    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
+    set_up_logging(settings.log_level, settings.log_file, [path])
     from vector_memory.store import SessionMemoryStore
 
     with resumable(), SessionMemoryStore(path, settings) as store, progress("Memories") as update:
@@ -61,10 +61,11 @@ def doctor(
 
     Without --fix nothing is changed. Servers can keep running.
     """
-    set_up_logging("ERROR", settings.log_file, [place.file()])
+    path = creatable(place)
+    set_up_logging("ERROR", settings.log_file, [path])
     from vector_memory.cli.doctor import run_doctor
 
-    return 0 if run_doctor(place.file(), settings, as_json=as_json, fix=fix) else 1
+    return 0 if run_doctor(path, settings, as_json=as_json, fix=fix) else 1
 
 
 def backup(
@@ -107,7 +108,7 @@ def restore(
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore
 
-    path = place.file()
+    path = creatable(place)
     with progress("Checking and copying") as update:
         copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"

@@ -68,11 +68,11 @@ def search(
 
     Memories that are not split into chunks, such as prompts, are found as a whole at any grain.
     """
-    set_up_logging("ERROR", settings.log_file, [place.file()])
     if not query:
         raise ConfigurationError("Enter what to find: a question, a phrase, a name.")
     question = " ".join(query)
     path = existing(place)
+    set_up_logging("ERROR", settings.log_file, [path])
     settings = settings.model_copy(update={"max_response_tokens": MOST_RESPONSE_TOKENS})
     scopes = [
         Scope(
