@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import pytest
+from rich.console import Console
 
 import vector_memory.embedding.fetch
 import vector_memory.server.app
 from vector_memory import __version__
 from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
+from vector_memory.cli.examples import EXAMPLES
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import SPECIFIED, FilePlace, Offer, Place, ServerPlace, Settings, Toolset
@@ -283,6 +286,28 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
     """`COMMAND --help` ends with 0 and says on standard output what the command does."""
     serve(command, "--help")
     assert f"Usage: vector-memory {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_shows_examples_that_it_understands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help fits a terminal of 80 columns and a screen and a half; every example can be run as it stands."""
+    with pytest.raises(SystemExit):
+        commands.app([command, "--help"], console=Console(width=80))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert command == "serve" or len(lines) <= 62
+    for line in EXAMPLES[command]:
+        words = shlex.split(line.rpartition("vector-memory ")[2].partition(">")[0].rstrip(')"'))
+        function, bound, _ = commands.app.parse_args(words, exit_on_error=False, print_error=False)
+        assert (function.__name__.strip("_"), bound is not None) == (command.replace("-", "_"), True)
+
+
+def test_a_switch_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its opposite is accepted, but in a list it would only be a long word that is broken anywhere."""
+    serve("serve", "--help")
+    text = capsys.readouterr().out
+    assert "--no-warm-start-embedding-model" in text
+    assert text.count("--no-") == 2
 
 
 def test_help_of_serve_lists_every_flag() -> None:

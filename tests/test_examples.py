@@ -19,7 +19,7 @@ def test_three_agents_with_servers_of_their_own_hand_a_task_over(tmp_path: Path)
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"},
+        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_LOG_LEVEL": "WARNING"},
     )
     assert (done.returncode, done.stderr) == (0, "")
     said = {agent: [line for line in done.stdout.splitlines() if line.strip().startswith(agent)] for agent in AGENTS}

@@ -25,6 +25,9 @@ MOST_RESPONSE_TOKENS = 1_000_000
 MEMORY_FOLDER = "memory"
 """Folder of a project that holds its memory and its memory files."""
 
+DATABASE_NAME = "agent_session_memory.db"
+"""Name of the memory there."""
+
 
 def full_path(path: Path) -> Path:
     """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here."""
@@ -207,7 +210,7 @@ class Place(BaseModel):
         """Return the path of the database."""
         if self.database_path is not None:
             return self.database_path
-        return (self.working_dir or project_folder()) / MEMORY_FOLDER / "agent_session_memory.db"
+        return (self.working_dir or project_folder()) / MEMORY_FOLDER / DATABASE_NAME
 
 
 class ServerPlace(Place):

@@ -41,7 +41,6 @@ def test_all_kinds_are_searched_and_merged_by_similarity(run: Run) -> None:
         (["--task", "find"], [2]),
         (["--tags", "db"], [2]),
         (["--category", "db"], [5]),
-        (["--session", "nobody"], []),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )

@@ -100,11 +100,16 @@ def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
 
 
 def _joined_switches(words: Sequence[str]) -> list[str]:
-    """Accept `--switch false` for `--switch=false`, the only form that cyclopts accepts."""
+    """Accept `--switch false` and `--no-switch` for `--switch=false`.
+
+    To cyclopts `--no-switch` would be a flag of its own, which makes the help hard to read.
+    """
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in SWITCHES and not word.startswith("-"):
             joined[-1] += f"={word}"
+        elif word.startswith("--no-") and (switch := f"--{word.removeprefix('--no-')}") in SWITCHES:
+            joined.append(f"{switch}=false")
         else:
             joined.append(word)
     return joined

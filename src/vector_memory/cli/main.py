@@ -9,18 +9,20 @@ Server:
 Store and search:
   ingest       store Markdown and text files
   search       search by meaning and words
+  list         list memories of any kind, latest first
   show         print a memory
   sessions     list the sessions, latest first
   timeline     list what was stored in a session, when and by whom
   stats        count the memories of a session or of the whole file
-  report       write an HTML page of a session: timeline, map and texts
+  report       write an HTML page of a session, or of each
 
 Import and export:
   export       write one session, or everything, to a JSON Lines file
   import       add the memories of an exported file
 
 Maintenance:
-  delete       delete a memory
+  delete       delete memories, or a session
+  cleanup      delete old memories
   backfill     compute missing vectors
   reembed      recompute all vectors with another model
   doctor       check the installation and the memory, and repair them

@@ -51,6 +51,11 @@ class Deletion:
             message=f"{memories} memories with {chunks} chunks older than {days_old} days {done}.",
         )
 
+    def delete_all(self, memory_ids: Sequence[int]) -> None:
+        """Delete memories, one transaction a memory, and overwrite their bytes."""
+        self.delete_each([Expendable(number, 0) for number in memory_ids])
+        self._storage.purge_deleted()
+
     def delete_each(self, memories: Sequence[Expendable]) -> tuple[int, int]:
         """Delete memory by memory, and return how many memories and chunks that were. Their bytes may be left."""
         deleted = chunks = 0

@@ -1,26 +1,17 @@
-"""The maintenance commands: deletion, vectors, health, backups."""
+"""The maintenance commands: vectors, health, backups."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, MemoryId, PlaceFlags, SettingsFlags, creatable, existing
+from vector_memory.cli.flags import DEFAULTS, AsJson, ModelSettingsFlags, PlaceFlags, creatable, existing
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
-from vector_memory.settings import Place, Settings, full_path
+from vector_memory.settings import Place, full_path
 
 
-def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags = Place()) -> None:
-    """Permanently delete a memory and everything derived from it. Only a backup can bring it back."""
-    from vector_memory.store import SessionMemoryStore
-
-    with SessionMemoryStore(existing(place)) as store:
-        result = store.delete_memory(memory_id)
-    _report(result.model_dump(), result.message, as_json=as_json)
-
-
-def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
+def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: ModelSettingsFlags = DEFAULTS) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
     path = existing(place)
     set_up_logging(settings.log_level, settings.log_file, [path])
@@ -31,7 +22,7 @@ def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: 
     _report(result.model_dump(), result.message, as_json=as_json)
 
 
-def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
+def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: ModelSettingsFlags = DEFAULTS) -> None:
     """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
     Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
@@ -55,7 +46,7 @@ def doctor(
         ),
     ] = False,
     place: PlaceFlags = Place(),
-    settings: SettingsFlags = Settings(),
+    settings: ModelSettingsFlags = DEFAULTS,
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 

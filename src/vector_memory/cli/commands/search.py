@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from vector_memory.cli.commands.opening import opened, require_session
 from vector_memory.cli.commands.search_output import Found, print_findings
 from vector_memory.cli.flags import (
     AsJson,
@@ -86,6 +87,9 @@ def search(
         )
         for one in ([kind] if kind else MemoryKind)
     ]
+    if session is not None:
+        with opened(place) as storage:
+            require_session(storage, session)
     with SessionMemoryStore(path, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         found, message = (search.one if kind else search.all)(scopes, limit, offset)

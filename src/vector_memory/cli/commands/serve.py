@@ -1,7 +1,6 @@
 """The commands that start a server: for a client, or as a demo."""
 
 import gc
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,8 +15,6 @@ from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Setting
 ServerPlaceFlags = Annotated[ServerPlace, Parameter(name="*")]
 FilePlaceFlags = Annotated[FilePlace, Parameter(name="*")]
 OfferFlags = Annotated[Offer, Parameter(name="*")]
-
-logger = logging.getLogger(__name__)
 
 OFTEN = 700
 """Allocations between garbage collections, Python's default: a server runs long, other commands do not."""
@@ -35,8 +32,6 @@ def serve(
     is_default = place.database_path is None and place.working_dir is None
     path = place.file() if is_default else creatable(place)
     set_up_logging(settings.log_level, settings.log_file, [path])
-    if not path.exists():
-        logger.info("There is no memory at %s: the first store creates it", path)
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
     gc.disable()  # imported objects stay: collecting among them takes a tenth of the start time

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.settings import MEMORY_FOLDER
+from vector_memory.settings import DATABASE_NAME, MEMORY_FOLDER
 from vector_memory.storage.disk.filesystem import make_private_folders, require_local
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
@@ -66,7 +66,7 @@ def ignore_in_git(path: Path) -> None:
 
     Markdown files beside it may be committed.
     """
-    if path.parent.name == MEMORY_FOLDER:
+    if path.parts[-2:] == (MEMORY_FOLDER, DATABASE_NAME):
         with contextlib.suppress(OSError), (path.parent / ".gitignore").open("x", encoding="utf-8") as rules:
             rules.write(f"# The memory of your agents: personal, and it changes all the time.\n{path.name}*\n")
 
