@@ -63,7 +63,8 @@ REFUSED = [
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
     (["--", "serve"], {}, 'Unexpected argument "serve": see'),
-    (["show"], {}, "MEMORY_ID is required: see"),
+    (["show"], {}, "MEMORY_ID is required: `vector-memory show MEMORY_ID`. See `vector-memory show --help`."),
+    (["completion"], {}, "SHELL (bash, zsh or fish) is required: `vector-memory completion SHELL`."),
     (["completion", "nosh"], {}, 'SHELL is "nosh"; accepted: bash, zsh or fish.'),
     (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),
     (["serve", "memory.db"], {}, 'Unexpected argument "memory.db": see'),
@@ -260,7 +261,8 @@ def test_what_fails_at_start_ends_with_1(tmp_path: Path) -> None:
     ended = run("--database-path", not_a_database)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.splitlines()[-1] == (
-        "vector-memory: The file is not an SQLite database: choose another --database-path."
+        "vector-memory: The file is not an SQLite database: choose another --database-path. "
+        f"The file is {not_a_database}."
     )
     assert "Traceback" not in ended.stderr
 
@@ -346,7 +348,13 @@ def test_an_unknown_toolset_is_refused_with_those_there_are() -> None:
 
 def test_version_is_that_of_the_package() -> None:
     """`--version` prints the version and nothing else."""
-    assert run("--version").stdout == f"{__version__}\n"
+    assert run("--version").stdout == f"{__version__}\n" == run("-V").stdout
+
+
+def test_help_can_be_asked_for_as_a_command() -> None:
+    """As many programs have it."""
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "stats").stdout == run("stats", "--help").stdout
 
 
 @pytest.mark.parametrize(

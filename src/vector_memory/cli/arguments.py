@@ -130,15 +130,21 @@ def _explained(error: CycloptsError) -> str:
         case CoercionError(argument=Argument() as argument, token=Token() as token):
             return _refused(argument, token)
         case MissingArgumentError(argument=Argument() as argument):
-            is_flag = argument.name.startswith("-")
-            missing = f"needs a value: {_accepted_by(argument)}" if is_flag else f"is required: see `{_help_of(error)}`"
-            return f"{argument.name} {missing}."
+            return _missing(argument, error)
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return f'Unexpected argument "{word}": see `{_help_of(error)}`.'
         case UnknownOptionError():
             return f"{error} Run `{_help_of(error)}` to list the flags."
         case _:
             return str(error)
+
+
+def _missing(argument: Argument, error: CycloptsError) -> str:
+    if argument.name.startswith("-"):
+        return f"{argument.name} needs a value: {_accepted_by(argument)}."
+    words = " ".join(["vector-memory", *(error.command_chain or ()), argument.name])
+    choices = f" ({_accepted_by(argument)})" if _choices(argument.hint) else ""
+    return f"{argument.name}{choices} is required: `{words}`. See `{_help_of(error)}`."
 
 
 def _help_of(error: CycloptsError) -> str:

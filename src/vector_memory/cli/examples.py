@@ -54,7 +54,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "cleanup --days 365": "delete it",
     },
     "backfill": {"backfill": "make everything searchable by meaning"},
-    "reembed": {"reembed --embedding-model intfloat/e5-small-v2": "change the model"},
+    "reembed": {"reembed --embedding-model BAAI/bge-small-en-v1.5": "change the model"},
     "doctor": {"doctor": "check everything", "doctor --fix": "repair what can be repaired"},
     "backup": {"backup ~/backups/monday.db": "while servers keep writing"},
     "restore": {"restore ~/backups/monday.db --overwrite": "the previous memory is kept next to it"},

@@ -112,6 +112,7 @@ def restore(
 
 def fetch_model(*, as_json: AsJson = False) -> None:
     """Download the embedding model and the token table (about 90 MB) into the caches that the server uses."""
+    set_up_logging("ERROR", None)
     from vector_memory.embedding.fetch import fetch_model
 
     folder = fetch_model((lambda _line: None) if as_json else say)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.demo.markdown import without_marks
-from vector_memory.cli.terminal import console, moment, one_line
+from vector_memory.cli.terminal import console, moment, one_line, similarity
 from vector_memory.cli.terminal_text import printable
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.storage.terms import query_terms, terms
@@ -59,14 +59,13 @@ def _heading(result: Found, width: int) -> Table:
     table = Table.grid(padding=(0, 2), pad_edge=False)
     table.add_column(width=4, style="cyan")
     table.add_column(max_width=width - 6, overflow="fold")
-    similarity = "   -" if result.similarity is None else f"{result.similarity:.2f}"
     path = "" if isinstance(result, FoundMemory) else one_line(HEADING_MARKS.sub("", result.header_path))
     title = one_line(result.title or "") or path.partition(" > ")[0] or f"{result.memory_type} {memory_id}"
     lines = [Text(title, style="bold")]
     if path and path != title:
         lines.append(Text(path, style="green"))
     lines.append(Text(_origin(result, memory_id), style="dim"))
-    table.add_row(similarity, Text("\n").join(lines))
+    table.add_row(similarity(result.similarity), Text("\n").join(lines))
     return table
 
 

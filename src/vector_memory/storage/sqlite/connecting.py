@@ -71,6 +71,16 @@ def ignore_in_git(path: Path) -> None:
             rules.write(f"# The memory of your agents: personal, and it changes all the time.\n{path.name}*\n")
 
 
+@contextlib.contextmanager
+def noting(path: Path) -> Iterator[None]:
+    """Give a DatabaseError a note that names the file. Messages do not: they may reach others than its owner."""
+    try:
+        yield
+    except DatabaseError as error:
+        error.add_note(f"The file is {path}.")
+        raise
+
+
 def require_creatable(path: Path) -> None:
     """Raise DatabaseError if the file could not be created now, as far as the permissions tell."""
     folder = next(place for place in path.parents if place.exists())

@@ -18,6 +18,7 @@ from vector_memory.storage.sqlite.connecting import (
     forbid_writes,
     is_there,
     is_writable,
+    noting,
     require_creatable,
     require_safe_sqlite,
     set_up,
@@ -74,7 +75,7 @@ class Database:
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
         self._opening = threading.Lock()
-        with translated_errors():
+        with noting(path), translated_errors():
             if not self._opened_if_there() and not read_only:
                 require_creatable(path)
 
@@ -208,10 +209,10 @@ class Database:
                 self._idle_readers.append(connection)
 
     def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
-        """Return what reads without the writing connection, where there is none: no file, or no way to write to it."""
-        if not self._opened_if_there():
-            return self._empty.reader()
-        return self._full_disk.reader() if self._full_disk.noticed else None
+        """Return what reads where there is no writing connection: there is no file, or no way to write to it."""
+        if self._opened_if_there():
+            return self._full_disk.reader() if self._full_disk.noticed else None
+        return self._empty.reader()
 
     def _new_reader(self) -> apsw.Connection:
         connection = self._connect_in_place()
@@ -220,8 +221,7 @@ class Database:
         return connection
 
     def _connect_in_place(self) -> apsw.Connection:
-        # Closing another file that uses our log would drop our locks on the log's index.
-        self._require_in_place()
+        self._require_in_place()  # closing another file that uses our log would drop our locks on the log's index
         connection = self._connect()
         with closed_on_error(connection):
             self._require_in_place()  # else it may have opened another file
