@@ -18,13 +18,26 @@ from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings import SPECIFIED, FilePlace, Offer, Place, ServerPlace, Settings, Toolset
+from vector_memory.settings import (
+    SPECIFIED,
+    DatabaseLocation,
+    FileLocations,
+    ServerLocations,
+    ServerOptions,
+    Settings,
+    Toolset,
+)
 from vector_memory.store import SessionMemoryStore
 
 COMMANDS = tuple(commands.COMMANDS)
 OUR_VARIABLES = [
     f"VECTOR_MEMORY_{name.upper()}"
-    for name in [*Settings.model_fields, *Place.model_fields, *Offer.model_fields, *FilePlace.model_fields]
+    for name in [
+        *Settings.model_fields,
+        *DatabaseLocation.model_fields,
+        *ServerOptions.model_fields,
+        *FileLocations.model_fields,
+    ]
 ] + [name.upper() for name in sorted(SPECIFIED)]
 
 IGNORED = {
@@ -75,7 +88,7 @@ class Served(NamedTuple):
     path: Path
     settings: Settings
     export_folders: Sequence[Path]
-    offer: Offer
+    offer: ServerOptions
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +130,7 @@ def run(*words: object, env: dict[str, str] | None = None, code: str = "") -> su
 def test_no_command_is_serve(command: list[str], served: list[Served], tmp_path: Path) -> None:
     """`--database-path X` alone starts the server on X, as the specification writes it."""
     serve(*command, "--database-path", str(tmp_path / "x.db"))
-    assert served == [Served(tmp_path / "x.db", Settings(), (), Offer())]
+    assert served == [Served(tmp_path / "x.db", Settings(), (), ServerOptions())]
 
 
 def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +189,7 @@ def test_empty_variable_counts_as_not_set(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "")
     serve()
-    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), Offer())]
+    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), ServerOptions())]
 
 
 def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -288,7 +301,7 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
 def test_help_of_serve_lists_every_flag() -> None:
     """No setting is hidden."""
     text = run("serve", "--help", env={"COLUMNS": "200"}).stdout
-    for name in [*Settings.model_fields, *ServerPlace.model_fields, *Offer.model_fields]:
+    for name in [*Settings.model_fields, *ServerLocations.model_fields, *ServerOptions.model_fields]:
         assert f"--{name.replace('_', '-')}" in text
 
 

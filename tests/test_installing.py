@@ -13,7 +13,7 @@ import pytest
 
 import vector_memory
 from clients import connected
-from vector_memory.settings import Offer, ServerPlace, Settings, Toolset
+from vector_memory.settings import ServerLocations, ServerOptions, Settings, Toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +123,7 @@ def test_the_files_for_clients_are_of_this_version() -> None:
 
 
 def test_the_registry_is_told_of_settings_that_are_there_with_their_defaults() -> None:
-    fields = ServerPlace.model_fields | Offer.model_fields | Settings.model_fields
+    fields = ServerLocations.model_fields | ServerOptions.model_fields | Settings.model_fields
     for variable in read("server.json")["packages"][0]["environmentVariables"]:
         default = fields[variable["name"].removeprefix("VECTOR_MEMORY_").lower()].default
         assert variable.get("default") == (as_text(default) if default is not None else None)
@@ -141,7 +141,9 @@ def test_the_registry_would_take_the_entry() -> None:
 
 def test_the_bundle_offers_what_a_server_offers_by_itself() -> None:
     choices = read("mcpb/manifest.json")["user_config"]
-    assert {name: option["default"] for name, option in choices.items() if "default" in option} == Offer().model_dump()
+    assert {
+        name: option["default"] for name, option in choices.items() if "default" in option
+    } == ServerOptions().model_dump()
     assert all(toolset in choices["toolsets"]["description"] for toolset in Toolset)
 
 

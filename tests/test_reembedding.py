@@ -279,7 +279,7 @@ def test_the_exchange_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path)
                 store.store_memory("report", f"{DOCUMENT} {number}", session_id="s")
         interrupt_at(path, memories)
         database = Database(path, dimensions=2)
-        database.forget_deleted()
+        database.purge_deleted()
         with database.write() as connection:
             reembedding.exchange(connection)
         written.append(path.with_name(f"{memories}.db-wal").stat().st_size)

@@ -40,7 +40,7 @@ class NoModel(LatticeEmbedder):
     def fingerprint(self) -> Fingerprint:  # type: ignore[override]
         raise EmbeddingUnavailableError("There is no model.")
 
-    def piece_spans(self, text: str) -> Any:
+    def token_spans(self, text: str) -> Any:
         raise EmbeddingUnavailableError(f"There is no model for {len(text)} characters.")
 
 

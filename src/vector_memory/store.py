@@ -126,10 +126,10 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._backfill.start(self.settings.auto_backfill_threshold)
 
-    def let_idle_model_go(self) -> None:
+    def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
         if self.settings.embedding_idle_seconds:
-            self._model.let_go(self.settings.embedding_idle_seconds)
+            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""

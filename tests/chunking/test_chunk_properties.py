@@ -221,8 +221,8 @@ def test_fence_marks_are_balanced_in_every_chunk_of_a_document_whose_fences_are(
 
 @given(documents, st.integers(16, 60))
 def test_the_model_s_own_tokenizer_can_measure_the_chunks(
-    piece_spans: Callable[[str], list[Span]], text: str, size: int
+    token_spans: Callable[[str], list[Span]], text: str, size: int
 ) -> None:
-    for chunk in chunk_document(text, lambda part: len(piece_spans(part)), size, size // 4):
-        assert chunk.token_count == len(piece_spans(chunk.text))
+    for chunk in chunk_document(text, lambda part: len(token_spans(part)), size, size // 4):
+        assert chunk.token_count == len(token_spans(chunk.text))
         assert chunk.token_count <= size or chunk.oversized

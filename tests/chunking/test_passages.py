@@ -13,7 +13,7 @@ from faults.effort import effort
 from vector_memory.chunking import cut_passages, passages
 from vector_memory.domain import Span
 
-PieceSpans = Callable[[str], list[Span]]
+TokenSpans = Callable[[str], list[Span]]
 
 words = st.sampled_from(
     [
@@ -55,10 +55,10 @@ def greedy(text: str) -> list[Span]:
     ]
 
 
-def check(text: str, piece_spans: PieceSpans, limit: int) -> None:
+def check(text: str, token_spans: TokenSpans, limit: int) -> None:
     """Assert everything that holds for the passages of any text."""
-    cut = cut_passages(text, piece_spans, limit)
-    pieces = piece_spans(text)
+    cut = cut_passages(text, token_spans, limit)
+    pieces = token_spans(text)
     assert all(one.end <= two.start for one, two in pairwise(cut)), "passages overlap or are out of order"
     assert all(text[slice(*span)].strip() == text[slice(*span)] != "" for span in cut), "white space at an end"
     held: dict[Span, set[int]] = {span: set() for span in cut}
@@ -68,27 +68,27 @@ def check(text: str, piece_spans: PieceSpans, limit: int) -> None:
         assert piece.end <= span.end, "a piece is cut, or in no passage"
         held[span].add(piece.start)
     for span in cut:
-        assert len(piece_spans(text[slice(*span)])) <= limit or len(held[span]) == 1
+        assert len(token_spans(text[slice(*span)])) <= limit or len(held[span]) == 1
     assert bool(cut) == bool(text.strip())
 
 
 @given(texts, st.integers(1, 12), st.sampled_from([thirds, greedy]))
 def test_passages_hold_every_piece_in_order_and_at_most_the_limit_each(
-    text: str, limit: int, piece_spans: PieceSpans
+    text: str, limit: int, token_spans: TokenSpans
 ) -> None:
-    check(text, piece_spans, limit)
+    check(text, token_spans, limit)
 
 
 @given(texts, st.integers(4, 30))
-def test_the_same_holds_for_the_model_s_own_tokenizer(piece_spans: PieceSpans, text: str, limit: int) -> None:
-    check(text, piece_spans, limit)
+def test_the_same_holds_for_the_model_s_own_tokenizer(token_spans: TokenSpans, text: str, limit: int) -> None:
+    check(text, token_spans, limit)
 
 
 @settings(max_examples=effort(quick=10, long=100))
 @given(st.lists(words, min_size=1, max_size=20), st.sampled_from([" ", "\n" * 100, "\u3000"]), st.integers(1, 130))
-def test_the_same_holds_for_long_texts(piece_spans: PieceSpans, few: list[str], gap: str, limit: int) -> None:
+def test_the_same_holds_for_long_texts(token_spans: TokenSpans, few: list[str], gap: str, limit: int) -> None:
     text = gap.join(few * (40_000 // len(gap.join(few) + gap) + 1))
-    check(text, piece_spans, limit)
+    check(text, token_spans, limit)
 
 
 def test_passages_end_between_words() -> None:
@@ -131,7 +131,7 @@ def test_never_more_than_a_block_is_tokenised_at_once(text: str) -> None:
     assert passages.BLOCK - len("words ") <= longest <= passages.BLOCK
 
 
-def test_a_word_as_long_as_a_block_is_not_cut_for_that(piece_spans: PieceSpans) -> None:
+def test_a_word_as_long_as_a_block_is_not_cut_for_that(token_spans: TokenSpans) -> None:
     text = " " * 10_000 + "a " + "x" * passages.BLOCK + " b"
-    cut = cut_passages(text, piece_spans, 1)
+    cut = cut_passages(text, token_spans, 1)
     assert [text[slice(*span)] for span in cut] == ["a", "x" * passages.BLOCK, "b"]

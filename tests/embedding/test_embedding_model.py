@@ -66,8 +66,8 @@ def test_nothing_is_loaded_before_the_first_use():
 def test_the_model_answers_as_its_engine_does():
     model = EmbeddingModel(Loader())
     assert model.fingerprint == TOY.fingerprint
-    assert model.max_pieces == TOY.max_pieces
-    assert model.piece_spans("a lease") == TOY.piece_spans("a lease")
+    assert model.tokens_per_vector == TOY.tokens_per_vector
+    assert model.token_spans("a lease") == TOY.token_spans("a lease")
     assert np.array_equal(model.embed(["a", "b"]), TOY.embed(["a", "b"]))
     assert np.array_equal(model.embed_query("a"), TOY.embed(["a"])[0])
 
@@ -85,7 +85,7 @@ def test_loading_in_the_background_returns_at_once_and_uses_wait_for_it():
     assert began.wait(10)
     assert not model.is_ready
     threading.Timer(0.05, may_finish.set).start()
-    assert model.max_pieces == 126
+    assert model.tokens_per_vector == 126
     assert model.is_ready
 
 
@@ -216,10 +216,10 @@ def test_an_engine_that_nobody_has_used_for_a_while_is_let_go_and_loaded_again_a
     model = EmbeddingModel(load, clock)
     model.embed(["lease"])
     clock.now += 59
-    model.let_go(60)
+    model.unload_if_idle(60)
     assert model.is_ready
     clock.now += 1
-    model.let_go(60)
+    model.unload_if_idle(60)
     assert not model.is_ready
     assert np.array_equal(model.embed(["lease"]), TOY.embed(["lease"]))
     assert load.calls == 2
@@ -232,5 +232,5 @@ def test_an_engine_in_use_is_not_let_go():
     clock.now += 59
     model.embed(["lease"])
     clock.now += 59
-    model.let_go(60)
+    model.unload_if_idle(60)
     assert model.is_ready

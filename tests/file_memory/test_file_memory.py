@@ -15,9 +15,8 @@ from vector_memory.domain import Fingerprint
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.files import FileMemory, index_path
+from vector_memory.files import FileMemory, index_path, watcher
 from vector_memory.files import memory as module
-from vector_memory.files import watcher as following
 
 Open = Callable[..., FileMemory]
 
@@ -28,16 +27,16 @@ MORNING = datetime(2026, 2, 13, 9, 30)
 @pytest.fixture(autouse=True)
 def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
     """The two seconds are tested with a real server."""
-    monkeypatch.setattr(following, "DEBOUNCE_MS", 100)
-    monkeypatch.setattr(following, "QUIET_MS", 20)
-    monkeypatch.setattr(following, "LOOK_MS", 50)
-    monkeypatch.setattr(following, "SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(watcher, "DEBOUNCE_MS", 100)
+    monkeypatch.setattr(watcher, "QUIET_MS", 20)
+    monkeypatch.setattr(watcher, "EXISTENCE_CHECK_MS", 50)
+    monkeypatch.setattr(watcher, "SECONDS_BETWEEN_CHECKS", 0.05)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search waits for the words of what has changed as long as a slow machine needs."""
-    monkeypatch.setattr(module, "SECONDS_TO_FOLLOW", PATIENCE)
+    monkeypatch.setattr(module, "SECONDS_TO_INDEX", PATIENCE)
 
 
 def eventually(holds: Callable[[], object]) -> None:
@@ -268,7 +267,7 @@ def test_a_damaged_index_is_made_anew_while_the_memory_is_in_use(
     memory = open_memory()
     memory.start_background_work()
     eventually(lambda: complete(memory))
-    memory._index.current().forget_deleted()
+    memory._index.current().purge_deleted()
     size = index_file.stat().st_size
     with index_file.open("r+b") as file:
         file.write(b"\xff" * size)

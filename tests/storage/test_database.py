@@ -377,7 +377,7 @@ def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_th
     reader.execute(COUNT).fetchall()
     with database.write() as connection:
         connection.execute("delete from session_memories")
-    assert database.forget_deleted() is False
+    assert database.purge_deleted() is False
 
     def is_erased() -> bool:
         return erasure.unerased(database._writer) is None

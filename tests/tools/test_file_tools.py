@@ -15,7 +15,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
@@ -56,7 +56,7 @@ def no_store() -> SessionMemoryStore:
 
 @pytest.fixture
 async def client(files: FileMemory, era: str) -> AsyncIterator[Client]:
-    server = create_server(no_store, Offer(toolsets="files"), lambda: files)
+    server = create_server(no_store, ServerOptions(toolsets="files"), lambda: files)
     async with Client(server, mode=era) as client:
         files.start_background_work()
         yield client
@@ -137,7 +137,7 @@ async def test_a_client_that_asks_is_told_how_far_the_index_is(client: Client, f
     async def note(_progress: float, _total: float | None, message: str | None) -> None:
         told.append(message)
 
-    files._follower.wait = lambda _seconds: False  # type: ignore[method-assign]  # as during a long first index
+    files._watcher.wait = lambda _seconds: False  # type: ignore[method-assign]  # as during a long first index
     await client.call_tool("memory_search", {"query": "quokka"}, progress_handler=note)
     assert told
     assert set(told) == {"Indexing memory files"}

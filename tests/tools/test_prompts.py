@@ -11,7 +11,7 @@ from mcp_types import INVALID_PARAMS, EmbeddedResource, TextResourceContents
 
 from tool_calls import SESSION_TOOLS
 from vector_memory.server.app import create_server
-from vector_memory.settings import Offer
+from vector_memory.settings import ServerOptions
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -141,5 +141,5 @@ async def test_what_cannot_be_made_is_refused_with_what_to_do(
 
 
 async def test_a_server_that_only_reads_offers_no_prompt_that_asks_to_store(store: SessionMemoryStore) -> None:
-    async with Client(create_server(lambda: nullcontext(store), Offer(read_only=True))) as client:
+    async with Client(create_server(lambda: nullcontext(store), ServerOptions(read_only=True))) as client:
         assert [prompt.name for prompt in await client.list_prompts()] == ["continue_session"]

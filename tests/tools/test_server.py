@@ -12,7 +12,7 @@ from eras import Call
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.app import INSTRUCTIONS, create_server, instructions_for
 from vector_memory.server.tools import offered
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ def test_instructions_are_not_cut_by_clients() -> None:
 @pytest.mark.parametrize("read_only", [False, True])
 def test_instructions_of_every_offer_reach_the_agent_whole(toolsets: str, read_only: bool) -> None:
     """They stay below the 2 KB at which clients cut them, and say when nothing can be stored."""
-    told = instructions_for(Offer(toolsets=toolsets, read_only=read_only))
+    told = instructions_for(ServerOptions(toolsets=toolsets, read_only=read_only))
     assert len(told.encode()) < 2048
     assert ("read-only" in told) == read_only
 
@@ -84,7 +84,7 @@ async def test_store_lives_as_long_as_the_server(tmp_path: Path) -> None:
 async def test_a_reading_server_offers_only_tools_that_read(store: SessionMemoryStore) -> None:
     """With --read-only no tool that changes something is listed, nor answers."""
     store.store_memory("report", "A finding.", session_id="s")
-    async with Client(create_server(lambda: store, Offer(read_only=True))) as client:
+    async with Client(create_server(lambda: store, ServerOptions(read_only=True))) as client:
         hints = {tool.name: tool.annotations.read_only_hint for tool in await client.list_tools() if tool.annotations}
         refused = [
             await client.call_tool("delete_memory", {"memory_id": 1}, raise_on_error=False),

@@ -16,7 +16,7 @@ from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, text_of
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import Offer, Toolset
+from vector_memory.settings import ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 
@@ -55,7 +55,7 @@ HOSTILE = (
 
 @pytest.fixture
 def server(store: SessionMemoryStore) -> FastMCP:
-    return create_server(lambda: nullcontext(store), Offer(toolsets="tagged"))
+    return create_server(lambda: nullcontext(store), ServerOptions(toolsets="tagged"))
 
 
 async def note(call: Call, content: str = "A note.", **more: object) -> dict[str, Any]:
@@ -234,7 +234,9 @@ async def test_the_prompt_holds_the_five_habits_and_the_task(client: Client) -> 
 async def test_instructions_lead_to_the_handbook_and_are_not_cut_by_clients(
     store: SessionMemoryStore, toolsets: str
 ) -> None:
-    async with Client(create_server(lambda: nullcontext(store), Offer(toolsets=toolsets)), mode="legacy") as client:
+    async with Client(
+        create_server(lambda: nullcontext(store), ServerOptions(toolsets=toolsets)), mode="legacy"
+    ) as client:
         assert client.initialize_result is not None
         instructions = str(client.initialize_result.instructions)
     assert len(instructions.encode()) < 2048
@@ -243,7 +245,7 @@ async def test_instructions_lead_to_the_handbook_and_are_not_cut_by_clients(
 
 
 async def test_a_reading_server_offers_no_tool_and_no_prompt_that_stores(store: SessionMemoryStore) -> None:
-    offer = Offer(toolsets="tagged", read_only=True)
+    offer = ServerOptions(toolsets="tagged", read_only=True)
     async with Client(create_server(lambda: nullcontext(store), offer)) as client:
         names = {tool.name for tool in await client.list_tools()}
         assert await client.list_prompts() == []
@@ -251,7 +253,7 @@ async def test_a_reading_server_offers_no_tool_and_no_prompt_that_stores(store: 
 
 
 async def test_both_families_work_on_one_store(store: SessionMemoryStore) -> None:
-    async with Client(create_server(lambda: nullcontext(store), Offer(toolsets="session,tagged"))) as client:
+    async with Client(create_server(lambda: nullcontext(store), ServerOptions(toolsets="session,tagged"))) as client:
         await client.call_tool("store_memory", {"content": "A note about caching.", "category": CATEGORIES[0]})
         await client.call_tool("store_report", {"agent_id": "a", "session_id": "s", "content": "About caching."})
         notes = await client.call_tool("search_memories", {"query": "caching"})

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
+from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, texts_of
 from vector_memory.results.mapping import HASH_SHOWN
@@ -103,7 +104,7 @@ def require_storable(reader: Reader, memory: NewMemory, content_hash: str) -> No
     """Raise an error if the memory is stored already, or is about a report that is not there."""
     existing = reader.find_duplicate(memory, content_hash)
     if existing is not None:
-        raise DuplicateMemoryError(existing, placed=memory.kind is not MemoryKind.TAGGED)
+        raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
         raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")
@@ -162,8 +163,3 @@ def said_of_index(saved: Saved) -> str:
     if saved.problem is None:
         return f", all of it indexed: {chunks}{counted(saved.passage_count, 'passage')}."
     return f", {chunks}searchable by words, but not yet by meaning. {saved.problem}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.maintenance.doctor.report import Finding, State, counted, fine, fixable, problem, warning
+from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.sqlite import (
     index_faults,
     inspection,
@@ -122,7 +123,7 @@ def tables(connection: Connection) -> Finding:
     said = f"Tables, indexes or triggers are missing, altered or unknown: {shortened(names)}." if names else ""
     spare = "The tables for another model's vectors are damaged." if faults.spare else ""
     message = " ".join(filter(None, [said, spare])) or "The record of the file's schema is damaged."
-    if schema_repair.can_be_mended(connection, faults):
+    if schema_repair.can_be_repaired(connection, faults):
         return fixable("tables", message)
     return problem("tables", message, RESTORE)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vector_memory.domain import utc_now
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
@@ -10,12 +11,12 @@ from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.doctor.contents import contents_findings
 from vector_memory.maintenance.doctor.installation import installation_findings
 from vector_memory.maintenance.doctor.place import close_to_others, place_findings
-from vector_memory.maintenance.doctor.report import Report, counted
+from vector_memory.maintenance.doctor.report import Report
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite import keywords, value_repair
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.schema_repair import make_indexes_again, mend_schema
+from vector_memory.storage.sqlite.schema_repair import rebuild_indexes, repair_schema
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.tags import restore_tags
 from vector_memory.storage.sqlite.value_faults import value_faults
@@ -54,10 +55,10 @@ class Doctor:
             closed = close_to_others(self._path)
             done.append(f"Removed other users' access to {counted(closed, 'file or folder', 'files and folders')}.")
         if "integrity" in wrong:
-            make_indexes_again(self._path)
+            rebuild_indexes(self._path)
             return [*done, "Rebuilt the indexes."]
         if "tables" in wrong:
-            if mend_schema(self._path, self._settings.embedding_dim):
+            if repair_schema(self._path, self._settings.embedding_dim):
                 done.append("Restored tables, indexes and triggers.")
             return done
         if wrong - {"permissions"}:
@@ -92,7 +93,7 @@ class Doctor:
         done = []
         with database.write() as connection:
             if "values" in wrong:
-                number = value_repair.mend_values(connection, value_faults(connection))
+                number = value_repair.repair_values(connection, value_faults(connection))
                 return [f"Repaired or removed {counted(number, 'row')} with invalid values."]
         indexer = Indexer(self._model, self._settings)
         storage = SqliteStorage(database)

@@ -70,7 +70,7 @@ def is_default(settings: Settings) -> bool:
 def token_counter(model: EmbeddingModel) -> Finding:
     """Report how the tokens of chunks and answers are counted."""
     usable = model.is_ready
-    name = find_token_counter((lambda text: len(model.piece_spans(text))) if usable else None).name
+    name = find_token_counter((lambda text: len(model.token_spans(text))) if usable else None).name
     if name == "estimate":
         return warning(
             "tokens",

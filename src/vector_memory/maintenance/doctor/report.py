@@ -47,11 +47,6 @@ def fixable(name: str, message: str, state: State = State.PROBLEM) -> Finding:
     return Finding(name, state, message, FIX, fixable=True)
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun in singular or plural."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
     """All findings, by part: installation, place, contents."""

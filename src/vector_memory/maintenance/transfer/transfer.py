@@ -30,7 +30,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
-from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, written
+from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, digits
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and the number there are."""
@@ -204,7 +204,7 @@ def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
     """Return the id of the report that a memory is about, if it is an observation and names one."""
     match metadata.get(PARENT):
         # A caller may keep anything under this name.
-        case int(report_id) if memory_type == MemoryKind.REPORT_OBSERVATION and written(report_id).isdigit():
+        case int(report_id) if memory_type == MemoryKind.REPORT_OBSERVATION and digits(report_id).isdigit():
             return report_id
         case _:
             return None

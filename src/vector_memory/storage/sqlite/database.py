@@ -126,7 +126,7 @@ class Database:
                     self._writer.execute("rollback")
                 raise
 
-    def forget_deleted(self) -> bool:
+    def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
         False: somebody reads what was there before, or keeps writing. Nobody waits for that: the first process that can
