@@ -88,7 +88,7 @@ def keep(cache: Path, texts: Sequence[str], documents: Sequence[Document]) -> No
     entries = {
         hashlib.sha256(text.encode()).hexdigest(): {
             "start": start,
-            "passages": [[passage.piece, passage.start, passage.end] for passage in document.passages],
+            "passages": [[passage.unit, passage.start, passage.end] for passage in document.passages],
         }
         for text, document, start in zip(texts, documents, starts, strict=False)
     }
@@ -133,7 +133,7 @@ def stretch(
 ) -> tuple[list[Chunk], Embedded]:
     """Return chunks of a document from the chunk `first` on, with at most `most` passages, as a document of its own."""
     end = min(first + CHUNKS_PER_REPORT, len(document.chunks))
-    places = [i for i, passage in enumerate(document.passages) if first <= passage.piece < end][:most]
+    places = [i for i, passage in enumerate(document.passages) if first <= passage.unit < end][:most]
     chunks, passages, start = [], [], 0
     for index, chunk in enumerate(document.chunks[first:end]):
         shift = start - chunk.start
@@ -141,7 +141,7 @@ def stretch(
         passages += [
             EmbeddedPassage(index, document.passages[i].start + shift, document.passages[i].end + shift)
             for i in places
-            if document.passages[i].piece == first + index
+            if document.passages[i].unit == first + index
         ]
         start += len(chunk.text) + 1
     return chunks, Embedded(passages, similar(document.vectors, places, numbers), fingerprint)

@@ -154,7 +154,7 @@ def test_prompts_that_are_left_out_of_a_context_are_counted(store: SessionMemory
         store.store_memory("input_prompt", f"prompt {number}", session_id="s")
     context = store.load_session_context_for_task("s", 1)
     assert len(context.input_prompts) == 100
-    assert "3 older prompts are omitted" in (context.message or "")
+    assert "3 older prompts left out" in (context.message or "")
 
 
 def test_reading_in_parts_counts_once_and_a_refused_reading_not_at_all(store: SessionMemoryStore) -> None:

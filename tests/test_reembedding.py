@@ -308,7 +308,7 @@ def test_a_second_run_of_another_model_puts_an_end_to_the_first(path: Path, fini
         elif call == 3:
             interrupt_at(path, 3, dimensions=3)
 
-    with pytest.raises(DatabaseError, match="decide on one model"):
+    with pytest.raises(DatabaseError, match="choose one model"):
         reembed(path, Watched(2, run_another))
     assert faults_of(path, OTHER if finished else OLD) == []
     reembed(path, OTHER)

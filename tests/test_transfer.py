@@ -352,9 +352,9 @@ FAULTS = {
     ),
     "too few": (change_first("passages", "vector", "AACAPw=="), "Line 3: a vector must be 16 float32 numbers"),
     "no model": (lambda lines: lines[0].pop("vectors"), "Line 2: there are vectors, but the header does not name"),
-    "cut off": (lambda lines: lines.pop(), "The header announces 2 memories, but there are 1: export again."),
+    "cut off": (lambda lines: lines.pop(), "The header says 2 memories, but there are 1: export again."),
     "no header": (lambda lines: lines.pop(0), "Line 1 is not a header: choose a file written by `vector-memory"),
-    "newer": (lambda lines: lines[0].update(version=2), "This export has another format than 1"),
+    "newer": (lambda lines: lines[0].update(version=2), "The version of the export's format is not 1"),
     "empty": (lambda lines: lines.clear(), "Line 1 is not a header"),
 }
 

@@ -43,13 +43,13 @@ from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.sessions.writer import Saving
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.tagged.listing import TagListing
-from vector_memory.tagged.memories import READ_WITH, TaggedMemories
+from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
 DEFAULT_PAGE = Page()
@@ -90,7 +90,7 @@ class SessionMemoryStore:
         self._index = PassageIndex(storage)
         retriever = Retriever(self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
-        self._saving = Saving(storage, indexer)
+        self._writer = MemoryWriter(storage, indexer)
         self._fine = FineSearch(storage, retriever, self._timer, packer)
         self._medium = MediumSearch(storage, retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -104,9 +104,9 @@ class SessionMemoryStore:
         self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH)
+        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
-            storage, vocabulary, self._saving, notes, self._documents, self._deletion, settings.memory_limit
+            storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
 
@@ -152,7 +152,7 @@ class SessionMemoryStore:
         a `session_id`. An observation may name the report it is about. `on_progress(done, total)` is called while
         passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
     def search_scoped(
         self, scope: Scope, page: Page = DEFAULT_PAGE, *, latest_first: bool = True

@@ -93,5 +93,5 @@ def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
     cut.write_bytes(b"".join((tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
     ended = run("import", cut, "--database-path", tmp_path / "new" / "memory.db")
     assert ended.code == 1
-    assert "The header announces 5 memories, but there are 4" in ended.err
+    assert "The header says 5 memories, but there are 4" in ended.err
     assert not (tmp_path / "new").exists()

@@ -218,7 +218,7 @@ def test_an_entry_goes_to_the_file_that_an_editor_put_in_place_meanwhile(
 def test_a_call_that_waits_for_a_locked_log_in_vain_writes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, call: Call, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(locking, "LOCK_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(locking, "FILE_LOCK_TIMEOUT_SECONDS", 0.0)
     memory = MemoryFolder(folder)
     log = folder / memory.append("First.", None, NOON)
     before = log.read_bytes()

@@ -106,8 +106,8 @@ def test_a_session_without_memories_has_no_page(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("session")
 def test_what_makes_a_page_too_large_is_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16, read_only=True)))
-    monkeypatch.setattr(reporting, "MOST_MEMORIES", 4)
-    monkeypatch.setattr(reporting, "MOST_TEXT", len((HOSTILE + WORD).encode()) + 25)
+    monkeypatch.setattr(reporting, "MAX_MEMORIES", 4)
+    monkeypatch.setattr(reporting, "MAX_TEXT", len((HOSTILE + WORD).encode()) + 25)
     made = reports.page("s")
     assert (made.memories, made.shown, made.texts) == (5, 4, 2)
     file = tmp_path / "page.html"

@@ -8,7 +8,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tagged.categories import ABBREVIATIONS, CATEGORIES, PHRASES, SHORT, nearest
+from vector_memory.tagged.categories import ABBREVIATIONS, CATEGORIES, MIN_COMPARED, PHRASES, nearest_category
 from vector_memory.tagged.vocabulary import Vocabulary
 
 
@@ -47,7 +47,7 @@ def test_the_seeds_short_words_are_looked_up(modelless_store: SessionMemoryStore
 
 
 def test_the_dictionary_has_short_words_only() -> None:
-    assert all(len(word) < SHORT for word in ABBREVIATIONS)
+    assert all(len(word) < MIN_COMPARED for word in ABBREVIATIONS)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def cosines(**near: float) -> dict[str, float]:
 
 
 def test_the_nearest_counts_from_a_half_on() -> None:
-    assert nearest(cosines(security=0.5, learning=0.4)) == "security"
-    assert nearest(cosines(security=0.4999)) is None
+    assert nearest_category(cosines(security=0.5, learning=0.4)) == "security"
+    assert nearest_category(cosines(security=0.4999)) is None
 
 
 def test_the_nearest_has_to_be_a_tenth_nearer_than_other() -> None:
-    assert nearest(cosines(security=0.7, other=0.6)) == "security"
-    assert nearest(cosines(security=0.6999, other=0.6)) is None
+    assert nearest_category(cosines(security=0.7, other=0.6)) == "security"
+    assert nearest_category(cosines(security=0.6999, other=0.6)) is None

@@ -9,7 +9,7 @@ from vector_memory.domain import utc_now
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
-from vector_memory.tagged.tags import sifted
+from vector_memory.tagged.tags import accept_tags
 from vector_memory.tagged.vocabulary import Vocabulary
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 def are_merged(database: Database, model: EmbeddingModel, tags: tuple[str, ...]) -> bool:
     """Tell whether an empty vocabulary has one tag for two, in whatever order they come."""
     vocabulary = Vocabulary(SqliteStorage(database), model)
-    accepted, refused = sifted(tags)
+    accepted, refused = accept_tags(tags)
     assert not refused
     with database.write() as connection:
         connection.execute("delete from canonical_tags")

@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.tagged.merging import (
+    GENERAL_WORDS,
     GUARDS,
-    STOP_WORDS,
+    as_words,
     best_match,
     guarded,
     is_boosted,
     merges,
     score,
-    spoken,
     threshold,
 )
 from vector_memory.tagged.numbers import numbers, versions
-from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, cleaned, problem_with, sifted, weight
+from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, accept_tags, normalized_tag, problem_with, weight
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-_ .:"
-TAGS = st.text(ALPHABET, min_size=1, max_size=30).map(cleaned).filter(lambda tag: problem_with(tag) is None)
+TAGS = st.text(ALPHABET, min_size=1, max_size=30).map(normalized_tag).filter(lambda tag: problem_with(tag) is None)
 COSINES = st.floats(-1, 1, allow_nan=False)
 
 
 @pytest.mark.parametrize("tag", ["type:refactor", "module:billing", "vendor:stripe", "api v2", "n_plus-one", "vue.js"])
 def test_the_seeds_valid_tags_are_tags(tag: str) -> None:
-    assert sifted([tag]) == ([tag], [])
+    assert accept_tags([tag]) == ([tag], [])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_seeds_valid_tags_are_tags(tag: str) -> None:
     ],
 )
 def test_what_cannot_be_a_tag_is_refused_with_a_reason(tag: str, reason: str) -> None:
-    accepted, (refused,) = sifted([tag])
+    accepted, (refused,) = accept_tags([tag])
     assert accepted == []
     assert reason in refused.reason
     assert tag.startswith(refused.tag)
@@ -60,17 +60,17 @@ def test_each_prefix_of_the_seeds_list_begins_a_structured_tag(prefix: str) -> N
 def test_a_tag_is_written_in_one_way() -> None:
     """Case and needless spaces make no difference, nor do spaces around a colon; a tag is taken once."""
     sent = ["API v2.0", " api  V2.0\t", "Module: Billing", "module:billing"]
-    assert sifted(sent) == (["api v2.0", "module:billing"], [])
+    assert accept_tags(sent) == (["api v2.0", "module:billing"], [])
 
 
 @given(st.text(max_size=120))
 def test_accepted_tags_keep_the_rules_and_cleaning_them_again_changes_nothing(text: str) -> None:
-    accepted, refused = sifted([text])
+    accepted, refused = accept_tags([text])
     assert len(accepted) + len(refused) == 1
     for tag in accepted:
         assert VALID.fullmatch(tag)
         assert len(tag) <= MAX_TAG
-        assert cleaned(tag) == tag
+        assert normalized_tag(tag) == tag
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_short_and_general_words_are_never_boosted(shorter: str, longer: str) ->
     assert not merges(shorter, longer, 0.89)
 
 
-@pytest.mark.parametrize("word", sorted(STOP_WORDS))
+@pytest.mark.parametrize("word", sorted(GENERAL_WORDS))
 def test_no_stop_word_is_boosted(word: str) -> None:
     assert not is_boosted(word, f"{word} something")
 
@@ -192,7 +192,7 @@ def test_the_best_match_may_be_merged_and_none_is_better(tag: str, near: list[tu
 
 
 def test_separators_read_as_spaces() -> None:
-    assert spoken("rate-limiting_rules v2.0") == "rate limiting rules v2.0"
+    assert as_words("rate-limiting_rules v2.0") == "rate limiting rules v2.0"
 
 
 @pytest.mark.parametrize(("frequency", "expected"), [(2, 0.91), (1, 1.44)])

@@ -200,7 +200,7 @@ def test_a_category_that_is_none_is_filed_under_other_and_the_receipt_says_so(ta
 
 @pytest.mark.parametrize("tags", ["laravel", {"laravel": 1}, [1], [["laravel"]]])
 def test_tags_must_be_a_list(tagged: TaggedMemories, tags: list[str]) -> None:
-    with pytest.raises(ValidationError, match="Tags must be a list"):
+    with pytest.raises(ValidationError, match="tags must be a list"):
         tagged.store("One.", tags=tags)
 
 

@@ -28,7 +28,7 @@ async def test_a_cursor_may_come_as_a_number(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"since": "17"}, "since is a cursor that this memory has not given"),
+        ({"since": "17"}, "since is not a cursor of this memory"),
         ({"since": "last week"}, "since must be the cursor of an earlier answer"),
         ({"memory_type": "letter"}, "memory_type must be one of"),
         ({"limit": 0}, "limit must be"),

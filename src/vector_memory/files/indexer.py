@@ -224,7 +224,7 @@ def text_hash(text: str) -> str:
 
 def vectors_at(embedded: Embedded, position: int) -> Vectors:
     """Return the vectors of the chunk at that position."""
-    rows = [row for row, passage in enumerate(embedded.passages) if passage.piece == position]
+    rows = [row for row, passage in enumerate(embedded.passages) if passage.unit == position]
     vectors: Vectors = embedded.vectors[rows[:PASSAGES]]
     return vectors
 

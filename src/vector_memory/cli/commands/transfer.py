@@ -15,7 +15,7 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.maintenance.transfer import checked, new_file
+from vector_memory.maintenance.transfer import checked_header, new_file
 from vector_memory.settings import DatabaseLocation, Settings, full_path
 from vector_memory.store import SessionMemoryStore
 
@@ -71,7 +71,8 @@ def import_(
     path = place.file()
     with opened(source) as stream, resumable():
         if not path.exists():
-            checked(stream, one_session=as_session is not None)  # a refused file must not leave an empty memory behind
+            # A refused file must not leave an empty memory behind.
+            checked_header(stream, one_session=as_session is not None)
         with SessionMemoryStore(path, settings) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)

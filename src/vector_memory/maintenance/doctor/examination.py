@@ -23,13 +23,13 @@ from vector_memory.storage.sqlite.value_faults import value_faults
 from vector_memory.tagged.vocabulary import Vocabulary
 
 ROUNDS = 4
-"""Rounds of repair: tables, values, derived data, and whatever these reveal."""
+"""Maximum number of rounds of repair: tables, values, derived data, and problems that these reveal."""
 
 INDEX = {"chunks", "passages", "vectors", "index"}
 
 
 class Doctor:
-    """Examines the memory at `path`. Other processes may use it meanwhile; this process must not have it open."""
+    """Examines the memory at `path`. Other processes may be using it, but this process must not have it open."""
 
     def __init__(self, path: Path, settings: Settings, model: EmbeddingModel) -> None:
         self._path = path
@@ -46,8 +46,8 @@ class Doctor:
     def repair(self, report: Report, on_progress: Progress | None = None) -> list[str]:
         """Repair the report's fixable findings; return a sentence for each repair.
 
-        Problems that appear only then need another report: see `repair_all`. Texts are never changed. Repairs that need
-        the model are skipped if there is none.
+        A repair may reveal further problems, which need another report: see `repair_all`. Texts are never changed.
+        Repairs that need the model are skipped if there is none.
         """
         wrong = report.fixable()
         done = []
@@ -112,13 +112,13 @@ class Doctor:
                 value_repair.withdraw_faulty(connection)
         if usable and wrong & (INDEX | {"orphans", "unindexed"}):
             result = Backfill(storage, indexer, Vocabulary(storage, self._model)).run(on_progress)
-            made = counted(result.memories_processed, "memory", "memories")
-            done.append(f"Computed the vectors of {made}.")
+            indexed = counted(result.memories_processed, "memory", "memories")
+            done.append(f"Computed the vectors of {indexed}.")
         return done
 
 
 def is_model_usable(storage: Storage, indexer: Indexer) -> bool:
-    """Tell whether there is a model whose vectors may join those of the file."""
+    """Tell whether there is a model whose vectors are comparable with those of the file."""
     try:
         with storage.read() as reader:
             reader.require_comparable(indexer.fingerprint)

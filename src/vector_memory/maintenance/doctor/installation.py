@@ -77,5 +77,5 @@ def token_counter(model: EmbeddingModel) -> Finding:
             "Tokens are estimated from the length of a text, so the sizes of chunks are only approximate.",
             "Run `vector-memory fetch-model`, which also downloads the token table.",
         )
-    what = "with cl100k_base" if name == "cl100k_base" else "with the model's tokenizer: cl100k_base is not on disk"
-    return fine("tokens", f"Tokens are counted {what}.")
+    means = "with cl100k_base" if name == "cl100k_base" else "with the model's tokenizer: cl100k_base is not on disk"
+    return fine("tokens", f"Tokens are counted {means}.")

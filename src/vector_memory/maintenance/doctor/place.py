@@ -17,8 +17,8 @@ from vector_memory.storage.sqlite.log_state import held_back
 
 MEGABYTE = 1_000_000
 LARGE_LOG = 20 * MEGABYTE
-LITTLE_ROOM = 500 * MEGABYTE
-NO_ROOM = 20 * MEGABYTE
+LOW_SPACE = 500 * MEGABYTE
+NO_SPACE = 20 * MEGABYTE
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 PATIENCE = 1.0
 """Seconds after which an unfinished reader counts as stuck. Reading takes milliseconds."""
@@ -61,9 +61,9 @@ def free_space(path: Path) -> Finding:
     message = f"{size(free)} free on the disk."
     if full_disk.is_full(folder):
         return problem("disk", message, "Free some space: storing fails, and servers that start now are read-only.")
-    if free < NO_ROOM:
+    if free < NO_SPACE:
         return problem("disk", message, "Free some space: storing will fail soon.")
-    if free < LITTLE_ROOM:
+    if free < LOW_SPACE:
         return warning("disk", message, "Free some space before it runs out.")
     return fine("disk", message)
 
@@ -88,20 +88,20 @@ def exposed(path: Path) -> list[Path]:
         return []
     files = [file for file in (path, filesystem.log_of(path), filesystem.log_index_of(path)) if file.exists()]
     folder = [path.parent] if is_own_folder(path) else []
-    return [place for place in (*files, *folder) if mode_of(place) & OTHERS]
+    return [found for found in (*files, *folder) if mode_of(found) & OTHERS]
 
 
 def is_own_folder(path: Path) -> bool:
     """Tell whether the folder contains only this memory, its copies and its exports."""
-    return all(place.name.startswith(path.name) or place.name == "exports" for place in path.parent.iterdir())
+    return all(entry.name.startswith(path.name) or entry.name == "exports" for entry in path.parent.iterdir())
 
 
 def close_to_others(path: Path) -> int:
     """Remove other users' permissions; return the number of files and folders changed."""
-    places = exposed(path)
-    for place in places:
-        place.chmod(mode_of(place) & ~OTHERS)
-    return len(places)
+    changed = exposed(path)
+    for file in changed:
+        file.chmod(mode_of(file) & ~OTHERS)
+    return len(changed)
 
 
 def mode_of(path: Path) -> int:
@@ -120,11 +120,11 @@ def log_size(path: Path) -> Finding:
     length = log.stat().st_size if log.exists() else 0
     if length <= LARGE_LOG:
         return fine(
-            "log", f"The write-ahead log is {size(length)} long." if length else "The write-ahead log is empty."
+            "log", f"The size of the write-ahead log is {size(length)}." if length else "The write-ahead log is empty."
         )
     return warning(
         "log",
-        f"The write-ahead log is {size(length)} long, which makes reading slow.",
+        f"The size of the write-ahead log is {size(length)}, which makes reading slow.",
         "If the check `readers` names a process, end that process. Otherwise use the memory once: the log is shortened "
         "a few seconds later.",
     )

@@ -18,7 +18,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check: a sentence, and what to do about it. `fixable`: --fix does it."""
+    """The result of a check: a sentence, and what to do about it. `fixable`: --fix can repair it."""
 
     name: str
     state: State

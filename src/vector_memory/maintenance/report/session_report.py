@@ -18,15 +18,15 @@ from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
-MOST_MEMORIES = 10_000
-"""Maximum number of memories shown, the newest: with more dots a browser becomes slow."""
+MAX_MEMORIES = 10_000
+"""Maximum number of memories shown, newest first: with more dots a browser becomes slow."""
 
-MOST_TEXT = 40_000_000
-"""Maximum bytes of text in a page, for the newest memories; the others are shown without text."""
+MAX_TEXT = 40_000_000
+"""Maximum bytes of text in a page, newest memories first; the others are shown without text."""
 
 NEIGHBOURS = 3
 BATCH = 100
-"""Memories read at a time, so that only the page's texts are in memory."""
+"""Memories read at a time, so that only the texts for the page stay in memory."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories done and their total number."""
@@ -75,7 +75,7 @@ class SessionReports:
 
 def read_session(reader: Reader, session_id: str) -> Reading:
     """Read the newest memories of a session, as many as a page shows."""
-    listed = reader.timeline(Scope(session_id=session_id), MOST_MEMORIES, 0)[::-1]
+    listed = reader.timeline(Scope(session_id=session_id), MAX_MEMORIES, 0)[::-1]
     texts = within_budget(listed)
     memories: list[Memory] = []
     lengths: dict[int, int] = {}
@@ -96,7 +96,7 @@ def read_session(reader: Reader, session_id: str) -> Reading:
 def within_budget(listed: Sequence[Moment]) -> set[int]:
     """Return the ids of the first memories whose texts fit into a page together."""
     ends = accumulate(moment.content_bytes for moment in listed)
-    return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MOST_TEXT}
+    return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MAX_TEXT}
 
 
 def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[
         near = [[reading.located[other], round(cosine, 3)] for other, cosine in neighbours.get(memory.id, [])]
         memories.append(
             {
-                **provenance(memory),
-                **text_of(memory, reading.texts),
+                **fields_without_text(memory),
+                **text_fields(memory, reading.texts),
                 "size": reading.lengths[memory.id],
                 "point": points.get(memory.id),
                 "near": near,
@@ -126,7 +126,7 @@ def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[
     }
 
 
-def provenance(memory: Memory) -> dict[str, Any]:
+def fields_without_text(memory: Memory) -> dict[str, Any]:
     """Return a memory's fields except its text."""
     return {
         "id": memory.id,
@@ -144,13 +144,13 @@ def provenance(memory: Memory) -> dict[str, Any]:
     }
 
 
-def text_of(memory: Memory, texts: set[int]) -> dict[str, Any]:
+def text_fields(memory: Memory, texts: set[int]) -> dict[str, Any]:
     """Return a memory's text as stored and as HTML; None if the page does not contain it."""
     if memory.id not in texts:
         return {"text": None, "html": None}
     return {"text": memory.content, "html": render(memory.content)}
 
 
-def milliseconds(moment: str) -> int:
-    """Return a time as JavaScript counts it, since 1970."""
-    return round(datetime.fromisoformat(moment).timestamp() * 1000)
+def milliseconds(time: str) -> int:
+    """Return an ISO 8601 time as JavaScript does: milliseconds since 1970."""
+    return round(datetime.fromisoformat(time).timestamp() * 1000)

@@ -96,7 +96,7 @@ def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
     """Return the passages as they are stored: with the ids of the chunks that they are of."""
     return [
-        vectors.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
+        vectors.Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
         for passage in embedded.passages
     ]
 
