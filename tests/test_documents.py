@@ -138,7 +138,7 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
 def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "SECONDS_TO_CLOSE", 0.1, raising=False)
+    monkeypatch.setattr(access, "SECONDS_TO_FLUSH", 0.1)
     memory_id = store.store_memory("report", "Text.", agent_id="a", session_id="s").memory_id
     other = SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder())
     with store._database.write():

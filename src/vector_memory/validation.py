@@ -17,7 +17,7 @@ MAX_QUERY = 10_000
 MAX_TAGS = 20
 MAX_TAG = 100
 MAX_METADATA = 20_000
-MAX_DEPTH = 32
+MAX_JSON_DEPTH = 32
 MAX_LIMIT = 100
 MAX_OFFSET = 10_000
 MIN_TOKENS = 200
@@ -117,8 +117,8 @@ def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         levels = depth(value)
     except (TypeError, ValueError, RecursionError):
         raise ValidationError(NOT_JSON) from None
-    if levels > MAX_DEPTH:
-        raise ValidationError(f"metadata is nested too deeply: send at most {MAX_DEPTH} levels.")
+    if levels > MAX_JSON_DEPTH:
+        raise ValidationError(f"metadata is nested too deeply: send at most {MAX_JSON_DEPTH} levels.")
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
     if json.loads(text) != value:  # numeric keys and tuples would not be read back unchanged

@@ -36,7 +36,7 @@ from vector_memory.validation import (
 MAIN_AGENT = "main-orchestrator"
 """The agent of session contexts and input prompts."""
 
-SHARED = "shared"
+SHARED_AGENT = "shared"
 """The agent id of tagged memories, which belong to no agent."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TOY_MODEL = "toy"
 CACHED_QUERIES = 1_000
 LOAD_ATTEMPTS = 2
-RETRY_SECONDS = 30.0
+LOAD_RETRY_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class EmbeddingModel:
         return engine
 
     def _may_try(self) -> bool:
-        return self._failure is None or self._clock() - self._failed_at >= RETRY_SECONDS
+        return self._failure is None or self._clock() - self._failed_at >= LOAD_RETRY_SECONDS
 
     def _attempt(self) -> None:
         for _ in range(LOAD_ATTEMPTS):

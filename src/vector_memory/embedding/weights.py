@@ -22,7 +22,7 @@ SHA256 = {
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 
-MISSING = (
+WEIGHTS_MISSING = (
     "The embedding model all-MiniLM-L6-v2 is not on this machine. Run `vector-memory fetch-model` once (about 90 MB), "
     "or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json."
 )
@@ -68,7 +68,7 @@ def find_weights(configured: Path | None) -> Weights:
     for found in _installed():
         if found.is_complete:
             return found
-    raise EmbeddingUnavailableError(MISSING)
+    raise EmbeddingUnavailableError(WEIGHTS_MISSING)
 
 
 def _configured(folder: Path) -> Weights:

@@ -23,7 +23,7 @@ LONGEST_TOKEN = 32
 
 PARAGRAPH = re.compile(r"\n\s*\n(?=[^\S\n]*\S)")
 SENTENCE = re.compile(r"\n(?=[^\S\n]*\S)|(?<=[.!?…])[^\S\n]+(?=\S)|(?<=[。！？])(?=\S)")  # noqa: RUF001 - Chinese stops
-WORD = re.compile(r"(?<=\s)\S")
+WORD_START = re.compile(r"(?<=\s)\S")
 
 
 class Boundary(IntEnum):
@@ -64,7 +64,7 @@ def cut_file(
     parts = cut_parts(text, count_tokens, max(1, size // PARTS_PER_CHUNK))
     starts = [part.start for part in parts] + [len(text)]
     lines = [at for at, character in enumerate(text) if character == "\n"]
-    chunks = (with_lines(text, starts[first], starts[end], lines) for first, end in joined(parts, size, overlap))
+    chunks = (with_lines(text, starts[first], starts[end], lines) for first, end in join_parts(parts, size, overlap))
     return [chunk for chunk in chunks if chunk.text]
 
 
@@ -107,11 +107,11 @@ def line_start(text: str, at: int) -> int:
 def middle_of(text: str, start: int, end: int) -> int:
     """Return where to halve a stretch of two or more characters: near the middle, between words if possible."""
     middle = (start + end) // 2
-    after = WORD.search(text, middle, (middle + end + 1) // 2)
+    after = WORD_START.search(text, middle, (middle + end + 1) // 2)
     return after.start() if after else middle
 
 
-def joined(parts: Sequence[Segment], size: int, overlap: int) -> list[tuple[int, int]]:
+def join_parts(parts: Sequence[Segment], size: int, overlap: int) -> list[tuple[int, int]]:
     """Return each chunk as a half-open range of parts."""
     totals = list(accumulate((part.tokens for part in parts), initial=0))
     paragraphs = [at for at, part in enumerate(parts) if part.boundary is Boundary.PARAGRAPH] + [len(parts)]

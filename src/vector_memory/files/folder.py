@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
-from vector_memory.files.walking import Skip, Skipped, printable_path, walk
+from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, refusal
 from vector_memory.storage.disk.locking import lock
 from vector_memory.storage.disk.protection import is_database
@@ -77,7 +77,7 @@ class MemoryFolder:
                 log_skipped(skipped)
             self.skipped = skipped
 
-    def _scanned(self, skip: Skip) -> Iterator[tuple[str, FileStatus]]:
+    def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
         for entry in walk(self.path, skip):
             if not entry.name.lower().endswith(".md"):
                 continue

@@ -15,7 +15,7 @@ from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, decoded
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress
-from vector_memory.files.reading import excerpt
+from vector_memory.files.reading import fitting_lines
 from vector_memory.files.search import FileHit, FileSearch, notes
 from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
@@ -29,11 +29,11 @@ from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_ra
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 0.05
+WATCHER_STOP_SECONDS = 0.05
 SECONDS_TO_INDEX = 0.5
 """How long a search waits for files that are being indexed."""
 
-SKIPPED_SHOWN = 5
+SKIPPED_NAMED = 5
 
 MAX_PATH = 4_096
 MAX_TOPIC = 200
@@ -117,7 +117,7 @@ class FileMemory:
     def close(self) -> None:
         """Stop watching the folder and close the index. Files not indexed yet are indexed at the next start."""
         self._stopping.set()
-        self._watcher.stop(STOP_SECONDS)
+        self._watcher.stop(WATCHER_STOP_SECONDS)
         self._index.close()
 
     def check_for_changes(self) -> None:
@@ -169,7 +169,7 @@ class FileMemory:
         text = decoded(self._folder.read(inner)[0])
 
         def build(packer: Packer) -> FileTextResult:
-            found = excerpt(text, first, count, packer)
+            found = fitting_lines(text, first, count, packer)
             return FileTextResult(
                 path=self._folder.shown(inner),
                 content=found.content,
@@ -220,8 +220,8 @@ class FileMemory:
         skipped = self._folder.skipped
         if not skipped:
             return None
-        named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_SHOWN])
-        more = f"; and {len(skipped) - SKIPPED_SHOWN:,} more" if len(skipped) > SKIPPED_SHOWN else ""
+        named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_NAMED])
+        more = f"; and {len(skipped) - SKIPPED_NAMED:,} more" if len(skipped) > SKIPPED_NAMED else ""
         return f"Warning: skipped {named}{more}."
 
     def _found_text(self, hit: FileHit) -> FoundText:

@@ -20,7 +20,7 @@ class Excerpt(NamedTuple):
     cut: bool
 
 
-def excerpt(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
+def fitting_lines(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
     """Return up to `lines` lines that fit, from `start_line` on. Raises ValidationError if there is no such line."""
     every = split_lines(text)
     if start_line > max(1, len(every)):

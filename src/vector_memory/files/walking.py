@@ -29,10 +29,10 @@ class Entry(NamedTuple):
     parent: int
 
 
-Skip = Callable[[PurePosixPath, str], None]
+SkipCallback = Callable[[PurePosixPath, str], None]
 
 
-def walk(root: Path, skip: Skip) -> Iterator[Entry]:
+def walk(root: Path, skip: SkipCallback) -> Iterator[Entry]:
     """Yield the entries of a folder and its subfolders, parents first. Names that start with a dot are ignored.
 
     Each folder is opened by its path from the root, so deep folders do not need more descriptors. `skip` is called for

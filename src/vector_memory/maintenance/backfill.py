@@ -16,7 +16,7 @@ from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 0.1
+BACKFILL_STOP_SECONDS = 0.1
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Backfill:
         """
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(BACKFILL_STOP_SECONDS)
 
     def run(self, on_progress: Progress | None = None) -> BackfillResult:
         """Compute the missing vectors. Memories on which the engine fails count as remaining.

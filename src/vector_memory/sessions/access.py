@@ -13,7 +13,7 @@ from vector_memory.storage.base import Storage
 
 logger = logging.getLogger(__name__)
 
-SECONDS_TO_CLOSE = 3.0
+SECONDS_TO_FLUSH = 3.0
 
 
 class AccessRecorder:
@@ -33,7 +33,7 @@ class AccessRecorder:
     def close(self) -> None:
         """Write the pending counts and stop. Waits at most 3 s if another process keeps the file locked."""
         self._pending.put(None)
-        self._thread.join(SECONDS_TO_CLOSE)
+        self._thread.join(SECONDS_TO_FLUSH)
 
     def _run(self) -> None:
         while (first := self._pending.get()) is not None:

@@ -22,7 +22,7 @@ An error rolls the transaction back.
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMemory:
     """A memory that was stored. `problem`: why it cannot be found by meaning yet; None if it can.
 
     `token_count`: tokens of the whole content; None for kinds that are not chunked. `passage_count`: passages with
@@ -52,7 +52,7 @@ class MemoryWriter:
 
     def write(
         self, memory: NewMemory, complete: Completion | None = None, on_progress: EmbeddingProgress | None = None
-    ) -> Stored:
+    ) -> StoredMemory:
         """Store a memory with its chunks, words and vectors.
 
         Without a usable model the text is stored anyway, and its vectors are computed once there is a model. Raises
@@ -77,7 +77,7 @@ class MemoryWriter:
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
-        return Stored(
+        return StoredMemory(
             memory=memory,
             id=memory_id,
             content_hash=content_hash,
@@ -135,7 +135,7 @@ def with_title(memory: NewMemory, chunks: list[Chunk]) -> NewMemory:
     return replace(memory, title=title) if title else memory
 
 
-def receipt(stored: Stored) -> StoreMemoryResult:
+def receipt(stored: StoredMemory) -> StoreMemoryResult:
     """Return what was stored, and how it can be found."""
     memory = stored.memory
     return StoreMemoryResult(
@@ -152,13 +152,13 @@ def receipt(stored: Stored) -> StoreMemoryResult:
     )
 
 
-def length_message(stored: Stored) -> str:
+def length_message(stored: StoredMemory) -> str:
     """Say how long the content is."""
     tokens = "" if stored.token_count is None else f", {counted(stored.token_count, 'token')}"
     return counted(len(stored.memory.content), "character") + tokens
 
 
-def index_message(stored: Stored) -> str:
+def index_message(stored: StoredMemory) -> str:
     """Say how the content can be found. Its words are indexed in any case; passages contain all of it."""
     chunks = f"{counted(stored.chunk_count, 'chunk')}, " if stored.chunk_count else ""
     if stored.problem is None:

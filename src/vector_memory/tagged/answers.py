@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from vector_memory.domain.text import counted
 from vector_memory.results.sessions import FoundMemory, MemoryEntry
 from vector_memory.results.tagged import FoundTagged, Health, StoreTaggedResult, TaggedMemory
-from vector_memory.sessions.writer import Stored
+from vector_memory.sessions.writer import StoredMemory
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import RefusedTag
 
@@ -16,7 +16,7 @@ WARNING_USAGE, CRITICAL_USAGE = 80.0, 95.0
 
 
 def tagged_receipt(
-    stored: Stored, forms: Mapping[str, str], refused: Sequence[RefusedTag], doubt: str | None
+    stored: StoredMemory, forms: Mapping[str, str], refused: Sequence[RefusedTag], doubt: str | None
 ) -> StoreTaggedResult:
     """Return what was stored, under which category and tags, and which tags were refused."""
     memory = stored.memory

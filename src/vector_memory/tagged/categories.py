@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from vector_memory.tagged.merging import SIMILARITY_DECIMALS
+
 OTHER = "other"
 
 PHRASES: dict[str, tuple[str, ...]] = {
@@ -51,8 +53,6 @@ MIN_SIMILARITY = 0.50
 MIN_MARGIN = 0.10
 """Minimum by which a category's similarity must exceed that of `other`."""
 
-DECIMALS = 4
-
 
 def normalized(word: str) -> str:
     """Return a caller's word in the form in which it is looked up."""
@@ -70,9 +70,12 @@ def nearest_category(cosines: Mapping[str, float]) -> str | None:
     The similarity of a category is that of its nearest phrase. Ties go to the first category.
     """
     similarities = {
-        category: round(max(cosines[phrase] for phrase in phrases), DECIMALS) for category, phrases in PHRASES.items()
+        category: round(max(cosines[phrase] for phrase in phrases), SIMILARITY_DECIMALS)
+        for category, phrases in PHRASES.items()
     }
     other = similarities.pop(OTHER)
     best = max(similarities, key=lambda category: similarities[category])
-    near_enough = similarities[best] >= MIN_SIMILARITY and round(similarities[best] - other, DECIMALS) >= MIN_MARGIN
+    near_enough = (
+        similarities[best] >= MIN_SIMILARITY and round(similarities[best] - other, SIMILARITY_DECIMALS) >= MIN_MARGIN
+    )
     return best if near_enough else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from vector_memory.domain import SHARED, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.results.sessions import DeleteResult
 from vector_memory.results.tagged import (
@@ -91,7 +91,7 @@ class TaggedMemories:
             forms.update(self._vocabulary.adopt(writer, accepted, computed, now))
             return replace(memory, tags=tuple(dict.fromkeys(forms.values())))
 
-        note = NewMemory(kind=MemoryKind.TAGGED, agent_id=SHARED, content=content, metadata={"category": filed})
+        note = NewMemory(kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed})
         return tagged_receipt(self._writer.write(note, complete), forms, refused, doubt)
 
     def search(

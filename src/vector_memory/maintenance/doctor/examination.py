@@ -25,7 +25,7 @@ from vector_memory.tagged.vocabulary import Vocabulary
 ROUNDS = 4
 """Maximum number of rounds of repair: tables, values, derived data, and problems that these reveal."""
 
-INDEX = {"chunks", "passages", "vectors", "index"}
+INDEX_CHECKS = {"chunks", "passages", "vectors", "index"}
 
 
 class Doctor:
@@ -108,9 +108,9 @@ class Doctor:
                 done.append(f"Removed {counted(number, 'orphaned row')}.")
             if "tags" in wrong:
                 done.append(f"Restored {counted(restore_tags(connection, utc_now()), 'canonical tag')}.")
-            if usable and wrong & (INDEX | {"orphans"}):
+            if usable and wrong & (INDEX_CHECKS | {"orphans"}):
                 value_repair.withdraw_faulty(connection)
-        if usable and wrong & (INDEX | {"orphans", "unindexed"}):
+        if usable and wrong & (INDEX_CHECKS | {"orphans", "unindexed"}):
             result = Backfill(storage, indexer, Vocabulary(storage, self._model)).run(on_progress)
             indexed = counted(result.memories_processed, "memory", "memories")
             done.append(f"Computed the vectors of {indexed}.")

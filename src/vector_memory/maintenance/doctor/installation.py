@@ -19,14 +19,14 @@ REINSTALL = "Reinstall vector-memory in its own environment."
 
 def installation_findings(model: EmbeddingModel, settings: Settings) -> Iterator[Finding]:
     """Yield the findings about the installation."""
-    yield versions()
+    yield package_versions()
     yield linked_sqlite()
     yield extension()
     yield embedding_model(model, settings)
     yield token_counter(model)
 
 
-def versions() -> Finding:
+def package_versions() -> Finding:
     """Report the versions that a bug report should contain."""
     try:
         found = [f"{name} {version(name)}" for name in PACKAGES]

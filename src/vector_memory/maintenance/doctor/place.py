@@ -26,7 +26,7 @@ PATIENCE = 1.0
 
 def place_findings(path: Path) -> Iterator[Finding]:
     """Yield the findings about the storage location. Do not call this while this process has the file open."""
-    yield file_system(path)
+    yield file_system_finding(path)
     yield free_space(path)
     if path.is_file():
         yield permissions(path)
@@ -34,7 +34,7 @@ def place_findings(path: Path) -> Iterator[Finding]:
         yield readers(path)
 
 
-def file_system(path: Path) -> Finding:
+def file_system_finding(path: Path) -> Finding:
     """Check that the file is not on a network file system."""
     kind = filesystem.file_system(path)
     if filesystem.is_network(kind):
@@ -58,7 +58,7 @@ def free_space(path: Path) -> Finding:
     """Check that there is free disk space."""
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
     free = shutil.disk_usage(folder).free
-    message = f"{size(free)} free on the disk."
+    message = f"{readable_size(free)} free on the disk."
     if full_disk.is_full(folder):
         return problem("disk", message, "Free some space: storing fails, and servers that start now are read-only.")
     if free < NO_SPACE:
@@ -120,11 +120,14 @@ def log_size(path: Path) -> Finding:
     length = log.stat().st_size if log.exists() else 0
     if length <= LARGE_LOG:
         return fine(
-            "log", f"The size of the write-ahead log is {size(length)}." if length else "The write-ahead log is empty."
+            "log",
+            f"The size of the write-ahead log is {readable_size(length)}."
+            if length
+            else "The write-ahead log is empty.",
         )
     return warning(
         "log",
-        f"The size of the write-ahead log is {size(length)}, which makes reading slow.",
+        f"The size of the write-ahead log is {readable_size(length)}, which makes reading slow.",
         "If the check `readers` names a process, end that process. Otherwise use the memory once: the log is shortened "
         "a few seconds later.",
     )
@@ -146,6 +149,6 @@ def readers(path: Path) -> Finding:
     )
 
 
-def size(number: int) -> str:
+def readable_size(number: int) -> str:
     """Return a size in bytes in readable form."""
     return f"{number / 1000 / MEGABYTE:,.1f} GB" if number >= 1000 * MEGABYTE else f"{number / MEGABYTE:,.1f} MB"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1_000
+ROWS_AT_ONCE = 1_000
 """Number of rows compared with all others at a time."""
 
 SAME = 1e-6
@@ -50,12 +50,12 @@ def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
     return axes * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def nearest(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
+def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
     """Return the `count` nearest other rows for each row, nearest first; ties go to the first row."""
     units = directions(vectors)
     found: list[list[Neighbour]] = [[] for _ in units]
-    for start in range(0, len(units), BLOCK):
-        cosines = units[start : start + BLOCK] @ units.T
+    for start in range(0, len(units), ROWS_AT_ONCE):
+        cosines = units[start : start + ROWS_AT_ONCE] @ units.T
         here = range(len(cosines))
         cosines[here, range(start, start + len(cosines))] = -np.inf
         for _ in range(min(count, len(units) - 1)):

@@ -1,6 +1,6 @@
 """Reads a session and builds its page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope, utc_now
 from vector_memory.errors import NotFoundError
+from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.report.page import build_page
-from vector_memory.maintenance.report.projection import nearest, project
+from vector_memory.maintenance.report.projection import nearest_neighbours, project
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment
@@ -25,11 +26,8 @@ MAX_TEXT = 40_000_000
 """Maximum bytes of text in a page, newest memories first; the others are shown without text."""
 
 NEIGHBOURS = 3
-BATCH = 100
+MEMORIES_AT_ONCE = 100
 """Memories read at a time, so that only the texts for the page stay in memory."""
-
-Progress = Callable[[int, int], None]
-"""Called with the number of memories done and their total number."""
 
 
 class SessionPage(NamedTuple):
@@ -81,7 +79,7 @@ def read_session(reader: Reader, session_id: str) -> Reading:
     lengths: dict[int, int] = {}
     ids: list[int] = []
     means: list[NDArray[np.float32]] = []
-    for batch in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
+    for batch in (listed[start : start + MEMORIES_AT_ONCE] for start in range(0, len(listed), MEMORIES_AT_ONCE)):
         found = reader.memories([moment.memory_id for moment in batch])
         for memory in (found[moment.memory_id] for moment in batch):
             lengths[memory.id] = len(memory.content)
@@ -103,7 +101,7 @@ def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[
     """Return the data for the page's script; `web/model.js` reads it."""
     projection = project(reading.means)
     points = dict(zip(reading.located, projection.points.round(4).tolist(), strict=True))
-    neighbours = dict(zip(reading.located, nearest(reading.means, NEIGHBOURS), strict=True))
+    neighbours = dict(zip(reading.located, nearest_neighbours(reading.means, NEIGHBOURS), strict=True))
     memories = []
     for done, memory in enumerate(reading.memories, start=1):
         near = [[reading.located[other], round(cosine, 3)] for other, cosine in neighbours.get(memory.id, [])]

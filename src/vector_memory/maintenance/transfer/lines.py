@@ -19,7 +19,7 @@ from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
 
 FORMAT: Final = "vector-memory export"
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 
 MAX_LINE_BYTES = 256_000_000
 """The longest memory with vectors of 384 numbers takes 10 MB."""
@@ -35,7 +35,7 @@ FIELD_SHOWN = 40
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Name = Annotated[str, Field(max_length=MAX_IDENTIFIER)]
-Heading = Annotated[str, Field(max_length=MAX_TITLE)]
+HeadingText = Annotated[str, Field(max_length=MAX_TITLE)]
 
 
 def utc(time: str) -> str:
@@ -79,7 +79,7 @@ class Header(Line):
     """The first line. `session_id`: the exported session, or None for all. `vectors`: their fingerprint, if any."""
 
     format: Literal["vector-memory export"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[1] = FORMAT_VERSION
     session_id: Name | None = None
     memories: Count
     vectors: ModelLine | None = None
@@ -97,7 +97,7 @@ class ChunkLine(StretchLine):
 
     kind: Name
     token_count: Count
-    headings: Annotated[list[Heading], Field(max_length=MAX_HEADINGS)]
+    headings: Annotated[list[HeadingText], Field(max_length=MAX_HEADINGS)]
     level: Count
     contains_code: bool
     contains_table: bool
@@ -198,9 +198,10 @@ def parse_header(line: bytes) -> Header:
     value = _json(1, line) if line.startswith(b"{") else None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise ValidationError("Line 1 is not a header: choose a file written by `vector-memory export`.")
-    if value.get("version") != VERSION:
+    if value.get("version") != FORMAT_VERSION:
         raise ValidationError(
-            f"The version of the export's format is not {VERSION}, which this release reads: upgrade vector-memory."
+            f"The version of the export's format is not {FORMAT_VERSION}, which this release reads: upgrade "
+            "vector-memory."
         )
     return _validated(Header, 1, value)
 

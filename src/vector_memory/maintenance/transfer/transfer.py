@@ -5,7 +5,7 @@ An invalid file therefore changes nothing, and an interrupted import can be repe
 """
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import IO, NamedTuple
 
@@ -16,6 +16,7 @@ from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
     ChunkLine,
@@ -32,9 +33,6 @@ from vector_memory.maintenance.transfer.lines import (
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
 from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, digits
-
-Progress = Callable[[int, int], None]
-"""Called with the number of memories done and their total number."""
 
 PARENT = "parent_report_id"
 

@@ -45,7 +45,7 @@ def is_passed_through(kind: str | None) -> bool:
 
 
 def require_local(path: Path) -> None:
-    """Raise DatabaseError for a network file system, because machines do not share the memory that SQLite locks with."""
+    """Raise DatabaseError for a network file system: machines do not share the memory that SQLite needs for locking."""
     kind = file_system(path)
     if is_network(kind):
         raise DatabaseError(
