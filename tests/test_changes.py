@@ -170,7 +170,7 @@ def test_a_cursor_stays_good_when_the_last_memory_is_deleted(store: SessionMemor
 
 def test_a_cursor_of_another_file_is_refused(store: SessionMemoryStore) -> None:
     add(store, "x")
-    with pytest.raises(ValidationError, match="has not given"):
+    with pytest.raises(ValidationError, match="is not a cursor of this memory"):
         store.search_changes(Scope(session_id="s"), since="5")
 
 

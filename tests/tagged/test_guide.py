@@ -36,7 +36,7 @@ def test_the_last_level_states_the_values_that_hold() -> None:
         f"{merging.MERGE_THRESHOLD:.2f}",
         f"{merging.MERGE_THRESHOLD_SAME_VERSION:.2f}",
         f"{merging.SUBSTRING_BOOST:.2f}",
-        f"{merging.LEAST_SUBSTRING} letters",
+        f"{merging.MIN_SUBSTRING} letters",
         f"at least {categories.MIN_SIMILARITY:.2f}",
         f"{categories.MIN_MARGIN:.2f} above",
         f"fewer than {categories.MIN_COMPARED} letters",
