@@ -192,7 +192,9 @@ def test_empty_variable_counts_as_not_set(
     assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), ServerOptions())]
 
 
-def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_location_may_come_from_a_variable(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The memory's place has variables of its own, with a prefix that nothing else uses."""
     monkeypatch.setenv("DATABASE_PATH", "/elsewhere")
     monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "x.db"))
@@ -200,7 +202,7 @@ def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytes
     assert served[0].path == tmp_path / "x.db"
 
 
-def test_flag_for_the_place_beats_both_variables(
+def test_a_flag_for_the_location_overrides_both_variables(
     served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A folder given as a flag is used although a variable names a file."""
@@ -256,14 +258,14 @@ def test_refusal_names_what_is_wrong_and_what_is_accepted(
     ("words", "variables"),
     [(["--embedding-dim", "0"], {}), ([], {"VECTOR_MEMORY_READ_ONLY": "treu"}), (["--nope"], {}), (["nope"], {})],
 )
-def test_what_is_not_understood_ends_with_2(words: list[str], variables: dict[str, str]) -> None:
+def test_invalid_arguments_exit_with_2(words: list[str], variables: dict[str, str]) -> None:
     """The process says one sentence on standard error, nothing on standard output, and ends with 2."""
     ended = run(*words, env=variables)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert re.fullmatch(r"vector-memory: [^\n]+\n", ended.stderr)
 
 
-def test_what_fails_at_start_ends_with_1(tmp_path: Path) -> None:
+def test_a_failure_at_start_exits_with_1(tmp_path: Path) -> None:
     """A file that is no database is named as that in one sentence, and the process ends with 1."""
     not_a_database = tmp_path / "notes.txt"
     not_a_database.write_text("These are notes, and long enough for a header. " * 100)
@@ -322,7 +324,7 @@ def test_toolsets_and_read_only_come_from_flags_and_variables(
     ]
 
 
-def test_an_unknown_toolset_is_refused_with_those_there_are() -> None:
+def test_an_unknown_toolset_is_refused_with_the_known_ones() -> None:
     """The message names the flag and what it takes."""
     ended = run("serve", "--toolsets", "session,chess")
     assert ended.returncode == 2
@@ -365,7 +367,7 @@ class Modelless(ToyEngine):
         raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
-def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
+def test_backfill_computes_missing_vectors(tmp_path: Path) -> None:
     """What was stored without a model can be found by meaning after a backfill; a second one finds nothing to do."""
     with SessionMemoryStore(tmp_path / "x.db", embedder=Modelless()) as store:
         store.store_memory("report", "# Cats\n\nThe cat sleeps.", session_id="s", agent_id="a")
@@ -375,7 +377,7 @@ def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
     assert "Indexed 0 memories with 0 chunks; 0 remaining." in done[1].stdout
 
 
-def test_backfill_makes_no_new_memory(tmp_path: Path) -> None:
+def test_backfill_creates_no_memory(tmp_path: Path) -> None:
     """A mistyped path is said and not turned into an empty memory."""
     ended = run("backfill", "--database-path", tmp_path / "typo.db")
     assert ended.returncode == 2

@@ -52,14 +52,14 @@ def test_defaults_are_those_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_says_what_it_is_and_what_it_takes(name: str) -> None:
+def test_every_setting_has_a_description_and_its_accepted_values(name: str) -> None:
     """Help, docs and error messages have words for every setting."""
     assert Settings.model_fields[name].description
     assert accepted(name)
 
 
 @pytest.mark.parametrize("values", NOT_ACCEPTED, ids=str)
-def test_what_cannot_work_is_refused(values: dict[str, object]) -> None:
+def test_impossible_settings_are_refused(values: dict[str, object]) -> None:
     """A value out of range or of the wrong kind, and an unknown name, is an error and not a guess."""
     with pytest.raises(pydantic.ValidationError):
         Settings(**values)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_overlap_over_half_a_chunk_is_refused_by_both_names() -> None:
     assert Settings(default_chunk_size=100, default_chunk_overlap=50).default_chunk_overlap == 50
 
 
-def test_names_in_small_letters_are_understood() -> None:
+def test_lower_case_values_are_accepted() -> None:
     """A log level or durability in small letters is the same one."""
     settings = Settings(log_level="debug", sqlite_synchronous="normal")  # type: ignore[arg-type]
     assert (settings.log_level, settings.sqlite_synchronous) == ("DEBUG", "NORMAL")
@@ -99,12 +99,14 @@ def test_database_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.Mon
     assert DatabaseLocation(database_path=tmp_path / "my.db").file() == tmp_path / "my.db"
 
 
-def test_working_dir_holds_the_memory_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_working_dir_contains_the_memory_in_a_subfolder(tmp_path: Path) -> None:
     """A named folder has the memory under memory/agent_session_memory.db."""
     assert DatabaseLocation(working_dir=tmp_path).file() == memory_in(tmp_path)
 
 
-def test_without_a_place_the_memory_is_in_the_clients_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_location_the_memory_is_in_the_clients_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CLAUDE_PROJECT_DIR is where the memory goes if nothing else is said."""
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "project"))
     assert DatabaseLocation().file() == memory_in(tmp_path / "project")
@@ -123,7 +125,7 @@ def test_without_a_project_the_memory_is_in_the_current_folder(
     assert DatabaseLocation().file() == memory_in(tmp_path)
 
 
-def test_two_places_are_refused(tmp_path: Path) -> None:
+def test_two_locations_are_refused(tmp_path: Path) -> None:
     """A file and a folder at once is a mistake that is said and not resolved silently."""
     with pytest.raises(pydantic.ValidationError, match="not both"):
         DatabaseLocation(database_path=tmp_path / "my.db", working_dir=tmp_path)

@@ -170,7 +170,7 @@ def fill(store: SessionMemoryStore, wanted: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=effort(quick=15, long=300))
 @given(st.lists(memories(), max_size=8))
-def test_what_is_imported_is_what_was_exported(wanted: list[dict[str, Any]]) -> None:
+def test_an_import_equals_the_export(wanted: list[dict[str, Any]]) -> None:
     """Texts, places, times, counts, chunks, vectors and what searches find are the same; again, nothing is added."""
     with opened() as store, opened() as other:
         fill(store, wanted)
@@ -193,7 +193,7 @@ def without_ids(stream: io.BytesIO) -> list[dict[str, Any]]:
     return lines
 
 
-def test_vectors_that_are_not_exported_are_made_anew(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+def test_vectors_that_are_not_exported_are_recomputed(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
     """After a backfill the import is the same as one with vectors."""
     store.store_memory("report", REPORT, session_id="s")
     store.store_memory("system_memory", "make test", session_id="s")
@@ -215,7 +215,7 @@ def test_a_session_is_exported_alone(store: SessionMemoryStore, other: SessionMe
         exported(store, "u")
 
 
-def test_memories_that_are_there_are_not_doubled(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+def test_stored_memories_are_not_duplicated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
     """The same text in the same place is skipped, and what is new is added beside what is there."""
     for one in (store, other):
         one.store_memory("report", REPORT, session_id="s")
@@ -225,7 +225,7 @@ def test_memories_that_are_there_are_not_doubled(store: SessionMemoryStore, othe
     assert len(contents(other)) == 3
 
 
-def test_a_fork_stands_by_itself(store: SessionMemoryStore) -> None:
+def test_a_fork_is_independent(store: SessionMemoryStore) -> None:
     """Under another id a session is there twice; the fork's observations are about the fork's reports."""
     report = store.store_memory("report", REPORT, session_id="s").memory_id
     store.store_memory("report_observation", "It runs at noon, too.", session_id="s", parent_report_id=report)
@@ -281,7 +281,7 @@ def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: Ses
 
 
 @pytest.mark.parametrize("embedder", [OtherModel, NoModel])
-def test_vectors_of_another_model_are_not_taken(store: SessionMemoryStore, embedder: type[LatticeEmbedder]) -> None:
+def test_vectors_of_another_model_are_not_imported(store: SessionMemoryStore, embedder: type[LatticeEmbedder]) -> None:
     """The memories are there, without vectors, and no vectors of a model that is not in use get into an empty file."""
     store.store_memory("report", REPORT, session_id="s")
     with opened(embedder) as other:
@@ -292,7 +292,7 @@ def test_vectors_of_another_model_are_not_taken(store: SessionMemoryStore, embed
         assert other.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), Page(limit=5), mode="keyword").results
 
 
-def test_a_line_needs_no_more_than_kind_agent_and_text(other: SessionMemoryStore) -> None:
+def test_a_line_needs_only_kind_agent_and_text(other: SessionMemoryStore) -> None:
     """What other programs have can be imported: chunks are cut, and the times are those of the import."""
     header = {"format": "vector-memory export", "version": 1, "memories": 1}
     line = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": REPORT}
@@ -376,7 +376,7 @@ def test_a_file_with_a_bad_line_changes_nothing(
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"memory_type": 1}', b"7"])
-def test_a_line_that_is_no_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
+def test_a_line_that_is_not_a_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
     """Whatever stands there, the answer is one sentence that names the line."""
     header = as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}]).getvalue()
     with pytest.raises(ValidationError, match=r"^Line 2"):
@@ -404,7 +404,7 @@ def test_an_export_holds_one_memory_at_a_time() -> None:
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_file_is_complete_or_does_not_exist(tmp_path: Path) -> None:
     """A failed export leaves the file that was there as it was, and no other; one that is there is not replaced."""
     target = tmp_path / "export.jsonl"
 
@@ -457,7 +457,7 @@ TOO_LONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", TOO_LONG.values(), ids=TOO_LONG)
-def test_what_no_tool_would_store_is_not_imported_and_the_error_is_short(
+def test_memories_that_no_tool_would_store_are_not_imported_and_the_error_is_short(
     other: SessionMemoryStore, changes: dict[str, Any]
 ) -> None:
     memory = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": "Text", **changes}
@@ -467,7 +467,7 @@ def test_what_no_tool_would_store_is_not_imported_and_the_error_is_short(
     assert contents(other) == []
 
 
-def test_more_chunks_than_a_document_has_are_not_taken_but_made_anew(other: SessionMemoryStore) -> None:
+def test_too_many_chunks_are_not_imported_but_cut_again(other: SessionMemoryStore) -> None:
     content = "ab " * (MAX_CHUNKS + 1)
     line = {
         "start": 0, "end": 1, "kind": "text", "token_count": 1, "headings": [], "level": 0,

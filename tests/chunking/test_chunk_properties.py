@@ -125,7 +125,7 @@ def test_every_character_that_is_not_white_space_belongs_to_a_chunk(cut: Cut) ->
 
 
 @given(cuts())
-def test_chunks_are_numbered_from_zero_and_stand_in_order_without_one_holding_another(cut: Cut) -> None:
+def test_chunks_are_numbered_from_zero_in_order_and_none_contains_another(cut: Cut) -> None:
     assert [chunk.index for chunk in cut.chunks] == list(range(len(cut.chunks)))
     assert all(one.start < two.start and one.end < two.end for one, two in pairwise(cut.chunks))
     assert all(chunk.text.strip() for chunk in cut.chunks)

@@ -73,7 +73,7 @@ def check(text: str, token_spans: TokenSpans, limit: int) -> None:
 
 
 @given(texts, st.integers(1, 12), st.sampled_from([thirds, greedy]))
-def test_passages_hold_every_piece_in_order_and_at_most_the_limit_each(
+def test_passages_contain_every_token_in_order_and_at_most_the_limit_each(
     text: str, limit: int, token_spans: TokenSpans
 ) -> None:
     check(text, token_spans, limit)
@@ -96,12 +96,12 @@ def test_passages_end_between_words() -> None:
     assert [text[slice(*span)] for span in cut_passages(text, thirds, 4)] == ["abcdef ab", "abcdefghi abc"]
 
 
-def test_only_a_word_of_more_pieces_than_the_limit_is_cut() -> None:
+def test_only_a_word_with_more_tokens_than_the_limit_is_cut() -> None:
     text = "ab " + "x" * 15 + " ab"
     assert [text[slice(*span)] for span in cut_passages(text, thirds, 3)] == ["ab", "x" * 9, "x" * 6 + " ab"]
 
 
-def test_a_passage_gets_shorter_if_its_pieces_fall_apart_when_their_word_is_cut() -> None:
+def test_a_passage_is_shortened_if_cutting_a_word_gives_more_tokens() -> None:
     def fall_apart(text: str) -> list[Span]:
         """Return pieces of three characters, single ones in a text of fewer than twelve."""
         return [Span(at, at + step) for step in [3 if len(text) >= 12 else 1] for at in range(0, len(text), step)]
@@ -109,7 +109,7 @@ def test_a_passage_gets_shorter_if_its_pieces_fall_apart_when_their_word_is_cut(
     assert cut_passages("x" * 15, fall_apart, 3) == [Span(at, at + 3) for at in range(0, 15, 3)]
 
 
-def test_text_without_word_pieces_is_one_passage_and_blank_text_is_none() -> None:
+def test_text_without_tokens_is_one_passage_and_blank_text_has_none() -> None:
     def no_pieces(_text: str) -> list[Span]:
         return []
 
@@ -119,7 +119,7 @@ def test_text_without_word_pieces_is_one_passage_and_blank_text_is_none() -> Non
 
 
 @pytest.mark.parametrize("text", ["some words " * 40_000, "x" * 500_000, " " * 100_000 + "x" * 100_000])
-def test_never_more_than_a_block_is_tokenised_at_once(text: str) -> None:
+def test_at_most_one_block_is_tokenized_at_a_time(text: str) -> None:
     longest = 0
 
     def measured(text: str) -> list[Span]:
@@ -131,7 +131,7 @@ def test_never_more_than_a_block_is_tokenised_at_once(text: str) -> None:
     assert passages.BLOCK - len("words ") <= longest <= passages.BLOCK
 
 
-def test_a_word_as_long_as_a_block_is_not_cut_for_that(token_spans: TokenSpans) -> None:
+def test_a_word_as_long_as_a_block_is_not_cut_at_the_block(token_spans: TokenSpans) -> None:
     text = " " * 10_000 + "a " + "x" * passages.BLOCK + " b"
     cut = cut_passages(text, token_spans, 1)
     assert [text[slice(*span)] for span in cut] == ["a", "x" * passages.BLOCK, "b"]

@@ -52,7 +52,7 @@ def test_without_the_encoding_on_disk_the_model_s_own_tokenizer_counts() -> None
 
 
 @pytest.mark.usefixtures("cache")
-def test_without_encoding_and_model_four_bytes_are_a_token() -> None:
+def test_without_encoding_and_model_four_bytes_count_as_a_token() -> None:
     counter = find_token_counter(None)
     assert counter.name == "estimate"
     assert [counter(text) for text in ("", "a", "abcd", "abcde", "漢字", "\ud800")] == [0, 1, 1, 2, 2, 1]

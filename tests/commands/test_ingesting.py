@@ -50,7 +50,7 @@ def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) ->
 
 
 @pytest.mark.usefixtures("notes")
-def test_what_is_stored_is_skipped(run: Run) -> None:
+def test_stored_files_are_skipped(run: Run) -> None:
     """The same command again stores nothing and names the memories that are there."""
     run("ingest", "notes", "--session", "s")
     again = run("ingest", "notes", "--session", "s", "--json")
@@ -60,7 +60,7 @@ def test_what_is_stored_is_skipped(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("notes")
-def test_an_interrupted_run_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_continues(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends it with 130 and a word on how to go on; what was stored stays."""
     read = ingesting.text_of
 
@@ -132,7 +132,7 @@ def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("notes")
-def test_what_is_wrong_with_all_files_is_said_once(
+def test_a_problem_of_all_files_is_reported_once(
     words: list[str], code: int, sentence: str, tmp_path: Path, run: Run
 ) -> None:
     """Nothing is stored, and no memory is made."""

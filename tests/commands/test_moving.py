@@ -49,7 +49,7 @@ def test_json_says_what_was_written(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_without_a_model_the_texts_come_and_it_is_said(
+def test_without_a_model_texts_are_imported_and_a_message_says_so(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memories are there to be found by their words, and the message says what to do."""
@@ -86,7 +86,7 @@ def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: s
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
+def test_a_refused_export_creates_no_memory(tmp_path: Path, run: Run) -> None:
     """Nor its folder."""
     run("export", "-o", "all.jsonl")
     cut = tmp_path / "cut.jsonl"

@@ -152,7 +152,7 @@ def test_a_failure_in_the_background_is_raised_at_the_next_use():
         model.embed(["lease"])
 
 
-def test_an_error_of_the_run_time_becomes_one_of_ours_without_its_details():
+def test_an_error_of_the_runtime_becomes_a_package_error_without_its_details():
     with pytest.raises(EmbeddingUnavailableError, match="See the log") as caught:
         EmbeddingModel(Loader(failures=2)).embed(["lease"])
     assert "OSError" in str(caught.value)
@@ -211,7 +211,7 @@ def test_a_wrong_dimension_makes_the_model_unavailable_with_the_same_advice():
         model.embed(["lease"])
 
 
-def test_an_engine_that_nobody_has_used_for_a_while_is_let_go_and_loaded_again_at_the_next_use():
+def test_an_idle_engine_is_unloaded_and_loaded_again_at_the_next_use():
     load, clock = Loader(), Clock()
     model = EmbeddingModel(load, clock)
     model.embed(["lease"])
@@ -225,7 +225,7 @@ def test_an_engine_that_nobody_has_used_for_a_while_is_let_go_and_loaded_again_a
     assert load.calls == 2
 
 
-def test_an_engine_in_use_is_not_let_go():
+def test_an_engine_in_use_is_not_unloaded():
     load, clock = Loader(), Clock()
     model = EmbeddingModel(load, clock)
     model.embed(["lease"])

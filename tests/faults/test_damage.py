@@ -139,7 +139,7 @@ def test_a_damaged_page_is_found_by_the_integrity_check(path: Path) -> None:
         assert integrity_errors(copy), page
 
 
-def test_a_damaged_page_of_text_is_said_with_the_advice_to_restore_or_changes_no_answer(path: Path) -> None:
+def test_a_damaged_page_of_text_is_reported_with_the_advice_to_restore_or_changes_no_answer(path: Path) -> None:
     said = [failure(copy) for page, copy in without_headers(path) if not page.is_of_vectors]
     assert {message for message in said if message} == {"The database is damaged: restore it from a backup."}
     assert said.count("") < len(said) / 4
@@ -152,14 +152,14 @@ def test_a_damaged_page_of_vectors_never_changes_a_text(path: Path) -> None:
                 read_all(store)
 
 
-def test_a_damaged_page_of_vectors_is_said_with_advice(path: Path) -> None:
+def test_a_damaged_page_of_vectors_is_reported_with_advice(path: Path) -> None:
     for page, copy in without_headers(path):
         if page.is_of_vectors:
             said = failure(copy)
             assert not said or "restore" in said, page
 
 
-def test_flipped_bytes_in_a_page_are_said_or_change_no_text(path: Path) -> None:
+def test_flipped_bytes_in_a_page_are_reported_or_change_no_text(path: Path) -> None:
     said = [failure(copy) for page, copy in with_flipped_bytes(path) if not page.is_of_vectors]
     # A row whose number was flipped is not noticed by SQLite: it is not found any more.
     assert all(re.search("restore it from a backup|doctor --fix|no memory", message) for message in said if message)
@@ -173,16 +173,16 @@ def test_a_search_that_meets_a_vector_without_its_chunk_names_the_doctor(path: P
     assert "doctor --fix" in failure(path)
 
 
-def test_a_damaged_schema_is_said_when_the_file_is_opened(path: Path) -> None:
+def test_a_damaged_schema_is_reported_when_the_file_is_opened(path: Path) -> None:
     with pytest.raises(DatabaseError, match="restore it from a backup"):
         open_store(damaged(path, FilePage("sqlite_schema", 1).header, b"\xff" * 8))
 
 
-def test_a_text_that_is_no_longer_text_is_said(path: Path) -> None:
+def test_a_text_that_is_no_longer_text_is_reported(path: Path) -> None:
     copy = replaced(path, "naïve 7 ".encode(), b"na\xff\xffve 7 ")
     assert "restore it from a backup" in failure(copy)
 
 
-def test_json_that_is_no_longer_json_is_said(path: Path) -> None:
+def test_json_that_is_no_longer_json_is_reported(path: Path) -> None:
     copy = replaced(path, b'["# Memory 0"', b'[?# Memory 0"')
     assert "restore it from a backup" in failure(copy)

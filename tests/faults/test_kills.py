@@ -36,7 +36,7 @@ def killed_while_working(path: Path, first: int, source: random.Random) -> list[
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_process_loses_nothing_that_it_acknowledged_and_leaves_nothing_by_half(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_acknowledged_memory_and_leaves_no_partial_writes(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     for kill in range(KILLS):
         for event, *numbers in killed_while_working(path, kill * 1000, source):
@@ -48,7 +48,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged_and_leaves_nothing_
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_process_does_not_keep_the_others_from_going_on(tmp_path: Path) -> None:
+def test_a_killed_process_does_not_block_the_others(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     with open_store(path) as survivor:
         for kill in range(1, KILLS_BESIDE_ANOTHER + 1):
@@ -73,7 +73,7 @@ def moments(path: Path, kills: int) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-def test_a_process_killed_while_it_makes_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
+def test_a_process_killed_while_creating_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
     for change in moments(tmp_path / "memory.db", KILLS_WHILE_CREATING):
         path = tmp_path / str(change) / "memory.db"
         assert killed_while_opening(path, change) == []

@@ -63,7 +63,7 @@ def log_size(path: Path) -> int:
         return 0
 
 
-def test_the_log_stays_short_beside_servers_that_search_and_store_without_a_pause(tmp_path: Path) -> None:
+def test_the_log_stays_short_while_servers_search_and_store_without_a_pause(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(Server(path)) for _ in range(SEARCHING + STORING)]

@@ -102,7 +102,7 @@ def test_a_power_failure_during_an_upgrade_or_a_backfill_loses_no_memory(tmp_pat
         assert faults_of(path) == [], path
 
 
-def test_a_power_failure_after_an_upgrade_leaves_the_copy_of_the_original_whole(tmp_path: Path) -> None:
+def test_a_power_failure_after_an_upgrade_leaves_the_copy_of_the_original_intact(tmp_path: Path) -> None:
     upgraded = [path for path in upgrades_without_power(tmp_path, 1) if is_taken_over(path)]
     assert upgraded
     assert all(whole_copies(path) for path in upgraded)

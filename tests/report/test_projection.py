@@ -46,7 +46,7 @@ def test_the_length_of_a_vector_does_not_move_its_point() -> None:
     np.testing.assert_allclose(project(vectors).points, project(longer).points, atol=1e-5)
 
 
-def test_memories_that_say_the_same_are_one_point() -> None:
+def test_memories_with_equal_vectors_are_one_point() -> None:
     points, share = project(np.tile(np.float32([0.1, 0.7, 0.2]), (4, 1)))
     assert not points.any()
     assert share == 1

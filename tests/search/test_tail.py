@@ -60,7 +60,7 @@ def found(store: SessionMemoryStore, place: str, asked_by: str) -> float:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_fact_is_found_by_its_name_wherever_it_stands(store: SessionMemoryStore, place: str) -> None:
+def test_a_fact_is_found_by_its_name_at_every_position(store: SessionMemoryStore, place: str) -> None:
     assert found(store, place, "name") >= 0.95
 
 

@@ -17,7 +17,7 @@ TEXTS = [*map(text_of, range(len(LEVELS))), INSTRUCTIONS, work_with_memory("a ta
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_handbook_names_only_tools_that_there_are(text: str) -> None:
+def test_the_handbook_names_only_existing_tools(text: str) -> None:
     assert set(NAMED.findall(text)) <= TOOLS
 
 
@@ -30,7 +30,7 @@ def test_daily_use_knows_all_categories_and_prefixes() -> None:
         assert f"`{word}`" in text_of(1)
 
 
-def test_the_last_level_states_the_values_that_hold() -> None:
+def test_the_last_level_states_the_current_values() -> None:
     text = text_of(3)
     for value in (
         f"{merging.MERGE_THRESHOLD:.2f}",

@@ -36,7 +36,9 @@ async def test_a_cursor_may_come_as_a_number(call: Call) -> None:
         ({"query": ""}, "query must not be empty"),
     ],
 )
-async def test_what_is_wrong_is_answered_with_what_to_send(call: Call, arguments: dict[str, object], said: str) -> None:
+async def test_invalid_arguments_are_answered_with_what_to_send(
+    call: Call, arguments: dict[str, object], said: str
+) -> None:
     answer = await call("search_changes", session_id="s", **arguments)
     assert answer.is_error
     assert answer.structured_content["error"] == "ValidationError"

@@ -104,7 +104,7 @@ def test_over_all_tools_no_log_line_and_no_error_repeats_what_was_sent_or_a_path
     assert [line for line in said.splitlines() if tells(line, tmp_path)] == []
 
 
-def test_over_all_tools_an_unexpected_error_is_logged_without_its_words(tmp_path: Path) -> None:
+def test_over_all_tools_an_unexpected_error_is_logged_without_its_message(tmp_path: Path) -> None:
     with Server(tmp_path, start=[sys.executable, "-c", RAISES]) as server:
         server.hello()
         failed = {tool.name: list(failures(server, tool, [with_text_everywhere(tool)])) for tool in SESSION_TOOLS}

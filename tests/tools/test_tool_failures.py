@@ -158,7 +158,7 @@ async def test_unknown_parameters_are_shown_in_part(call: Call) -> None:
     assert len(answer.structured_content["message"]) < 500
 
 
-async def test_duplicate_names_what_is_there(call: Call, rows: Rows) -> None:
+async def test_a_duplicate_names_the_stored_memory(call: Call, rows: Rows) -> None:
     """A repeated store changes nothing and gives the id of the first, so that a retry is harmless."""
     first = await call("store_report", **REPORT)
     before = rows()
