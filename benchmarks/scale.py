@@ -83,7 +83,7 @@ def read_corpus(folder: Path, cache: Path, settings: Settings) -> Corpus:
 
 
 def keep(cache: Path, texts: Sequence[str], documents: Sequence[Document]) -> None:
-    """Keep the documents' vectors, in one array, and their passages beside it."""
+    """Store the documents' vectors in one array, and their passages next to it."""
     starts = itertools.accumulate((len(document.passages) for document in documents), initial=0)
     entries = {
         hashlib.sha256(text.encode()).hexdigest(): {
@@ -148,7 +148,7 @@ def stretch(
 
 
 def similar(vectors: NDArray[np.float32], places: Sequence[int], numbers: np.random.Generator) -> NDArray[np.float32]:
-    """Return new unit vectors near those at `places`; how is told above."""
+    """Return new unit vectors near those at `places`, as described above."""
     count, dimensions = len(places), vectors.shape[1]
     others = vectors[numbers.integers(len(vectors), size=count)]
     share = numbers.random((count, 1), dtype=np.float32)

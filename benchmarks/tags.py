@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """Whether that is what was expected."""
+        """Whether the result is the expected one."""
         return self.merged == (self.pair.expected == "merge")
 
 

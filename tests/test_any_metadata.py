@@ -1,4 +1,4 @@
-"""Any JSON object as metadata is stored and comes back equal, or is refused in words that say what to send."""
+"""Any JSON object as metadata is stored and returned unchanged, or refused with what to send instead."""
 
 import io
 import itertools
@@ -47,7 +47,7 @@ def arguments(kind: MemoryKind) -> dict[str, Any]:
 
 
 def tried(do: Callable[[], T]) -> tuple[T | None, str]:
-    """Return what is done, or None and what the caller is told."""
+    """Return the result, or None and the error message."""
     try:
         return do(), ""
     except ValidationError as error:

@@ -310,7 +310,7 @@ def test_help_of_serve_lists_every_flag() -> None:
 def test_toolsets_and_read_only_come_from_flags_and_variables(
     served: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is offered is chosen by a flag, which wins, or a variable; the default is all of the session family."""
+    """A flag, which wins, or a variable chooses the toolsets; the default is the session family."""
     serve("serve")
     monkeypatch.setenv("VECTOR_MEMORY_TOOLSETS", "tagged, session")
     monkeypatch.setenv("VECTOR_MEMORY_READ_ONLY", "true")
@@ -368,7 +368,7 @@ class Modelless(ToyEngine):
 
 
 def test_backfill_computes_missing_vectors(tmp_path: Path) -> None:
-    """What was stored without a model can be found by meaning after a backfill; a second one finds nothing to do."""
+    """Memories stored without a model can be found by meaning after a backfill; a second one has nothing to do."""
     with SessionMemoryStore(tmp_path / "x.db", embedder=Modelless()) as store:
         store.store_memory("report", "# Cats\n\nThe cat sleeps.", session_id="s", agent_id="a")
     done = [run("backfill", "--database-path", tmp_path / "x.db", "--embedding-model", "toy") for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The demo: the real server on real files, in processes of their own."""
+"""The demo: the real server on real files, in separate processes."""
 
 import io
 import json
@@ -109,7 +109,7 @@ def test_the_limit_is_reported(folder: Path) -> None:
 
 
 def test_a_temporary_memory_is_reported() -> None:
-    """Nobody looks for a memory that is gone, and the snippet does not name it."""
+    """A deleted memory is not searched for, and the snippet does not name it."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).next_steps(["python", "serve"], None)
     assert "The demo's memory was temporary." in text.getvalue()

@@ -149,7 +149,7 @@ def test_nothing_is_written_outside_while_a_folder_is_repeatedly_replaced_by_a_l
 
     def swap_on() -> None:
         for number in itertools.count():
-            # Writing makes the folder anew whenever it is missing.
+            # Writing creates the folder again whenever it is missing.
             with suppress(OSError):
                 (folder / "reports").rename(folder / f"aside {number}")
                 (folder / "reports").symlink_to(outside)

@@ -26,7 +26,7 @@ VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the code of the pages: where it stands, and its text."""
+    """Yield the code blocks of the pages: their location and text."""
     for name, page in PAGES.items():
         text = page.read_text(encoding="utf-8")
         for block in BLOCK.finditer(text):

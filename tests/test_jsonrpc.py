@@ -1,4 +1,4 @@
-"""What a line says, and what its sender is told when it says nothing."""
+"""How lines are parsed, and what the sender of an invalid line receives."""
 
 import io
 import json

@@ -101,7 +101,7 @@ PRECIOUS = [
 
 
 def files(folder: Path) -> dict[str, int]:
-    """Return what is in a folder by its inodes: reading files would drop the locks that are tested."""
+    """Return a folder's contents as inodes: reading files would drop the locks under test."""
     return {file.name: file.lstat().st_ino for file in folder.iterdir()}
 
 

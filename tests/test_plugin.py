@@ -68,7 +68,7 @@ def test_every_variable_is_filled_in_or_has_a_default(server: dict[str, Any]) ->
 @pytest.mark.skipif(shutil.which("uv") is None, reason="the plugin starts its server with uv")
 def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, Any], tmp_path: Path) -> None:
     values = {"CLAUDE_PLUGIN_ROOT": str(PLUGIN), "CLAUDE_PROJECT_DIR": str(tmp_path), "HOME": str(tmp_path)}
-    # What is installed already serves: that uv can install the rest is tested with the package.
+    # This uses installed packages; the tests of the package check that uv can install them.
     present = {"UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
     variables = {name: filled(value, values) for name, value in server["env"].items()}
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

@@ -99,7 +99,7 @@ def test_bad_arguments_of_a_search_raise_only_package_errors(
 
 @given(name=st.sampled_from(BY_ID), value=JUNK)
 def test_bad_ids_raise_only_package_errors(shared_store: SessionMemoryStore, name: str, value: object) -> None:
-    """The same holds for what is looked up by an id or a name."""
+    """The same applies to look-ups by an id or a name."""
     require_our_errors(lambda: getattr(shared_store, name)(value))
 
 
@@ -111,14 +111,14 @@ def test_bad_ids_raise_only_package_errors(shared_store: SessionMemoryStore, nam
 def test_bad_fields_of_a_memory_raise_only_package_errors(
     shared_store: SessionMemoryStore, kind: object, content: object, fields: dict[str, Any]
 ) -> None:
-    """The same holds for what is stored."""
+    """The same applies to storing."""
     require_our_errors(lambda: shared_store.store_memory(kind, content, **fields))  # type: ignore[arg-type]
     require_our_errors(lambda: shared_store.store_memory("report", content, **fields))  # type: ignore[arg-type]
 
 
 @given(values=st.lists(JUNK, min_size=3, max_size=3))
 def test_bad_values_raise_only_package_errors(values: list[Any]) -> None:
-    """The same holds for scopes and pages."""
+    """The same applies to scopes and pages."""
     kind, name, number = values
     require_our_errors(lambda: Scope(kind, session_id=name, session_iter=number, tags=name))
     require_our_errors(lambda: Page(limit=number, offset=name, max_tokens=kind))

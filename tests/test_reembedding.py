@@ -1,4 +1,4 @@
-"""Changing the model: all vectors are made anew beside the old ones, which answer until the end."""
+"""Changing the model: all vectors are recomputed next to the old ones, which are used until the swap."""
 
 import os
 import random

@@ -79,7 +79,7 @@ def test_lower_case_values_are_accepted() -> None:
 
 
 def test_settings_cannot_be_changed() -> None:
-    """What was checked at the start holds until the end."""
+    """Settings that were checked at start cannot change."""
     with pytest.raises(pydantic.ValidationError):
         Settings().embedding_dim = 1
 

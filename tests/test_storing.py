@@ -1,4 +1,4 @@
-"""What is stored is there, once, with everything made from it."""
+"""A stored memory exists exactly once, with everything derived from it."""
 
 import hashlib
 import time
@@ -141,7 +141,7 @@ def test_the_title_and_heading_in_front_of_a_passage_reach_the_vector_only_if_en
 
 
 class NoModel:
-    """Stands for an engine that cannot be loaded."""
+    """An engine that cannot be loaded."""
 
     def __getattr__(self, name: str) -> object:
         raise EmbeddingUnavailableError("There is no model: run vector-memory fetch-model.")

@@ -1,4 +1,4 @@
-"""The threads beside the callers survive whatever happens in them."""
+"""Background threads survive any error."""
 
 import threading
 from pathlib import Path

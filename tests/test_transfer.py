@@ -1,4 +1,4 @@
-"""Exports and imports: nothing is lost, nothing is doubled, and nothing is changed by what is not acceptable."""
+"""Exports and imports: nothing is lost or duplicated, and invalid files change nothing."""
 
 import io
 import json
@@ -186,7 +186,7 @@ def test_an_import_equals_the_export(wanted: list[dict[str, Any]]) -> None:
 
 
 def without_ids(stream: io.BytesIO) -> list[dict[str, Any]]:
-    """Return what an export holds, without the ids of reports, which differ between files."""
+    """Return the contents of an export, without the ids of reports, which differ between files."""
     lines = lines_of(stream)
     for line in lines:
         line.get("metadata", {}).pop("parent_report_id", None)
@@ -216,7 +216,7 @@ def test_a_session_is_exported_alone(store: SessionMemoryStore, other: SessionMe
 
 
 def test_stored_memories_are_not_duplicated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
-    """The same text in the same place is skipped, and what is new is added beside what is there."""
+    """The same text with the same labels is skipped, and new memories are added to the stored ones."""
     for one in (store, other):
         one.store_memory("report", REPORT, session_id="s")
     store.store_memory("report", "Something new.", session_id="s")
@@ -262,7 +262,7 @@ def test_an_observation_finds_its_report_in_another_session(
 
 
 def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
-    """What was added before stays, whole, and the same import adds the rest."""
+    """Memories added before are kept, complete, and the same import adds the rest."""
     for number in range(4):
         store.store_memory("report", f"{REPORT} {number}", session_id="s")
     stream = exported(store)
@@ -377,7 +377,7 @@ def test_a_file_with_a_bad_line_changes_nothing(
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"memory_type": 1}', b"7"])
 def test_a_line_that_is_not_a_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
-    """Whatever stands there, the answer is one sentence that names the line."""
+    """Whatever the line contains, the answer is one sentence with its number."""
     header = as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}]).getvalue()
     with pytest.raises(ValidationError, match=r"^Line 2"):
         other.import_memories(io.BytesIO(header + line))

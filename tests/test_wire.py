@@ -1,4 +1,4 @@
-"""The way between standard input and output and the server, with a server that does as it is told."""
+"""The path between standard input and output and the server, with a controllable server."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ async def arrived(streams: MessageStream) -> list[object]:
 
 
 async def arrivals(streams: MessageStream, count: int) -> list[object]:
-    """Take so many messages at the server: ids of requests, methods of notifications."""
+    """Receive this many messages at the server: ids of requests, methods of notifications."""
     found: list[object] = []
     for _ in range(count):
         item = await streams[0].receive()

@@ -114,7 +114,7 @@ def machine() -> Report:
 
 
 def main() -> None:
-    """Measure the parts, print the tables, and write what is asked for."""
+    """Measure the parts, print the tables, and write the requested files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--passages", type=int, nargs="+", default=PASSAGES)

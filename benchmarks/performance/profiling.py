@@ -25,7 +25,7 @@ PARTS: dict[str, tuple[Any, str]] = {
     "texts": (SqliteSearchReader, "chunks"),
     "confidence": (fine, "judge"),
 }
-"""What is called for each part. `confidence` has looked elsewhere if nothing near was found."""
+"""The functions of each part. `confidence` includes searching other scopes if nothing near was found."""
 
 
 def profile(search: Callable[[int], float]) -> dict[str, float]:
@@ -53,7 +53,7 @@ def parts_timed() -> Iterator[dict[str, float]]:
 
 
 def measured(function: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
-    """Return the function, which adds to `spent` what it takes, less what was added meanwhile."""
+    """Return the function, which then adds its own time, without that of nested parts, to `spent`."""
 
     @functools.wraps(function)
     def timed(*arguments: Any, **named: Any) -> Any:

@@ -67,7 +67,7 @@ def processes(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def search(figures: dict[str, Any]) -> Iterator[str]:
-    """Tables of searches: ours beside the others in each scope, the grains, filters, memory and files."""
+    """Tables of searches: ours next to the others in each scope, the grains, filters, memory and files."""
     sizes = list(figures)
     scopes = list(figures[sizes[0]]["searches"])
     yield table(

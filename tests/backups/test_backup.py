@@ -1,4 +1,4 @@
-"""A copy is whole or not there, also while servers write."""
+"""A copy is complete or does not exist, even while servers write."""
 
 import signal
 from pathlib import Path

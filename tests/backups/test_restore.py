@@ -1,4 +1,4 @@
-"""Restoring: what was there is kept, and refusals change nothing."""
+"""Restoring: the previous file is kept, and refusals change nothing."""
 
 import os
 import shutil
@@ -105,7 +105,7 @@ def test_a_killed_restore_leaves_the_memory_unchanged(path: Path, saved: Path) -
     now = contents(path)
     with process(REPLACING, saved, path):
         pass
-    connection = apsw.Connection(str(path))  # rolls back what was under way
+    connection = apsw.Connection(str(path))  # rolls back the unfinished transaction
     assert connection.pragma("integrity_check") == "ok"
     connection.close()
     assert contents(path) == now

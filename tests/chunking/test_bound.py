@@ -1,4 +1,4 @@
-"""A document has at most 5,000 chunks, whatever it holds; only what would have more is cut in another way."""
+"""A document has at most 5,000 chunks, whatever it contains; only those that would have more are cut differently."""
 
 from itertools import pairwise
 

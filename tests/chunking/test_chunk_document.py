@@ -1,4 +1,4 @@
-"""How Markdown decides where chunks begin and what they say about themselves. A token is a word."""
+"""How Markdown determines where chunks start and what they record. A token is a word."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What holds for the chunks of every text, Markdown or not."""
+"""Properties of the chunks of every text, Markdown or not."""
 
 import re
 from collections.abc import Callable

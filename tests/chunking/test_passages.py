@@ -1,4 +1,4 @@
-"""Every word piece of a text lies in a passage, and no passage is longer than the model reads."""
+"""Every token of a text is in a passage, and no passage is longer than the model reads."""
 
 import re
 from bisect import bisect_right
@@ -56,7 +56,7 @@ def greedy(text: str) -> list[Span]:
 
 
 def check(text: str, token_spans: TokenSpans, limit: int) -> None:
-    """Assert everything that holds for the passages of any text."""
+    """Assert the properties of the passages of any text."""
     cut = cut_passages(text, token_spans, limit)
     pieces = token_spans(text)
     assert all(one.end <= two.start for one, two in pairwise(cut)), "passages overlap or are out of order"

@@ -42,7 +42,7 @@ def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_and_flags(shell: str, run: Run) -> None:
-    """What is printed names them; bash takes it without a complaint."""
+    """The printed script names them, and bash accepts it."""
     script = run("completion", shell).out
     for word in ("ingest", "timeline", "grain", "report_observation"):
         assert word in script

@@ -11,7 +11,7 @@ from memory_files import contents
 
 @pytest.mark.parametrize("flags", [[], ["--vectors"]])
 def test_a_memory_moves_to_another_file(flags: list[str], memory: Path, tmp_path: Path, run: Run) -> None:
-    """Exported, imported, it holds the same texts and vectors; again, everything is there already."""
+    """After export and import it has the same texts and vectors; a second import finds everything stored."""
     made = run("export", "-o", "all.jsonl", *flags)
     assert made.code == 0
     with_them = "with" if flags else "without"

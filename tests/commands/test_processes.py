@@ -1,4 +1,4 @@
-"""What only real processes show: closed pipes, and what is not imported."""
+"""Behaviour that only real processes show: closed pipes, and modules that are not imported."""
 
 import json
 import os

@@ -143,7 +143,7 @@ def test_results_are_read_at_80_columns(run: Run) -> None:
 
 
 def test_whole_texts_are_printed_on_request(memory: Path, run: Run) -> None:
-    """--full prints every line of what was found."""
+    """--full prints every line of each result."""
     with SessionMemoryStore(memory, TOY) as store:
         store.store_memory("system_memory", "zebra\n" * 200, session_id="s")
     assert run("search", "zebra").out.count("zebra") < 200

@@ -1,4 +1,4 @@
-"""show, sessions, timeline, stats: they say what is there, change nothing, and make no memory."""
+"""show, sessions, timeline, stats: they print what is stored, change nothing, and create no memory."""
 
 import json
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_sessions_are_listed_with_their_agents(run: Run) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_timeline_says_who_stored_what(run: Run) -> None:
-    """In the order in which it was stored, filtered as asked; the latest so many, with a word on the others."""
+    """In the order of storing, filtered as requested; the newest up to the limit, with a note on the others."""
     lines = run("timeline", "outage").out.splitlines()[1:]
     assert [line.split()[1] for line in lines] == ["1", "2", "3"]
     assert "report v2 explorer find  Outage" in lines[1]
@@ -144,5 +144,5 @@ def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None
 
 @pytest.mark.usefixtures("memory")
 def test_the_text_of_a_report_is_printed_unchanged(run: Run) -> None:
-    """Lines are not broken anew when nobody looks at a terminal."""
+    """Lines are not wrapped when the output is not a terminal."""
     assert run("show", 2).out.endswith(f"\n\n{REPORT}\n".replace(" \n", "\n"))

@@ -1,4 +1,4 @@
-"""The .mcpb bundle: what is in it starts as its manifest says, with a user's choices filled in."""
+"""The .mcpb bundle: its contents start as its manifest says, with a user's choices filled in."""
 
 import json
 import os

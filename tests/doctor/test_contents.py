@@ -1,4 +1,4 @@
-"""What is in the file is said, and the file is not changed."""
+"""The doctor reports what is in the file and does not change it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tables that are damaged or not ours are refused, named and mended; nothing ends in a traceback, a crash or never."""
+"""Damaged or foreign tables are refused, named and repaired; nothing hangs, crashes or ends in a traceback."""
 
 import subprocess
 import sys

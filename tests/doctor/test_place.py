@@ -1,4 +1,4 @@
-"""The place of the file: permissions, log, readers, file system, room."""
+"""The location of the file: permissions, log, readers, file system, free space."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, fr
 
 
 def test_a_log_left_next_to_a_link_to_the_moved_file_is_a_problem(path: Path) -> None:
-    """It can hold memories that nobody would find."""
+    """It may contain memories that would be lost."""
     moved = path.with_name("moved.db")
     path.rename(moved)
     path.symlink_to(moved.name)

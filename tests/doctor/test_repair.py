@@ -1,4 +1,4 @@
-"""Every damage to what is made from the text is found by exactly its check and mended; the text stays."""
+"""Every damage to derived data is found by exactly its check and repaired; the text is not changed."""
 
 from collections.abc import Sequence
 from pathlib import Path

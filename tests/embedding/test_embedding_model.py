@@ -1,4 +1,4 @@
-"""The lazily loaded model: loaded once, in the background if told so, and what happens when it cannot be loaded."""
+"""The lazily loaded model: loaded once, in the background on request, and what happens when it cannot be loaded."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ TOY = ToyEngine(16)
 
 
 class Loader:
-    """Fails as often as told, then gives the toy engine; counts how often it was asked."""
+    """Fails a given number of times, then returns the toy engine; counts its calls."""
 
     def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
         self.failures, self.error, self.calls = failures, error or OSError("disk on fire at /secret"), 0

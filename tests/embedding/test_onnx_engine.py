@@ -1,4 +1,4 @@
-"""What the default engine promises beside the right numbers: the same bits always, and places of word pieces."""
+"""What the default engine guarantees besides correct numbers: always the same bits, and the spans of tokens."""
 
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The disk is full, or reports errors (R5)."""
+"""The disk is full, or reports errors."""
 
 import contextlib
 import itertools
@@ -222,7 +222,7 @@ def test_a_search_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds
 
 
 def stored_until_full(store: SessionMemoryStore) -> list[str]:
-    """Store until that fails, and return what was stored."""
+    """Store until it fails, and return the stored memories."""
     stored: list[str] = []
     with contextlib.suppress(DatabaseError):
         for number in itertools.count():

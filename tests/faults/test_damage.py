@@ -1,4 +1,4 @@
-"""A file is damaged while nobody looks (R8)."""
+"""A file is damaged while no process uses it."""
 
 import random
 import re
@@ -23,7 +23,7 @@ MEMORIES = {number + 1: number for number in range(24)}
 PAGE = 4096
 FILE_HEADER = 100
 EVERY = effort(quick=5, long=1)
-"""One page out of so many is damaged."""
+"""One in this many pages is damaged."""
 
 
 class FilePage(NamedTuple):
@@ -39,7 +39,7 @@ class FilePage(NamedTuple):
 
     @property
     def is_of_vectors(self) -> bool:
-        """Tell whether the page can be made again from the text."""
+        """Tell whether the page can be rebuilt from the text."""
         return "vec_" in self.table
 
 
@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def pages(path: Path) -> list[FilePage]:
-    """Return every so many pages of a file."""
+    """Return a sample of the pages of a file."""
     with connected(path) as connection:
         return [FilePage(*row) for row in connection.execute("select name, pageno from dbstat order by pageno")][
             ::EVERY
@@ -106,7 +106,7 @@ def use_all(path: Path) -> None:
 
 
 def read_all(store: SessionMemoryStore) -> None:
-    """Read every memory, and compare it with what was stored."""
+    """Read every memory, and compare it with the stored one."""
     for memory_id, number in MEMORIES.items():
         found = store.get_memory_by_id(memory_id).memory
         assert found is not None

@@ -1,4 +1,4 @@
-"""A server of an earlier release that goes on beside the upgrade of its file, and this one beside a later upgrade."""
+"""A server of an earlier release that runs while its file is upgraded, and this release during a later upgrade."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def server(source: Path, path: Path) -> Iterator[EarlierServer]:
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
-    """Return what is in the tables of text."""
+    """Return the contents of the text tables."""
     connection = apsw.Connection(str(path))
     try:
         return {

@@ -1,4 +1,4 @@
-"""What is started on a full disk reads, and says so."""
+"""Servers and commands started on a full disk can read, and say so."""
 
 import contextlib
 import os

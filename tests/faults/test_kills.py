@@ -1,4 +1,4 @@
-"""Processes are killed (kill -9) at any moment (R3)."""
+"""Processes are killed (kill -9) at any moment."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ KILLS_OF_A_SERVER = effort(quick=1, long=15)
 
 
 def killed_while_working(path: Path, first: int, source: random.Random) -> list[list[Any]]:
-    """Let a process work on a file, kill it in the middle of something, and return what it told."""
+    """Let a process work on a file, kill it during the work, and return its lines."""
     with started("work", path, first) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(source.randint(1, 40))]
@@ -61,7 +61,7 @@ def test_a_killed_process_does_not_block_the_others(tmp_path: Path) -> None:
 
 
 def killed_while_opening(path: Path, change: int) -> list[list[Any]]:
-    """Let a process open a file and make its vectors, and kill itself before a change; return what it told."""
+    """Let a process open a file and compute its vectors, and kill itself before a change; return its lines."""
     with started("index", path, change) as process:
         return told(process)
 

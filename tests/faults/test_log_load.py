@@ -34,7 +34,7 @@ def some_words(source: random.Random, count: int) -> str:
 
 
 def searches(number: int, going_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of searches as long as the load goes on."""
+    """Yield the parameters of searches as long as the load lasts."""
     source = random.Random(number)
     while going_on():
         yield {"name": source.choice(SEARCHES), "arguments": {"query": some_words(source, 3)}}

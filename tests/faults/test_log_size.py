@@ -1,4 +1,4 @@
-"""The write-ahead log stays bounded (R6)."""
+"""The write-ahead log stays bounded."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Power fails while a store works (R4)."""
+"""The power fails while a store works."""
 
 import itertools
 import random
@@ -34,7 +34,7 @@ class EnoughCutsError(Exception):
 
 
 def power_failures(folder: Path, seed: int, cuts: int, synchronous: Literal["FULL", "NORMAL"] = "FULL") -> list[Cut]:
-    """Let a store work, and return what was left by power failures at random moments."""
+    """Let a store work, and return the files left by power failures at random moments."""
     left: list[Cut] = []
     ledger = Ledger()
 

@@ -1,4 +1,4 @@
-"""Whatever bytes are in the file, everything ends with an answer or one of our errors, and the doctor knows why."""
+"""Whatever bytes are in the file, every call ends with an answer or a package error, and the doctor reports why."""
 
 import re
 import subprocess

@@ -35,7 +35,7 @@ def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search waits for the words of what has changed as long as a slow machine needs."""
+    """A search waits for the words of changed files as long as a slow machine needs."""
     monkeypatch.setattr(module, "SECONDS_TO_INDEX", PATIENCE)
 
 
@@ -79,7 +79,7 @@ def test_a_moved_folder_is_gone_whatever_its_name(folder: Path, open_memory: Ope
     memory = open_memory()
     memory.start_background_work()
     eventually(lambda: complete(memory))
-    time.sleep(0.5)  # what is still under way is not what has to notice it
+    time.sleep(0.5)  # the change must be noticed by the watcher, not by indexing that is still running
     (folder / "release-1.2").rename(folder.parent / "release-1.2")
     eventually(lambda: found(memory, "quokka") == [])
 
@@ -153,7 +153,7 @@ def test_a_folder_that_replaces_another_is_watched(folder: Path, open_memory: Op
     folder.mkdir()
     (folder / "b.md").write_text("The wombat.")
     eventually(lambda: complete(memory) and memory.status().files == 1)
-    time.sleep(0.5)  # what is still under way is not what has to notice the next file
+    time.sleep(0.5)  # the next file must be noticed by the watcher, not by indexing that is still running
     (folder / "c.md").write_text("The numbat.")
     eventually(lambda: found(memory, "numbat") == ["memory/c.md"])
     assert found(memory, "quokka") == []

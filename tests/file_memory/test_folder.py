@@ -1,4 +1,4 @@
-"""The folder: nothing leads out of it, and nothing that is written to it is lost."""
+"""The folder: no path leads out of it, and no entry is lost."""
 
 import fcntl
 import os

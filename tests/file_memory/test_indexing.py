@@ -1,4 +1,4 @@
-"""Bringing the index in step with the folder."""
+"""Updating the index from the folder."""
 
 import logging
 import os

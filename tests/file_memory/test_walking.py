@@ -1,4 +1,4 @@
-"""Whatever is in the folder, the files that can be indexed are, and the status says what was left out and why."""
+"""Whatever is in the folder, all possible files are indexed, and the status says what was skipped and why."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The page as a file: what it holds, and that it cannot do what its texts would like."""
+"""The page as a file: its contents, and that hostile texts can do nothing."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.report import session_report as reporting
-from vector_memory.maintenance.report.page import SCRIPTS, part, script_data
+from vector_memory.maintenance.report.page import SCRIPTS, script_data, source
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 
@@ -72,7 +72,7 @@ def test_data_in_a_script_element_reads_back_and_cannot_end_it(text: str) -> Non
 
 
 def test_the_parts_of_the_script_cannot_end_it_either() -> None:
-    assert not any("</script" in part(name) or "<!--" in part(name) for name in SCRIPTS)
+    assert not any("</script" in source(name) or "<!--" in source(name) for name in SCRIPTS)
 
 
 def test_texts_are_in_the_page_exactly_as_stored(page: Path) -> None:

@@ -1,4 +1,4 @@
-"""Markdown as HTML that can do nothing."""
+"""Markdown as inert HTML."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""A weak answer says so, and where else there is something."""
+"""An answer without a close match says so, and where there is one."""
 
 import threading
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> 
     put(store, "a b c d", agent_id="you")
     put(store, "a b c d", agent_id="they")
     put(store, "a b c d", kind="knowledge_base")
-    put(store, "a b c d", agent_id="you", session_iter=7)  # differs in two: neither wider scope holds it
+    put(store, "a b c d", agent_id="you", session_iter=7)  # differs in two labels: neither wider scope contains it
     answer = ask(store)
     assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
     assert (answer.message or "").endswith(

@@ -1,4 +1,4 @@
-"""However many pieces are equally good, a search looks at a bounded number, and all paths have the same order."""
+"""However many units are equally good, a search reads a bounded number, and all paths have the same order."""
 
 import json
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
 
 
 def fill(store: SessionMemoryStore, count: int) -> None:
-    """Add a report in so many chunks that say the same, as earlier releases cut it."""
+    """Add a report of this many equal chunks, as earlier releases cut it."""
     chunks = [
         Chunk(
             index=index, text="x", start=0, end=1, kind="text", token_count=1, headings=(), level=0,

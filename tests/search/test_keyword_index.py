@@ -1,4 +1,4 @@
-"""Words from memory: scores are those of the tables, whoever stores and deletes; what was deleted is not kept."""
+"""The keyword index in memory: its scores equal those of the tables, and deleted words are not kept."""
 
 import contextlib
 import random

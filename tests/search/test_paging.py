@@ -1,4 +1,4 @@
-"""Answers are as long as their caller wants, and what does not fit is named and can be asked for."""
+"""Answers are as long as requested, and results that do not fit are named and can be requested."""
 
 from collections.abc import Callable
 from pathlib import Path

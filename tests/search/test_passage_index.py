@@ -1,4 +1,4 @@
-"""What is kept in memory never shows: answers are those of the file, as the search's own transaction sees it."""
+"""The index in memory never changes answers: they are those of the file in the search's own transaction."""
 
 import contextlib
 import random
@@ -304,7 +304,7 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
 
 
 def passages_with(vectors: NDArray[np.float32]) -> Passages:
-    """Return the passages of a memory in so many chunks of one passage each."""
+    """Return the passages of a memory of this many chunks with one passage each."""
     count, dimensions = vectors.shape
     memory = IndexedMemory(1, "report", "s", "a", "", 1, 1 << 20, np.ones(count, np.uint32))
     chunks = np.array([[1, number + 1] for number in range(count)])

@@ -386,7 +386,7 @@ def test_erasing_does_not_wait_for_a_reader_and_is_completed_when_the_reader_is_
 
 
 def test_nothing_is_written_to_a_read_only_memory(tmp_path: Path) -> None:
-    """Neither by the door for writes, which says so, nor past it; reading goes on."""
+    """Neither through `write`, which raises, nor around it; reading continues."""
     path = tmp_path / "memory.db"
     Database(path, dimensions=4).close()
     database = Database(path, dimensions=4, read_only=True)

@@ -1,4 +1,4 @@
-"""Deleted text leaves the file and the log, whoever is left to see to it."""
+"""Deleted text leaves the file and the log, whichever process completes it."""
 
 import subprocess
 from collections.abc import Callable, Iterator

@@ -48,7 +48,7 @@ def texts(database: Database) -> list[str]:
 
 
 def texts_in(path: Path) -> list[str]:
-    """Return what is in a file, opened anew."""
+    """Return the contents of a reopened file."""
     database = Database(path, dimensions=4)
     try:
         return texts(database)
@@ -71,7 +71,7 @@ def replace(path: Path) -> None:
 
 
 def leave_a_link(path: Path) -> None:
-    """SQLite looks for the log beside the file that the link points to; the open one is beside the link."""
+    """SQLite expects the log next to the target of the link; the open log is next to the link."""
     move(path)
     path.symlink_to("moved.db")
 
@@ -234,7 +234,7 @@ def test_each_read_and_each_write_checks_the_files_once(database: Database, monk
 
 
 def test_an_index_of_files_without_its_own_log_is_not_in_place(tmp_path: Path) -> None:
-    """So that it is opened anew, as one that was exchanged."""
+    """So that it is reopened, as if it had been replaced."""
     index = FileIndex(tmp_path / "index.sqlite", dimensions=4)
     assert index.is_in_place()
     log_of(index.path).unlink()
@@ -262,7 +262,7 @@ def opened_elsewhere(path: Path) -> str:
 
 @pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
 def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(database: Database, path: Path) -> None:
-    """SQLite would mix the two. Beside a server that has this very file open all is well."""
+    """SQLite would mix the two. With a server that has this very file open, there is no problem."""
     assert opened_elsewhere(path) == ""
     kept = path.with_name("kept.db")
     path.rename(kept)
@@ -285,7 +285,7 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
 def test_no_database_is_opened_while_a_server_uses_another_log_with_it(
     database: Database, path: Path, link: Callable[[Path], None]
 ) -> None:
-    """Two logs of one database: what one of them holds would be lost, or damage what the other one wrote."""
+    """Two logs of one database: the contents of one would be lost, or damage those of the other."""
     link(path)
     name = path if path.is_symlink() else path.with_name("hard.db")
     assert "under another name" in opened_elsewhere(name)

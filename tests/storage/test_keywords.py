@@ -77,7 +77,7 @@ class UndoneError(Exception):
 
 @contextmanager
 def undone(database: Database) -> Iterator[apsw.Connection]:
-    """Give an empty file, and undo what is written to it."""
+    """Yield an empty file, and undo all writes."""
     with suppress(UndoneError), database.write() as connection:
         yield connection
         raise UndoneError

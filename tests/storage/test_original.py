@@ -1,4 +1,4 @@
-"""A file of the original server is taken over in place."""
+"""A file of the original server is upgraded in place."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The handbook: it says what is so, and names only what there is."""
+"""The handbook: it is correct, and names only existing tools."""
 
 import re
 

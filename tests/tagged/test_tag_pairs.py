@@ -1,4 +1,4 @@
-"""What the vocabulary makes of real pairs of tags (benchmarks/tags.py measures them, docs/tagged.md tells)."""
+"""How the vocabulary merges real pairs of tags (measured by benchmarks/tags.py, described in docs/tagged.md)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,5 +59,5 @@ def test_each_pair_merges_or_not_as_expected_or_as_recorded(database: Database, 
 
 
 def test_no_two_subjects_are_ever_merged() -> None:
-    """What is recorded as a surprise is a form that was missed; a wrong merge could not be undone."""
+    """The recorded surprises are missed forms; a wrong merge could not be undone."""
     assert {pair[2] for pair in SURPRISES} == {"merge"}

@@ -1,4 +1,4 @@
-"""What may be a tag, which two are one, and what a tag weighs: the rules of seed 004 as pure functions."""
+"""Which tags are valid, which merge, and their weights: the rules of the specification as pure functions."""
 
 import math
 
@@ -206,6 +206,6 @@ def test_weights_are_those_of_the_specified_table_where_it_follows_its_formula(f
 def test_the_other_rows_of_the_specified_table_follow_another_formula(
     frequency: int, shown: float, formula: float
 ) -> None:
-    """They are 1 / ln(frequency), which would be infinite for a tag that stands once."""
+    """They are 1 / ln(frequency), which would be infinite for a tag that occurs once."""
     assert round(1 / math.log(frequency), 2) == shown
     assert round(weight(frequency), 2) == formula

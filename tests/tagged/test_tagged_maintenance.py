@@ -1,4 +1,4 @@
-"""Room, health, clean-up, damage and copies of tagged memories."""
+"""Limits, health, clean-up, damage and copies of tagged memories."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from vector_memory.tagged.memories import health_of
 
 
 def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) -> None:
-    """Store a note for each age in days, used so many times: ids from 1 on."""
+    """Store a note for each age in days, used a given number of times: ids from 1 on."""
     for number, (age, used) in enumerate(zip(ages, uses, strict=True), start=1):
         store.tagged.store(f"Note {number}.")
         stored_at = (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Storing and finding tagged memories, with the real model: seed 004's examples, and its rules."""
+"""Storing and finding tagged memories, with the real model: the examples and rules of the specification."""
 
 from pathlib import Path
 

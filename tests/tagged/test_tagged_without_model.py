@@ -1,4 +1,4 @@
-"""Tagged memories where no model can be loaded, and what becomes of them when one is there."""
+"""Tagged memories without a model, and what happens to them when one is available again."""
 
 from pathlib import Path
 

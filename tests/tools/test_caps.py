@@ -1,4 +1,4 @@
-"""Whatever is stored and asked, no answer has more bytes than it may have; what is cut is marked."""
+"""Whatever is stored and requested, no answer exceeds its limit of bytes; cut text is marked."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
@@ -59,7 +59,7 @@ def parts(
 
 
 def fill(store: SessionMemoryStore) -> None:
-    """Store what is long in every field."""
+    """Store memories with long values in every field."""
     for kind in ("report", "working_memory", "system_memory", "session_context", "input_prompt", "report_observation"):
         for number in range(2):
             agent = f"{number}{NULS}"

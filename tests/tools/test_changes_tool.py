@@ -1,4 +1,4 @@
-"""The tool that says what is new, as a client calls it."""
+"""The tool search_changes, as a client calls it."""
 
 import pytest
 

@@ -14,7 +14,7 @@ TEMPLATE = ResourceTemplateReference(type="ref/resource", uri="memory://sessions
 
 @pytest.fixture(autouse=True)
 def named(store: SessionMemoryStore) -> None:
-    """Sessions, agents and tasks; what was used last is named last."""
+    """Sessions, agents and tasks; the most recently used is listed last."""
     for session, agent, task in (
         ("alpha-1", "researcher", "find"),
         ("beta", "writer", "write"),

@@ -1,4 +1,4 @@
-"""What was deleted is in no byte of the memory's files, whatever it was and whoever stored it (requirement S3)."""
+"""Deleted data is erased from every byte of the memory's files, whatever it was and whoever stored it."""
 
 import hashlib
 import subprocess

@@ -68,7 +68,7 @@ async def call(server: FastMCP) -> AsyncIterator[Call]:
 
 @pytest.fixture
 def bystanders(store: SessionMemoryStore) -> None:
-    """Memories 1 to 3, which nobody may touch or find by another name than theirs."""
+    """Memories 1 to 3, which no call may change, or find under another name."""
     for text in BYSTANDERS:
         store.store_memory("report", text, agent_id="a", session_id="s", task_code="t")
     store.store_memory("knowledge_base", BYSTANDERS[0], agent_id="a", title="T", category="c")

@@ -68,7 +68,7 @@ def stored(store: SessionMemoryStore) -> dict[str, Object]:
 
 
 def recalled(value: object, around: Object) -> Iterator[Object]:
-    """Yield, for each object in an answer that holds recalled text, its fields and those of the objects around it."""
+    """Yield, for each object of an answer with recalled text, its fields and those of the enclosing objects."""
     if isinstance(value, list):
         for inner in value:
             yield from recalled(inner, around)

@@ -1,4 +1,4 @@
-"""Neither logs nor errors say what is stored, what was sent, or where anything is (requirement S5)."""
+"""Logs and errors contain no stored or sent text and no paths."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from servers import LEGACY, MAIN, MODERN, Server
 from tool_calls import SESSION_TOOLS, good_arguments, with_text
 from vector_memory.server.tools.memory_tool import MemoryTool
 
-SECRET = "zanzibar-hunter2"  # noqa: S105 - it stands for stored content
+SECRET = "zanzibar-hunter2"  # noqa: S105 - a marker for stored content
 
 RAISES = f"""
 import json, sys
@@ -42,7 +42,7 @@ server.run_server(Path(sys.argv[-1]), Settings(embedding_model="toy"))
 
 
 def tells(text: str, folder: Path) -> bool:
-    """Tell whether a text holds the secret, or where the memory or this program is."""
+    """Tell whether a text contains the secret, or a path of the memory or this program."""
     return any(word in text for word in (SECRET, str(folder), str(MAIN.parent)))
 
 

@@ -83,7 +83,7 @@ def added_item_keys(tool: str) -> set[str]:
 
 
 def first_item(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the one result, session, chunk or memory that a body holds."""
+    """Return the one result, session, chunk or memory of a body."""
     listed = body.get("results") or body.get("sessions") or body.get("chunks") or [body.get("memory")]
     item: dict[str, Any] = listed[0]
     return item
