@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vector_memory.domain import Fingerprint, SearchMode
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.search.confidence import CONFIDENT
@@ -79,9 +80,10 @@ def notes(question: Question, found: FileHits, *, vectors_usable: bool, complete
     elif question.vector is not None and not found.comparable and found.counts.unembedded < found.counts.chunks:
         yield f"Found by words only. {ANOTHER_MODEL}"
     elif found.counts.unembedded:
+        have = "has" if found.counts.unembedded == 1 else "have"
         yield (
-            f"{found.counts.unembedded:,} of {found.counts.chunks:,} chunks have no vectors yet and can be found by "
-            "words only."
+            f"{found.counts.unembedded:,} of {counted(found.counts.chunks, 'chunk')} {have} no vectors yet and can be "
+            "found by words only."
         )
     if failed:
         yield "Changed files could not be indexed (see the server's log). The search used the existing index."

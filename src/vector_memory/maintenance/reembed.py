@@ -144,6 +144,7 @@ def require_most_recomputed(connection: Connection) -> None:
     missing, recomputed = shadow.count_missing(connection), shadow.count_made(connection)
     if missing > recomputed:
         raise EmbeddingUnavailableError(
-            f"The model failed on {missing:,} of {missing + recomputed:,} memories, so the old vectors stay in use. "
+            f"The model failed on {missing:,} of {counted(missing + recomputed, 'memory', 'memories')}, so the old "
+            "vectors stay in use. "
             "See the log for the reason, and repeat the command once it is fixed."
         )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
@@ -143,8 +144,8 @@ def readers(path: Path) -> Finding:
         return fine("readers", "No process prevents the write-ahead log from being emptied.")
     return warning(
         "readers",
-        f"Process {held.process} keeps reading an old state of the file: {held.frames:,} pages of the log cannot be "
-        "moved into the file, and the log grows.",
+        f"Process {held.process} keeps reading an old state of the file: {counted(held.frames, 'page')} of the log "
+        "cannot be moved into the file, and the log grows.",
         f"End process {held.process}, unless it is a running backup or doctor.",
     )
 
