@@ -259,7 +259,7 @@ def test_sessions_of_hundreds_of_agents_still_fit_into_an_answer(store: SessionM
     assert (session.agent_count, len(session.agents)) == (1, 1)
     statistics = store.get_session_stats("s")
     assert (len(statistics.agent_counts), statistics.total_memories) == (100, 150)
-    assert "50 more have stored memories" in (statistics.message or "")
+    assert "50 others left out" in (statistics.message or "")
 
 
 def test_a_listing_names_the_first_agents_and_counts_all(store: SessionMemoryStore) -> None:

@@ -182,7 +182,7 @@ def test_a_memory_that_has_no_vectors_yet_is_found_by_its_words_among_those_that
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path / "memory.db") as other:
-        monkeypatch.setattr(other._saving._indexer, "embed", lambda *_: None)
+        monkeypatch.setattr(other._writer._indexer, "embed", lambda *_: None)
         receipt = other.store_memory("report", "unheardof words", session_id="s1")
     for limit in (20, 100):
         found = store.search_chunks("unheardof words", REPORTS, Page(limit=limit)).results
