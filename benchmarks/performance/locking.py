@@ -1,4 +1,4 @@
-"""How long storing a report of the greatest length holds the write lock, in processor time."""
+"""How long storing a very long report holds the write lock, in processor time."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,9 @@ from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 
-CHARACTERS = 480_000
+PROSE, DENSE = 480_000, 400_000
+"""Characters; those of dense text make 4,000 passages."""
+
 RUNS = 9
 KIND = MemoryKind.REPORT
 NOW = "2026-01-01T00:00:00Z"
@@ -58,11 +60,11 @@ def measure(path: Path, documents: Path) -> dict[str, Figures]:
 
 
 def texts(documents: Path) -> dict[str, str]:
-    """Return a text whose chunks are many words, and one of as many passages as that length can have."""
+    """Return a text of words, and one of as many passages as so many characters can have."""
     prose = "\n\n".join(file.read_text(errors="replace") for file in sorted(documents.rglob("*.md")))
-    characters = np.random.default_rng(0).integers(ord("一"), ord("一") + 8_000, CHARACTERS)
+    characters = np.random.default_rng(0).integers(ord("一"), ord("一") + 8_000, DENSE)
     return {
-        "prose": (prose * (CHARACTERS // len(prose) + 1))[:CHARACTERS],
+        "prose": (prose * (PROSE // len(prose) + 1))[:PROSE],
         "dense": "".join(map(chr, characters.tolist())),
     }
 

@@ -63,7 +63,7 @@ def threads(figures: dict[str, Any]) -> Iterator[str]:
 def lock(figures: dict[str, Any]) -> Iterator[str]:
     """How long a store holds the write lock."""
     yield table(
-        ["a report of 480,000 characters", "chunks", "passages", "processor ms in the write lock, p50 / p95"],
+        ["a very long report", "chunks", "passages", "processor ms in the write lock, p50 / p95"],
         [[name, f"{one['chunks']:,}", f"{one['passages']:,}", cell(one)] for name, one in figures.items()],
     )
 
