@@ -13,7 +13,7 @@ import numpy as np
 from vector_memory.search import fine
 from vector_memory.search.index import scan, signatures
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.search_reader import SqliteSearchReader
+from vector_memory.storage.sqlite.storage import SqliteReader
 
 RUNS = 20
 
@@ -22,7 +22,7 @@ PARTS: dict[str, tuple[Any, str]] = {
     "signatures": (signatures.Passages, "likeliest"),
     "vectors, from the file": (SqliteFeed, "scattered_vectors"),
     "vectors, in memory": (scan.ComparisonOfAll, "__init__"),
-    "texts": (SqliteSearchReader, "chunks"),
+    "texts": (SqliteReader, "chunks"),
     "confidence": (fine, "judge"),
 }
 """The functions of each part. `confidence` includes searching other scopes if nothing near was found."""

@@ -15,7 +15,7 @@ TWO_DIGITS = 10
 
 def markdown(report: dict[str, Any]) -> str:
     """Return all tables that the report has figures for."""
-    made = {"start": start, "store": store, "threads": threads, "processes": processes, "search": search}
+    made = {"start": start, "store": store, "threads": threads, "lock": lock, "processes": processes, "search": search}
     tables = [lines for name, table in made.items() if name in report for lines in table(report[name])]
     machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
     return "\n\n".join([f"{machine}.", *tables])
@@ -57,6 +57,14 @@ def threads(figures: dict[str, Any]) -> Iterator[str]:
     yield table(
         ["reports of 5,000 tokens stored", "a minute"],
         [[name, number(one["reports a minute"])] for name, one in figures.items()],
+    )
+
+
+def lock(figures: dict[str, Any]) -> Iterator[str]:
+    """How long a store holds the write lock."""
+    yield table(
+        ["a very long report", "chunks", "passages", "processor ms in the write lock, p50 / p95"],
+        [[name, f"{one['chunks']:,}", f"{one['passages']:,}", cell(one)] for name, one in figures.items()],
     )
 
 

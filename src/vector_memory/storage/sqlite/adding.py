@@ -13,10 +13,8 @@ from vector_memory.storage.sqlite import keywords, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
 
-
-def as_json(value: object) -> str:
-    """Return a value as columns of JSON hold it."""
-    return json.dumps(value, ensure_ascii=False)
+as_json = json.JSONEncoder(ensure_ascii=False).encode
+"""Return a value as columns of JSON hold it. `json.dumps` would make an encoder for each value."""
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:

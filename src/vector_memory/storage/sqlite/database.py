@@ -17,6 +17,7 @@ from vector_memory.storage.sqlite.connecting import (
     create_private_file,
     enforce_foreign_keys,
     forbid_writes,
+    keep_transaction_in_memory,
     overwrite_deleted_bytes,
     require_safe_sqlite,
     set_durability,
@@ -278,6 +279,7 @@ class Database:
             enforce_foreign_keys(connection)
             overwrite_deleted_bytes(connection)
             set_durability(connection, self._synchronous)
+            keep_transaction_in_memory(connection)
         return connection
 
 
