@@ -44,13 +44,13 @@ from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
-from vector_memory.sessions.writer import Saving
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.tagged.listing import TagListing
-from vector_memory.tagged.memories import READ_WITH, TaggedMemories
+from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
 DEFAULT_PAGE = Page()
@@ -91,7 +91,7 @@ class SessionMemoryStore:
         self._index = PassageIndex(storage)
         retriever = Retriever(self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
-        self._saving = Saving(storage, indexer)
+        self._writer = MemoryWriter(storage, indexer)
         self._fine = FineSearch(storage, retriever, self._timer, packer)
         self._medium = MediumSearch(storage, retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -105,9 +105,9 @@ class SessionMemoryStore:
         self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH)
+        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
-            storage, vocabulary, self._saving, notes, self._documents, self._deletion, settings.memory_limit
+            storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
 
@@ -127,10 +127,10 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._backfill.start(self.settings.auto_backfill_threshold)
 
-    def let_idle_model_go(self) -> None:
+    def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
         if self.settings.embedding_idle_seconds:
-            self._model.let_go(self.settings.embedding_idle_seconds)
+            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
@@ -152,7 +152,7 @@ class SessionMemoryStore:
         Knowledge belongs to no session and needs a `title`; all other kinds need a `session_id`. `on_progress(done,
         total)` is called while passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
     def search_scoped(
         self, scope: Scope, page: Page = DEFAULT_PAGE, *, latest_first: bool = True
@@ -254,7 +254,7 @@ class SessionMemoryStore:
 
     def sync(self, scope: Scope) -> Sync:
         """Return what keeps the memories of a scope in step with the files that they were made of."""
-        return Sync(self._storage, self._saving, self._deletion, Scope.checked(scope))
+        return Sync(self._storage, self._writer, self._deletion, Scope.checked(scope))
 
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with everything derived from it."""

@@ -61,5 +61,6 @@ def test_what_writes_says_why_it_cannot(place: Path, memory: Path) -> None:
     ended = run(place, memory, "delete", "1", "--yes")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        "vector-memory: The database cannot be written: check the permissions of its file and folder.\n"
+        "vector-memory: The database cannot be written: check the permissions of its file and folder. "
+        f"The file is {place}.\n"
     )

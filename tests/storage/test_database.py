@@ -84,7 +84,7 @@ def test_a_reading_connection_cannot_write(database: Database) -> None:
         connection.execute(ADD, ("a",))
 
 
-def test_a_read_sees_one_state_while_others_write(database: Database) -> None:
+def test_a_read_sees_one_snapshot_while_others_write(database: Database) -> None:
     with database.read() as reader:
         before = fetch_value(reader, COUNT)
         with database.write() as writer:
@@ -111,9 +111,7 @@ def test_many_threads_write_and_read_without_losing_a_row(database: Database) ->
         assert fetch_value(connection, COUNT) == 120
 
 
-def test_a_lock_that_is_held_too_long_becomes_an_error_that_advises_to_repeat(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_held_too_long_raises_an_error_that_says_to_repeat(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.05)
     first, second = Database(path, dimensions=16), Database(path, dimensions=16)
     with first.write(), pytest.raises(DatabaseLockError, match="repeating the call is safe"), second.write():
@@ -163,7 +161,7 @@ def add(database: Database, agent: str) -> None:
         connection.execute(ADD, (agent,))
 
 
-def test_a_call_does_not_wait_anew_for_a_stuck_lock_when_its_time_is_over(path: Path) -> None:
+def test_a_call_does_not_wait_again_for_a_stuck_lock_after_its_timeout(path: Path) -> None:
     first, second = Database(path, dimensions=16), Database(path, dimensions=16)
     late = Call(arrived_at=time.monotonic() - 60)
 
@@ -182,7 +180,7 @@ def test_a_call_does_not_wait_anew_for_a_stuck_lock_when_its_time_is_over(path: 
     second.close()
 
 
-def test_a_call_whose_time_is_over_writes_if_the_lock_is_free(database: Database) -> None:
+def test_a_call_writes_after_its_timeout_if_the_lock_is_free(database: Database) -> None:
     in_call(Call(arrived_at=time.monotonic() - 60), lambda: add(database, "slow")).join()
     with database.read() as connection:
         assert fetch_value(connection, COUNT) == 1
@@ -211,7 +209,7 @@ def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(path: Path, *, s
     holder.close()
 
 
-def test_a_call_that_is_cancelled_after_it_has_begun_to_write_is_finished(database: Database) -> None:
+def test_a_call_that_is_cancelled_after_it_started_to_write_is_completed(database: Database) -> None:
     call = Call()
 
     def write_twice() -> None:
@@ -224,7 +222,7 @@ def test_a_call_that_is_cancelled_after_it_has_begun_to_write_is_finished(databa
         assert fetch_value(connection, COUNT) == 2
 
 
-def test_closing_sends_writers_away_that_wait_for_another_process(path: Path) -> None:
+def test_closing_releases_writers_that_wait_for_another_process(path: Path) -> None:
     first, second = Database(path, dimensions=16), Database(path, dimensions=16)
     sent_away: list[str] = []
 
@@ -244,7 +242,7 @@ def test_closing_sends_writers_away_that_wait_for_another_process(path: Path) ->
     first.close()
 
 
-def test_a_writer_whose_turn_comes_after_the_end_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_whose_turn_comes_after_closing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_lock, "LONGEST_PAUSE", 60.0)  # so that it sleeps until its turn
     lock = write_lock.WriteLock()
     sent_away = []
@@ -294,7 +292,7 @@ def test_the_path_of_a_folder_is_refused(tmp_path: Path) -> None:
         Database(tmp_path, dimensions=16)
 
 
-def test_a_file_that_is_not_sqlite_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_file_that_is_not_sqlite_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"not a database, and longer than a header would be " * 20)
     before = path.read_bytes()
@@ -311,7 +309,7 @@ def test_a_file_that_is_not_sqlite_is_refused_and_left_as_it_was(tmp_path: Path)
         "create table schema_migrations (version text); insert into schema_migrations values ('20240101')",
     ],
 )
-def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path, other: str) -> None:
+def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path: Path, other: str) -> None:
     path = tmp_path / "other.db"
     connection = apsw.Connection(str(path))
     connection.execute(other)
@@ -423,7 +421,7 @@ def test_an_sqlite_that_can_damage_shared_files_is_refused(path: Path, monkeypat
     assert not path.exists()
 
 
-def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_the_reader_is_gone(
+def test_erasing_does_not_wait_for_a_reader_and_is_completed_when_the_reader_is_gone(
     database: Database, path: Path
 ) -> None:
     reader = apsw.Connection(str(path))
@@ -433,7 +431,7 @@ def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_th
     reader.execute(COUNT).fetchall()
     with database.write() as connection:
         connection.execute("delete from session_memories")
-    assert database.forget_deleted() is False
+    assert database.purge_deleted() is False
 
     def is_erased() -> bool:
         return erasure.unerased(database._writer) is None
@@ -443,8 +441,8 @@ def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_th
     eventually(is_erased)
 
 
-def test_nothing_is_written_to_a_memory_opened_for_reading_only(tmp_path: Path) -> None:
-    """Neither by the door for writes, which says so, nor past it; reading goes on."""
+def test_nothing_is_written_to_a_read_only_memory(tmp_path: Path) -> None:
+    """Neither through `write`, which raises, nor around it; reading continues."""
     path = tmp_path / "memory.db"
     create_file(path, 4)
     database = Database(path, dimensions=4, read_only=True)

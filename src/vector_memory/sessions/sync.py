@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from vector_memory.domain import NewMemory, Scope
 from vector_memory.sessions.deletion import Deletion
-from vector_memory.sessions.writer import Saving, hash_of
+from vector_memory.sessions.writer import MemoryWriter, hash_of
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Expendable
 
@@ -35,9 +35,9 @@ class Sync:
     them is there.
     """
 
-    def __init__(self, storage: Storage, saving: Saving, deletion: Deletion, scope: Scope) -> None:
+    def __init__(self, storage: Storage, writer: MemoryWriter, deletion: Deletion, scope: Scope) -> None:
         self._storage = storage
-        self._saving = saving
+        self._writer = writer
         self._deletion = deletion
         self._known: dict[str, list[Known]] = defaultdict(list)
         with storage.read() as reader:
@@ -59,7 +59,7 @@ class Sync:
         """Store the text of a file in place of its previous one.
 
         `gone`: files that are no longer there. A memory of one of them with the same text is replaced too, because the
-        file was renamed. Raises as `Saving.save`.
+        file was renamed. Raises as `MemoryWriter.write`.
         """
         content_hash = hash_of(new.content)
         previous = self._known.get(source, [])
@@ -70,7 +70,7 @@ class Sync:
             self._known[source] = [kept]
             return Synced("updated" if others else "unchanged", kept.id)
         renamed = [known for name in gone for known in self._known.get(name, ()) if known.content_hash == content_hash]
-        saved = self._saving.save(new, replacing=[known.id for known in (*previous, *renamed)])
+        saved = self._writer.write(new, replacing=[known.id for known in (*previous, *renamed)])
         for name in gone:
             self._known[name] = [known for known in self._known.get(name, ()) if known not in renamed]
         self._known[source] = [Known(saved.id, content_hash)]

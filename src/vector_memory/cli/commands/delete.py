@@ -6,14 +6,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, MemoryId, PlaceFlags
-from vector_memory.cli.terminal import counted, one_line, print_json, say
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId
+from vector_memory.cli.terminal import one_line, print_json, say
 from vector_memory.domain import Scope
+from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.overview import Overview
-from vector_memory.settings import Place
+from vector_memory.settings import DatabaseLocation
 
 DryRun = Annotated[bool, Parameter(help="Only say what would be deleted.", negative=(), show_default=False)]
 Yes = Annotated[bool, Parameter(alias="-y", help="Do not ask.", negative=(), show_default=False)]
@@ -25,7 +26,7 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> int:
     """Permanently delete memories and everything derived from them. Only a backup can bring them back.
 
@@ -64,7 +65,7 @@ def cleanup(
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> int:
     """Permanently delete old memories of all kinds, except tagged ones. In a terminal it asks first."""
     with opened(place, read_only=dry_run) as storage:

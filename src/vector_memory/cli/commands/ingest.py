@@ -11,13 +11,14 @@ from rich.text import Text
 
 from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
 from vector_memory.cli.commands.ingestion import Ingestion, Outcome, State, changes_in
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, PlaceFlags, creatable
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags, creatable
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import console, counted, one_line, print_json, resumable, say
+from vector_memory.cli.terminal import console, one_line, print_json, resumable, say
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
+from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, VectorMemoryError
-from vector_memory.settings import Place, Settings
+from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 LINES_SHOWN = 20
@@ -53,7 +54,7 @@ def ingest(
     category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> int:
     """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.

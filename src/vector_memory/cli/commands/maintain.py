@@ -5,13 +5,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import DEFAULTS, AsJson, ModelSettingsFlags, PlaceFlags, creatable, existing
+from vector_memory.cli.flags import DEFAULTS, AsJson, LocationFlags, ModelSettingsFlags, creatable, existing
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
-from vector_memory.settings import Place, full_path
+from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.domain.text import counted
+from vector_memory.settings import DatabaseLocation, full_path
 
 
-def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: ModelSettingsFlags = DEFAULTS) -> None:
+def backfill(
+    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
+) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
     path = existing(place)
     set_up_logging(settings.log_level, settings.log_file, [path])
@@ -22,7 +25,9 @@ def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: 
     _report(result.model_dump(), result.message, as_json=as_json)
 
 
-def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: ModelSettingsFlags = DEFAULTS) -> None:
+def reembed(
+    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
+) -> None:
     """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
     Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
@@ -45,7 +50,7 @@ def doctor(
             help="Repair permissions, and rebuild what can be derived from the text.", negative=(), show_default=False
         ),
     ] = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
     settings: ModelSettingsFlags = DEFAULTS,
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
@@ -65,7 +70,7 @@ def backup(
     *,
     overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Copy the current state of the memory to a file. Servers can keep writing.
 
@@ -94,7 +99,7 @@ def restore(
         ),
     ] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore

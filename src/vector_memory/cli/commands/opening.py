@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from vector_memory.cli.flags import existing
 from vector_memory.domain import Scope
 from vector_memory.errors import NotFoundError
-from vector_memory.settings import DEFAULT_DIM, Place
+from vector_memory.settings import DEFAULT_DIM, DatabaseLocation
 from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -16,7 +16,7 @@ NAMES_COMPARED = 10_000
 
 
 @contextmanager
-def opened(place: Place, *, read_only: bool = True) -> Iterator[Storage]:
+def opened(place: DatabaseLocation, *, read_only: bool = True) -> Iterator[Storage]:
     """Open a memory. Raises ConfigurationError if it does not exist."""
     database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=read_only)
     try:

@@ -9,12 +9,13 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, PlaceFlags
-from vector_memory.cli.terminal import counted, print_json, progress, say
+from vector_memory.cli.flags import AsJson, LocationFlags
+from vector_memory.cli.terminal import print_json, progress, say
+from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.transfer import new_file
-from vector_memory.settings import Place, full_path
+from vector_memory.settings import DatabaseLocation, full_path
 from vector_memory.storage.base import Storage
 
 UNSAFE = re.compile(r"[^\w.-]+")
@@ -38,7 +39,7 @@ def report(
     ] = False,
     overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Write an HTML page of a session: who stored what and when, a map by meaning, and the searchable texts.
 
@@ -91,7 +92,7 @@ def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
     return {name: folder / file_name(name) for name in names}
 
 
-def _write(storage: Storage, session: str, target: Path, place: Place, *, overwrite: bool) -> Written:
+def _write(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
     with progress("Memories") as update, new_file(target, overwrite=overwrite, memory=place.file()) as stream:
         page = SessionReports(storage).page(session, update)
         size = stream.write(page.html.encode())

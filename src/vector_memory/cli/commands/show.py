@@ -11,16 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, MemoryId, OfAgent, OfIteration, OfKind, OfSession, OfTask, PlaceFlags
-from vector_memory.cli.terminal import console, counted, moment, one_line, print_json
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, OfAgent, OfIteration, OfKind, OfSession, OfTask
+from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
+from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.settings import MOST_RESPONSE_TOKENS, Place
+from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
@@ -31,7 +32,7 @@ def show(
     *,
     raw: Annotated[bool, Parameter(help="Print only the exact text.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Print a memory's text and origin."""
     with opened(place) as storage:
@@ -49,11 +50,11 @@ def sessions(
     agent: OfAgent = None,
     limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
     with opened(place) as storage:
-        found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
+        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, agent)
     if as_json:
         print_json(found.model_dump())
         return
@@ -94,7 +95,7 @@ def timeline(
     task: OfTask = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
     scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
@@ -144,7 +145,7 @@ def list_(
     tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 20,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List memories of any kind, also knowledge and tagged notes, latest first."""
     scope = Scope(
@@ -200,7 +201,7 @@ def stats(
     /,
     *,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Count the memories of the whole file or of one session."""
     with opened(place) as storage:
@@ -209,7 +210,7 @@ def stats(
             found = Overview(storage).memory_stats()
         else:
             require_session(storage, session)
-            found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
+            found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).session_stats(session)
     if as_json:
         print_json(found.model_dump())
     elif isinstance(found, SessionStatsResult):

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.demo.markdown import one_line, without_marks
-from vector_memory.cli.terminal import counted, similarity, status
+from vector_memory.cli.terminal import similarity, status
+from vector_memory.domain.text import counted
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,

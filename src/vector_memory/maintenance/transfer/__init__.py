@@ -1,4 +1,4 @@
-"""Memories as JSON Lines: from one file to another, without doubling what is there."""
+"""Export and import of memories as JSON Lines. An import does not duplicate memories that are already stored."""
 
 from vector_memory.maintenance.transfer.files import new_file
 from vector_memory.maintenance.transfer.transfer import Exported, Imported, Transfer

@@ -140,7 +140,7 @@ class Database:
                 logger.info("Created the database %s", self.path)
             self._opened_if_there()
 
-    def forget_deleted(self) -> bool:
+    def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
         False: somebody reads what was there before, or keeps writing. Nobody waits for that: the first process that can

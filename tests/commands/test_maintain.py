@@ -79,7 +79,7 @@ def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypa
     assert run("fetch-model", "--json").json == {"success": True, "folder": str(tmp_path)}
 
 
-def test_what_is_not_understood_is_said_in_json_too(run: Run) -> None:
+def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:
     """An error has the same shape, whatever it is."""
     ended = run("sessions", "--lmit", "3", "--json")
     assert (ended.code, ended.out) == (2, "")
@@ -88,7 +88,7 @@ def test_what_is_not_understood_is_said_in_json_too(run: Run) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_and_flags(shell: str, run: Run) -> None:
-    """What is printed names them; bash takes it without a complaint."""
+    """The printed script names them, and bash accepts it."""
     script = run("completion", shell).out
     for word in ("ingest", "timeline", "grain", "report_observation"):
         assert word in script
