@@ -2,15 +2,17 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
-from vector_memory.domain import Chunk, Scope
+from vector_memory.domain import Scope
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.indexing.completion import complete
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Derived, Memory
+from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ class Backfill:
         done = indexed = chunks = 0
         memory = self._next(0)
         while memory is not None and not self._stopping.is_set():
-            chunk_count = if_possible(self._index, memory)
+            chunk_count = if_possible(partial(complete, self._storage, self._indexer), memory)
             done += 1
             indexed += chunk_count is not None
             chunks += chunk_count or 0
@@ -95,29 +97,6 @@ class Backfill:
     def _next(self, after_id: int) -> Memory | None:
         with self._storage.read() as reader:
             return reader.next_without_vectors(after_id)
-
-    def _index(self, memory: Memory) -> int:
-        """Make one memory's vectors, and its chunks if they are missing too; return how many chunks it has."""
-        with self._storage.read() as reader:
-            reader.require_comparable(self._indexer.fingerprint)
-            stored = reader.chunks_of(memory.id)
-        chunks: Sequence[Chunk] = [part.chunk for part in stored] or self._indexer.chunk(
-            memory.memory_type, memory.content
-        )
-        pieces = self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks)
-        embedded = self._indexer.embed(pieces)
-        # The words of chunks that are stored, and of a memory without chunks, are in the index.
-        texts = texts_of(memory.memory_type, memory.content, chunks) if chunks and not stored else []
-        derived = Derived(
-            chunks=chunks,
-            words=self._storage.prepare_words(texts),
-            enriched=self._indexer.enriches(memory.memory_type),
-            embedded=embedded,
-        )
-        with self._storage.write() as writer:
-            # Another process may have indexed or deleted it meanwhile: then nothing is written.
-            writer.complete_memory(memory, derived)
-        return len(chunks)
 
 
 def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
+from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, texts_of
 from vector_memory.results.mapping import HASH_SHOWN
-from vector_memory.results.sessions import StoreMemoryResult
+from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.validation import MAX_TITLE
@@ -25,6 +26,7 @@ class Saved:
     """A memory that was stored. `problem`: why it cannot be found by meaning yet, if it cannot.
 
     `token_count`: of the whole content; None for kinds that are not chunked. `passage_count`: what has vectors.
+    `is_pending`: the vectors follow in the background.
     """
 
     memory: NewMemory
@@ -34,15 +36,17 @@ class Saved:
     chunk_count: int
     passage_count: int
     created_at: str
+    is_pending: bool
     problem: str | None
 
 
 class Saving:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors) -> None:
         self._storage = storage
         self._indexer = indexer
+        self._background = background
 
     def store(self, memory: NewMemory, on_progress: EmbeddingProgress | None = None) -> StoreMemoryResult:
         """Store a memory and return the receipt. Raises as `save`."""
@@ -64,7 +68,8 @@ class Saving:
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
         words = self._storage.prepare_words(texts_of(memory.kind, memory.content, chunks))
-        embedded, problem = self._embed(memory, chunks, on_progress)
+        is_pending = self._background.is_running
+        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
         now = utc_now()
         with self._storage.write() as writer:
             require_storable(writer, memory, content_hash)
@@ -75,6 +80,10 @@ class Saving:
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
+            if is_pending := is_pending and problem is None:
+                self._background.defer(writer, memory_id)
+        if is_pending:
+            self._background.begin()
         return Saved(
             memory=memory,
             id=memory_id,
@@ -83,16 +92,19 @@ class Saving:
             chunk_count=len(chunks),
             passage_count=0 if embedded is None else len(embedded.passages),
             created_at=now,
+            is_pending=is_pending,
             problem=problem or late_problem,
         )
 
     def _embed(
-        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None
+        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool
     ) -> tuple[Embedded | None, str | None]:
-        """Return the vectors, or None and why there are none."""
+        """Return the vectors unless they are deferred, or None and why there will be none."""
         try:
             with self._storage.read() as reader:
                 reader.require_comparable(self._indexer.fingerprint)
+            if defer:
+                return None, None
             pieces = self._indexer.pieces(memory.kind, memory.title, memory.content, chunks)
             return self._indexer.embed(pieces, on_progress), None
         except EmbeddingUnavailableError as error:
@@ -145,9 +157,17 @@ def receipt(saved: Saved) -> StoreMemoryResult:
         content_hash=saved.content_hash[:HASH_SHOWN],
         chunks_created=saved.chunk_count,
         passages_created=saved.passage_count,
+        vectors=vectors_state(saved),
         token_count=saved.token_count,
         created_at=saved.created_at,
     )
+
+
+def vectors_state(saved: Saved) -> VectorsState:
+    """Say whether the content can be found by meaning."""
+    if saved.is_pending:
+        return "pending"
+    return "ready" if saved.problem is None else "unavailable"
 
 
 def size_in_words(saved: Saved) -> str:
@@ -159,6 +179,8 @@ def size_in_words(saved: Saved) -> str:
 def said_of_index(saved: Saved) -> str:
     """Say how the content can be found: passages hold all of it, and its words are indexed in any case."""
     chunks = f"{counted(saved.chunk_count, 'chunk')}, " if saved.chunk_count else ""
+    if saved.is_pending:
+        return f", {chunks}searchable by words now, and by meaning in a moment."
     if saved.problem is None:
         return f", all of it indexed: {chunks}{counted(saved.passage_count, 'passage')}."
     return f", {chunks}searchable by words, but not yet by meaning. {saved.problem}"

@@ -21,6 +21,7 @@ from vector_memory.storage.records import (
     Derived,
     Expendable,
     History,
+    Lease,
     Memory,
     MemoryCounts,
     Moment,
@@ -191,6 +192,12 @@ class Reader(Protocol):
     def next_without_vectors(self, after_id: int) -> Memory | None:
         """Return the memory without vectors that has the smallest id above `after_id`."""
 
+    def next_pending(self, lease: Lease) -> Memory | None:
+        """Return the oldest memory whose vectors the holder of the lease promised, or whose lease has run out."""
+
+    def count_pending(self, scope: Scope, lease: Lease) -> int:
+        """Return how many memories of a scope have vectors that somebody is computing at `lease.now`."""
+
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return what ranks the units of a scope, which is of one kind."""
 
@@ -221,6 +228,18 @@ class Writer(Reader, Protocol):
 
         Raises EmbeddingUnavailableError as `add_memory`.
         """
+
+    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
+        """Note that the holder of the lease computes the vectors of a memory after this transaction."""
+
+    def take_leases(self, lease: Lease) -> None:
+        """Renew the holder's leases, and take over those that have run out."""
+
+    def release_leases(self, owner: str) -> None:
+        """Let any other process go on with what this one has not done."""
+
+    def settle(self, memory_id: int) -> None:
+        """Note that nobody computes the vectors of a memory any more; `complete_memory` does so itself."""
 
     def delete(self, memory_id: int) -> int | None:
         """Delete a memory with everything derived from it; return how many chunks it had, None if there was none."""
