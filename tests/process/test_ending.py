@@ -108,8 +108,10 @@ def test_an_idle_server_ends_in_time_when_its_client_dies(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_server_that_embeds_a_long_document_ends_in_time_and_stores_nothing_of_it(tmp_path: Path, how: str) -> None:
-    assert ends_in_time(tmp_path, storing, how)
+def test_a_server_that_embeds_a_long_document_ends_in_time_and_leaves_its_vectors_to_the_next(
+    tmp_path: Path, how: str
+) -> None:
+    assert ends_in_time(tmp_path, storing, how, kept=2)
 
 
 def test_a_server_that_searches_ends_in_time(tmp_path: Path) -> None:
@@ -131,13 +133,14 @@ def test_two_signals_in_a_row_end_a_server_like_one(tmp_path: Path) -> None:
         server.process.send_signal(2)
         return server
 
-    assert ends_in_time(tmp_path, twice, "SIGTERM")
+    assert ends_in_time(tmp_path, twice, "SIGTERM", kept=2)
 
 
 def test_a_server_that_waits_for_another_process_ends_in_time(tmp_path: Path) -> None:
     """It cannot close a file whose lock somebody else holds, and does not wait for that."""
     server = idle(tmp_path)
     other = apsw.Connection(str(server.path))
+    other.set_busy_timeout(60_000)  # the server may still be adding vectors
     other.execute("begin immediate")
     server.ask_tool("store_report", agent_id="a", session_id="s", content="Never acknowledged.")
     assert server.call("list_sessions")["success"]

@@ -94,6 +94,8 @@ class BackgroundVectors:
         while not self._stopping.is_set():
             try:
                 self._work()
+            except ClosedMemoryError:
+                return
             except VectorMemoryError as error:
                 logger.info("Vectors were not computed yet: %s", error)
             except Exception as error:  # whatever it is, the thread goes on

@@ -39,7 +39,7 @@ class Backfill:
         """Run in the background if vectors are missing, but of fewer memories than `threshold`."""
         try:
             with self._storage.read() as reader:
-                missing = reader.count(Scope(), without_vectors=True)
+                missing = reader.count(Scope(), without_vectors=True) if reader.next_without_vectors(0) else 0
         except VectorMemoryError as error:
             logger.warning("Backfill not started: %s", error)
             return

@@ -190,7 +190,7 @@ class Reader(Protocol):
         """Raise EmbeddingUnavailableError if vectors of this fingerprint may not join those that are stored."""
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
-        """Return the memory without vectors that has the smallest id above `after_id`."""
+        """Return the memory with the smallest id above `after_id` whose vectors are missing, and nobody computes."""
 
     def next_pending(self, lease: Lease) -> Memory | None:
         """Return the oldest memory whose vectors the holder of the lease promised, or whose lease has run out."""
