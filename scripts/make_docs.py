@@ -20,7 +20,7 @@ from vector_memory.results.sessions import Result
 from vector_memory.server.tools import TOOLSETS, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.server.tools.schemas import compact
-from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Settings, Toolset
+from vector_memory.settings import DatabaseLocation, FileLocations, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -108,8 +108,12 @@ def configuration() -> Iterator[str]:
     yield from table(
         ["Flag", "Variable", "Meaning"],
         [
-            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}") if name in Place.model_fields else "", field.description]
-            for name, field in ServerPlace.model_fields.items()
+            [
+                flag(name),
+                code(f"VECTOR_MEMORY_{name.upper()}") if name in DatabaseLocation.model_fields else "",
+                field.description,
+            ]
+            for name, field in ServerLocations.model_fields.items()
         ],
     )
     yield "Give at most one of the first two. `~` is expanded. Only their owner can access the file and its folder."
@@ -118,7 +122,7 @@ def configuration() -> Iterator[str]:
         ["Flag", "Variable", "Meaning"],
         [
             [flag(name), code(f"CWE_{name.upper()}"), field.description + file_default(field.default)]
-            for name, field in FilePlace.model_fields.items()
+            for name, field in FileLocations.model_fields.items()
         ],
     )
     yield "They apply with `--toolsets files`: [memory files](files.md)."
@@ -127,7 +131,7 @@ def configuration() -> Iterator[str]:
         ["Flag", "Variable", "Default", "Meaning"],
         [
             [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
-            for name, field in Offer.model_fields.items()
+            for name, field in ServerOptions.model_fields.items()
         ],
     )
     yield "Both are fixed at start. The tools of each family: [tools](tools.md)."

@@ -44,7 +44,7 @@ def examine(path: Path, settings: Settings = SETTINGS) -> Report:
 
 
 def found(report: Report) -> dict[str, State]:
-    """Return what is not as it should be."""
+    """Return what is wrong."""
     return {finding.name: finding.state for finding in report.findings if finding.state != State.OK}
 
 

@@ -1,4 +1,4 @@
-"""A store in a process of its own, told what to do in lines of JSON: `python other_process.py DATABASE`."""
+"""A store in its own process, controlled by lines of JSON: `python other_process.py DATABASE`."""
 
 import json
 import subprocess

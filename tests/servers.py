@@ -1,4 +1,4 @@
-"""Real server processes, spoken to line by line in either protocol era."""
+"""Real server processes, called line by line in either protocol era."""
 
 import contextlib
 import json

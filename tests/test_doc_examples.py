@@ -1,4 +1,4 @@
-"""What docs show of a terminal is what a terminal shows.
+"""The terminal output in the docs equals that of a terminal.
 
 A `console` block holds commands, after `$` and with a here-document up to END, each with what it prints: `...` stands
 for any text within a line, and on a line of its own for any lines. The blocks of a page are run one after another in

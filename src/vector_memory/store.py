@@ -44,13 +44,13 @@ from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.sessions.writer import Saving
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.tagged.listing import TagListing
-from vector_memory.tagged.memories import READ_WITH, TaggedMemories
+from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
 DEFAULT_PAGE = Page()
@@ -92,7 +92,7 @@ class SessionMemoryStore:
         indexer = Indexer(self._model, settings)
         self._background = BackgroundVectors(storage, indexer)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
-        self._saving = Saving(storage, indexer, self._background)
+        self._writer = MemoryWriter(storage, indexer, self._background)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -106,9 +106,9 @@ class SessionMemoryStore:
         self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH)
+        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
-            storage, vocabulary, self._saving, notes, self._documents, self._deletion, settings.memory_limit
+            storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
 
@@ -136,10 +136,10 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._background.start()
 
-    def let_idle_model_go(self) -> None:
+    def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
         if self.settings.embedding_idle_seconds:
-            self._model.let_go(self.settings.embedding_idle_seconds)
+            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
@@ -163,7 +163,7 @@ class SessionMemoryStore:
         a `session_id`. An observation may name the report it is about. `on_progress(done, total)` is called while
         passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
     def search_scoped(
         self, scope: Scope, page: Page = DEFAULT_PAGE, *, latest_first: bool = True

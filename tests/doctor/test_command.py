@@ -27,7 +27,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_says_it_in_80_columns_and_plain_text_and_ends_with_0(path: Path) -> None:
+def test_the_command_prints_plain_text_in_80_columns_and_exits_with_0(path: Path) -> None:
     ended = run("--database-path", path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "Healthy: 25 checks, no problems, no warnings." in ended.stdout
@@ -35,7 +35,7 @@ def test_the_command_says_it_in_80_columns_and_plain_text_and_ends_with_0(path: 
     assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
 
 
-def test_the_command_ends_with_1_if_there_is_a_problem_and_with_0_when_it_is_mended(path: Path) -> None:
+def test_the_command_exits_with_1_if_there_is_a_problem_and_with_0_when_it_is_repaired(path: Path) -> None:
     change(path, VECTOR_REMOVED)
     assert run("--database-path", path).returncode == 1
     ended = run("--database-path", path, "--fix")
@@ -44,7 +44,7 @@ def test_the_command_ends_with_1_if_there_is_a_problem_and_with_0_when_it_is_men
     assert "Not healthy" not in ended.stdout
 
 
-def test_json_is_one_object_whose_keys_stay(path: Path) -> None:
+def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     change(path, VECTOR_REMOVED)
     ended = run("--database-path", path, "--json", "--fix")
     report = json.loads(ended.stdout)

@@ -15,14 +15,14 @@ PARTS = st.sampled_from(
 
 @given(st.lists(st.lists(PARTS, max_size=30).map("".join), max_size=5))
 def test_counts_by_word_are_those_of_the_whole_text(engine: OnnxEngine, texts: list[str]) -> None:
-    count = WordPieceCounter(engine.piece_spans)
-    assert [count(text) for text in texts] == [len(engine.piece_spans(text)) for text in texts]
+    count = WordPieceCounter(engine.token_spans)
+    assert [count(text) for text in texts] == [len(engine.token_spans(text)) for text in texts]
 
 
 def test_a_counter_that_forgets_the_words_it_knows_counts_the_same(
     engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "KNOWN_WORDS", 2)
-    count = WordPieceCounter(engine.piece_spans)
+    count = WordPieceCounter(engine.token_spans)
     text = "several words, idx_17 among them"
-    assert {count(text) for _ in range(3)} == {len(engine.piece_spans(text))}
+    assert {count(text) for _ in range(3)} == {len(engine.token_spans(text))}

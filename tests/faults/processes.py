@@ -1,4 +1,4 @@
-"""Starts the processes of `child`, and reads what they told."""
+"""Starts the processes of `child`, and reads their output."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def started(role: str, path: Path, number: int) -> subprocess.Popen[str]:
 
 
 def told(process: subprocess.Popen[str]) -> list[list[Any]]:
-    """Wait for the end of a process and return what it told; a line that was cut short was not told."""
+    """Wait for a process to end and return its lines; an incomplete line does not count."""
     assert process.stdout is not None
     lines = process.stdout.readlines()
     process.communicate()

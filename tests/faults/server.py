@@ -1,4 +1,4 @@
-"""The real server in a process of its own, spoken to line by line, so that it can be killed between two bytes."""
+"""The real server in its own process, called line by line, so that it can be killed between two bytes."""
 
 import itertools
 import json
@@ -63,7 +63,7 @@ class Server:
         raise EOFError
 
     def answers(self, method: str, every: Iterator[dict[str, Any]], under_way: int) -> Iterator[dict[str, Any]]:
-        """Keep so many requests under way, one for each set of parameters, and yield their results as they come."""
+        """Keep this many requests running, one per set of parameters, and yield their results as they arrive."""
         assert self._process.stdout is not None
         waiting = {self.send(method, parameters) for parameters in itertools.islice(every, under_way)}
         while waiting:

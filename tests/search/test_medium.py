@@ -49,7 +49,7 @@ def test_a_section_is_everything_under_the_first_two_headings() -> None:
     ]
 
 
-def test_a_preamble_a_document_without_headings_and_a_repeated_heading_are_sections_of_their_own() -> None:
+def test_a_preamble_a_document_without_headings_and_a_repeated_heading_are_separate_sections() -> None:
     sections = sections_of(
         [outline(1), outline(2, "# A"), outline(3, "# B"), outline(4, "# A"), outline(5, memory_id=2)]
     )
@@ -88,7 +88,7 @@ def test_the_similarity_of_a_section_is_the_mean_of_those_chunks_that_have_one()
     assert MatchedSection(section, (hit(1, 0.9, None),)).similarity is None
 
 
-def test_the_text_of_a_section_is_the_stretch_of_the_document_that_holds_it(store: SessionMemoryStore) -> None:
+def test_the_text_of_a_section_is_its_slice_of_the_document(store: SessionMemoryStore) -> None:
     store.store_memory("report", DOCUMENT, session_id="s")
     found = store.search_sections("slow queries", Scope("report"), Page(limit=10)).results
     by_header = {section.section_header: section for section in found}

@@ -1,4 +1,4 @@
-"""Tagged memories where no model can be loaded, and what becomes of them when one is there."""
+"""Tagged memories without a model, and what happens to them when one is available again."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_tags_are_compared_by_their_letters(modelless_store: SessionMemoryStore)
     assert modelless_store.tagged.search("one", tags=["FrontEnd"]).count == 1
 
 
-def test_a_longer_word_for_a_category_is_filed_under_other_and_the_receipt_says_why(
+def test_a_longer_word_for_a_category_is_stored_as_other_and_the_receipt_says_why(
     modelless_store: SessionMemoryStore,
 ) -> None:
     receipt = modelless_store.tagged.store("One.", "optimization")
@@ -58,7 +58,7 @@ def test_tags_get_their_vectors_before_the_next_ones_are_compared_with_them(
     assert store.tagged.search("one", tags=["laravel"]).total == 2
 
 
-def test_the_backfill_makes_the_vectors_of_tags_too(
+def test_the_backfill_also_computes_the_vectors_of_tags(
     modelless_store: SessionMemoryStore, store: SessionMemoryStore
 ) -> None:
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
@@ -67,7 +67,7 @@ def test_the_backfill_makes_the_vectors_of_tags_too(
     assert store.tagged.search("one", tags=["laravel"]).count == 1
 
 
-def test_with_another_model_tags_are_compared_by_letters_until_reembed_makes_them_anew(
+def test_with_another_model_tags_are_compared_by_letters_until_reembed_recomputes_them(
     tmp_path: Path, model: EmbeddingModel
 ) -> None:
     path = tmp_path / "memory.db"

@@ -34,7 +34,7 @@ def listen(told: Told) -> Callable[..., object]:
     return listen
 
 
-async def test_a_client_that_asks_is_told_how_far_a_long_store_has_come(
+async def test_a_client_that_asks_receives_the_progress_of_a_long_store(
     client: Client, told: Told, listen: Callable[..., object]
 ) -> None:
     answer = await client.call_tool("store_report", REPORT, progress_handler=listen)
@@ -45,7 +45,9 @@ async def test_a_client_that_asks_is_told_how_far_a_long_store_has_come(
     assert told[0][2] == f"Embedded {BATCH} of {passages} passages."
 
 
-async def test_all_of_it_is_told_before_the_answer(client: Client, told: Told, listen: Callable[..., object]) -> None:
+async def test_all_progress_is_sent_before_the_answer(
+    client: Client, told: Told, listen: Callable[..., object]
+) -> None:
     """Nothing follows after the answer: the protocol forbids it."""
     await client.call_tool("store_report", REPORT, progress_handler=listen)
     before = len(told)
@@ -54,7 +56,7 @@ async def test_all_of_it_is_told_before_the_answer(client: Client, told: Told, l
     assert told[-1][0] == told[-1][1]
 
 
-async def test_every_kind_of_memory_tells_its_progress(
+async def test_every_kind_of_memory_reports_its_progress(
     client: Client, told: Told, listen: Callable[..., object]
 ) -> None:
     here, agent = {"session_id": "s", "session_iter": 1}, {"agent_id": "a", "session_id": "s"}
@@ -72,7 +74,9 @@ async def test_every_kind_of_memory_tells_its_progress(
         assert [(progress, total) for progress, total, _ in told] == [(1, 1)], tool
 
 
-async def test_a_client_that_cannot_be_told_loses_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_cannot_receive_progress_loses_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(*_: object) -> None:
         raise BrokenResourceError
 
@@ -95,7 +99,7 @@ async def test_receipts_say_what_was_indexed(call: Call) -> None:
     assert prompt.structured_content["token_count"] is None
 
 
-async def test_all_of_it_is_in_the_passages_that_a_receipt_counts(call: Call, store: SessionMemoryStore) -> None:
+async def test_the_passages_that_a_receipt_counts_contain_the_whole_text(call: Call, store: SessionMemoryStore) -> None:
     """No character but white space is outside the passages that have a vector."""
     for tool in ("store_report", "store_system_memory"):
         receipt = (await call(tool, **REPORT)).structured_content

@@ -83,7 +83,7 @@ def added_item_keys(tool: str) -> set[str]:
 
 
 def first_item(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the one result, session, chunk or memory that a body holds."""
+    """Return the one result, session, chunk or memory of a body."""
     listed = body.get("results") or body.get("sessions") or body.get("chunks") or [body.get("memory")]
     item: dict[str, Any] = listed[0]
     return item
@@ -200,7 +200,7 @@ async def test_lists_and_objects_may_come_as_json_text(call: Call) -> None:
     assert (memory["tags"], memory["metadata"]) == (["p", "q"], {"k": [1]})
 
 
-async def test_null_means_left_out(call: Call) -> None:
+async def test_null_means_omitted(call: Call) -> None:
     """A parameter that is null counts as left out, also where it has a default."""
     answer = await call("list_sessions", limit=None, agent_id=None)
     assert answer.structured_content["success"] is True
@@ -217,7 +217,7 @@ async def test_order_by_relevance(call: Call) -> None:
     assert [found["source_type"] for found in recent.structured_content["results"]] == ["scoped", "scoped"]
 
 
-async def test_export_replaces_only_when_asked(call: Call) -> None:
+async def test_an_export_replaces_a_file_only_on_request(call: Call) -> None:
     """A file that is there is kept, unless overwrite is sent."""
     await call("store_report", agent_id="a", session_id="s", content="x")
     export = {"memory_id": 1, "output_path": "a.md"}

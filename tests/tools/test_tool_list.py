@@ -106,6 +106,6 @@ def test_list_is_short_in_tokens() -> None:
 
 
 @pytest.mark.parametrize("noise", ['"title":"', "anyOf", '"default":null', "additionalProperties", "$ref"])
-def test_schemas_hold_no_noise(noise: str) -> None:
+def test_schemas_contain_no_noise(noise: str) -> None:
     """Input schemas hold nothing that an agent pays for and learns nothing from."""
     assert all(noise not in json.dumps(tool.parameters, separators=(",", ":")) for tool in SESSION_TOOLS)

@@ -49,11 +49,11 @@ class TokenCounter:
 class WordPieceCounter:
     """Counts an embedding model's word pieces, which never cross a space: every word is tokenized once, then known.
 
-    `piece_spans(text)` returns the spans of the pieces, in the order of their starts. Safe to use from several threads.
+    `token_spans(text)` returns the spans of the pieces, in the order of their starts. Safe to use from several threads.
     """
 
-    def __init__(self, piece_spans: Callable[[str], Sequence[Span]]) -> None:
-        self._piece_spans = piece_spans
+    def __init__(self, token_spans: Callable[[str], Sequence[Span]]) -> None:
+        self._piece_spans = token_spans
         self._counts: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:

@@ -1,4 +1,4 @@
-"""Makes the vectors of memories and tags that have none: stored without a model, or by the original server."""
+"""Computes the vectors of memories and tags that have none: stored without a model, or by the original server."""
 
 import logging
 import threading
@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from vector_memory.domain import Scope
+from vector_memory.domain.text import counted
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
@@ -17,16 +18,16 @@ from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 0.1
+BACKFILL_STOP_SECONDS = 0.1
 
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
-"""Called with the number of memories done and the number there were to do."""
+"""Called with the number of memories done and their total number."""
 
 
 class Backfill:
-    """Works through the memories without vectors, one transaction each, so that it can be stopped at any time."""
+    """Computes missing vectors in one transaction per memory, so it can be stopped at any time."""
 
     def __init__(self, storage: Storage, indexer: Indexer, vocabulary: Vocabulary) -> None:
         self._storage = storage
@@ -36,7 +37,7 @@ class Backfill:
         self._thread: threading.Thread | None = None
 
     def start(self, threshold: int) -> None:
-        """Run in the background if vectors are missing, but of fewer memories than `threshold`."""
+        """Run in the background if some memories, but fewer than `threshold`, have no vectors."""
         try:
             with self._storage.read() as reader:
                 missing = reader.count(Scope(), without_vectors=True) if reader.next_without_vectors(0) else 0
@@ -50,17 +51,17 @@ class Backfill:
     def stop(self) -> None:
         """Stop a run in the background.
 
-        It may be in the middle of embedding a long memory. Nobody waits for that: it writes nothing any more once the
-        file is closed, and what it was at is done by the next run.
+        This does not wait for a long memory that is being embedded: nothing is written once the file is closed, and the
+        next run repeats that memory.
         """
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(BACKFILL_STOP_SECONDS)
 
     def run(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Make every missing vector that can be made; the rest counts as remaining.
+        """Compute the missing vectors. Memories on which the engine fails count as remaining.
 
-        Raises EmbeddingUnavailableError; what was done until then stays done.
+        Raises EmbeddingUnavailableError; vectors computed before that are kept.
         """
         with self._storage.read() as reader:
             total = reader.count(Scope(), without_vectors=True)
@@ -75,15 +76,15 @@ class Backfill:
                 on_progress(done, total)
             memory = self._next(memory.id)
         if not self._stopping.is_set():
-            self._vocabulary.make_missing_vectors()
+            self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
             remaining = reader.count(Scope(), without_vectors=True)
         return BackfillResult(
             memories_processed=indexed,
             chunks_processed=chunks,
             memories_remaining=remaining,
-            message=f"Indexed {indexed} {'memory' if indexed == 1 else 'memories'} with {chunks} "
-            f"{'chunk' if chunks == 1 else 'chunks'}; {remaining} remaining.",
+            message=f"Indexed {counted(indexed, 'memory', 'memories')} with {counted(chunks, 'chunk')}; "
+            f"{remaining:,} remaining.",
         )
 
     def _run_quietly(self) -> None:
@@ -91,7 +92,7 @@ class Backfill:
             logger.info("Backfill: %s", self.run().message)
         except VectorMemoryError as error:
             logger.warning("Backfill stopped: %s", error)
-        except Exception as error:  # the next start tries again, and the server goes on
+        except Exception as error:  # the server keeps running, and the next start tries again
             logger.warning("Backfill stopped: %s", where(error))
 
     def _next(self, after_id: int) -> Memory | None:
@@ -100,12 +101,12 @@ class Backfill:
 
 
 def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:
-    """Return `index(memory)`; None if the engine fails on this memory, which may not stop the rest."""
+    """Return `index(memory)`, or None if the engine fails on this memory; the others are still indexed."""
     try:
         return index(memory)
     except VectorMemoryError:
         raise
     except Exception as error:
-        # Not its words: they may quote the text.
+        # The error's message is not logged, because it may quote the text.
         logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
         return None

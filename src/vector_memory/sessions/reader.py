@@ -1,4 +1,4 @@
-"""Reading stored memories: whole, in part, around a chunk, or as a file."""
+"""Reads stored memories: whole, in parts, around a chunk, or into a file."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import yaml
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.text import counted
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import Packer, omitted_memory
 from vector_memory.results.mapping import READ_WITH, memory_entry, said_of_cut
@@ -29,11 +30,11 @@ from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, che
 A = TypeVar("A")
 
 RECENT = 5
-"""Reports, working memories and observations, each, that a task's context holds."""
+"""Maximum number of reports, working memories and observations, each, in a task's context."""
 
 MAX_SURROUNDING = 50
 
-MAX_SHOWN_TITLE = 60
+TITLE_SHOWN = 60
 
 CONTEXT_LIMITS = {
     MemoryKind.SESSION_CONTEXT: 1,
@@ -42,11 +43,12 @@ CONTEXT_LIMITS = {
     MemoryKind.WORKING_MEMORY: RECENT,
     MemoryKind.REPORT_OBSERVATION: RECENT,
 }
-"""How many memories of each kind a task's context holds, the newest; in this order they get room in the answer."""
+"""Maximum number of memories of each kind in a task's context, newest first. The first kinds get space in the answer
+first."""
 
 
 class Documents:
-    """Hands out stored memories."""
+    """Returns stored memories."""
 
     def __init__(self, storage: Storage, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
         self._storage = storage
@@ -55,7 +57,7 @@ class Documents:
         self._exports = exports
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
-        """Return a memory, its content from `offset` on; `read_with`: the tool that reads on what is cut."""
+        """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
         memory = self._find(memory_id)
 
         def build(packer: Packer) -> MemoryResult:
@@ -63,13 +65,13 @@ class Documents:
             entry = packer.slim(memory_entry(memory).model_copy(update={"content": ""}))
             return MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
-                message=how_to_go_on(read_with, offset, end, len(memory.content)),
+                message=reading_message(read_with, offset, end, len(memory.content)),
             )
 
         return self._read(memory, offset, self._packer.fit(build))
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
-        """Return a document from `offset` on: the text as it was stored, to the character."""
+        """Return a document from `offset` on, exactly as it was stored."""
         memory = self._find(memory_id)
         frame = DocumentResult(
             memory_id=memory.id,
@@ -85,13 +87,13 @@ class Documents:
 
         def build(packer: Packer) -> DocumentResult:
             text, end = packer.cut(memory.content, offset)
-            said = how_to_go_on("reconstruct_document", offset, end, len(memory.content))
-            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": said})
+            message = reading_message("reconstruct_document", offset, end, len(memory.content))
+            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": message})
 
         return self._read(memory, offset, self._packer.fit(build))
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
-        """Write a document to a file and return where it is."""
+        """Write a document to a file and return the file's path."""
         memory = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)
@@ -100,11 +102,11 @@ class Documents:
             file_path=str(path),
             memory_id=memory.id,
             bytes_written=len(data),
-            message=f"Wrote {memory.memory_type} {memory.id}, {len(data):,} bytes.",
+            message=f"Wrote {memory.memory_type} {memory.id}, {counted(len(data), 'byte')}.",
         )
 
     def expand(self, chunk_id: str | int, surrounding_chunks: int) -> ExpandedChunkResult:
-        """Return a chunk with its neighbours, and the stretch of the document that they cover."""
+        """Return a chunk with its neighbours, and the part of the document that they cover."""
         number = parse_id("chunk_id", chunk_id)
         check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
         with self._storage.read() as reader:
@@ -125,7 +127,7 @@ class Documents:
                 memory_entry(memory)
                 for kind, limit in CONTEXT_LIMITS.items()
                 for memory in reader.list_memories(
-                    # What the user asked in earlier iterations still holds.
+                    # What the user asked in earlier iterations is still valid.
                     Scope(
                         kind=kind,
                         session_id=session_id,
@@ -135,28 +137,28 @@ class Documents:
                 )
             ]
             prompts = reader.count(Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
-        handed_out: list[MemoryEntry] = []
+        returned: list[MemoryEntry] = []
 
         def build(packer: Packer) -> TaskContextResult:
-            handed_out[:] = packer.share(found)
-            omitted = packer.omissions(found, handed_out, omitted_memory)
-            left_out = len(found) - len(handed_out)
-            return task_context_result(handed_out, omitted, left_out, max(0, prompts - MAX_LIMIT))
+            returned[:] = packer.share(found)
+            omitted = packer.omissions(found, returned, omitted_memory)
+            left_out = len(found) - len(returned)
+            return task_context_result(returned, omitted, left_out, max(0, prompts - MAX_LIMIT))
 
         answer = self._packer.fit(build)
-        self._access.record([entry.id for entry in handed_out])
+        self._access.record([entry.id for entry in returned])
         return answer
 
     def describe(self, memory_id: str | int) -> str:
-        """Name a memory in one line."""
+        """Describe a memory in one line, for a question to the user."""
         memory = self._find(memory_id)
-        # A title could otherwise go on as if the question did.
+        # With line breaks, a title could pass for a part of the question.
         words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
-        title = f" '{shorten(' '.join(words), MAX_SHOWN_TITLE, placeholder='...')}'" if words else ""
-        return f"{memory.memory_type} {memory.id}{title} ({len(memory.content):,} characters)"
+        title = f" '{shorten(' '.join(words), TITLE_SHOWN, placeholder='...')}'" if words else ""
+        return f"{memory.memory_type} {memory.id}{title} ({counted(len(memory.content), 'character')})"
 
     def _read(self, memory: Memory, offset: int, answer: A) -> A:
-        """Count a reading; reading a memory in parts counts as one."""
+        """Count a read. Reading a memory in parts counts once."""
         if offset == 0:
             self._access.record([memory.id])
         return answer
@@ -170,15 +172,15 @@ class Documents:
 def expanded_chunk(
     packer: Packer, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
 ) -> ExpandedChunkResult:
-    """Return a chunk with as many of its neighbours as fit twice: one by one, and joined."""
+    """Return a chunk with the neighbours that fit. The answer contains each text twice: as a chunk, and joined."""
     window, chunks = fitting_window(packer, target, around, surrounding)
-    message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
+    message = f"{counted(len(chunks), 'chunk')} of {memory.memory_type} {memory.id}."
     if window < surrounding:
-        message += f" Only {window} on each side fit into the answer; read more with get_memory_by_id."
+        message += f" Only {window} on each side fit into the answer: read more with get_memory_by_id."
     expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
     text, end = packer.cut(expanded, times=2)
     if end is not None:
-        message += " The chunk is cut to fit; read on with get_memory_by_id and offset = content_end."
+        message += " The chunk is cut to fit: continue with get_memory_by_id and offset = content_end."
     frame = ExpandedChunkResult(
         memory_id=memory.id,
         memory_type=memory.memory_type,
@@ -207,7 +209,7 @@ def fitting_window(
 
 
 def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
-    """Return a chunk as answers show it, with so much of its text."""
+    """Return a chunk as results show it, with `text` as its text."""
     chunk = stored.chunk
     return ChunkEntry(
         chunk_id=stored.id,
@@ -219,27 +221,30 @@ def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
     )
 
 
-def how_to_go_on(tool: str, offset: int, end: int | None, length: int) -> str:
-    """Say which part of a content this is, and how to get the next."""
-    if end is None:
-        return f"{length:,} characters, complete." if offset == 0 else f"Characters {offset:,} to {length:,}, the end."
-    return f"Characters {offset:,} to {end:,} of {length:,}. Read on with {tool} and offset={end}."
+def reading_message(tool: str, offset: int, end: int | None, length: int) -> str:
+    """Say which part of the content this is, and how to read the next."""
+    if end is not None:
+        return f"Characters {offset:,} to {end:,} of {length:,}. Continue with {tool} and offset={end}."
+    if offset == 0:
+        return f"{counted(length, 'character')}, complete."
+    return f"Characters {offset:,} to {length:,}, the end."
 
 
 def task_context_result(
     entries: Sequence[MemoryEntry], omitted: list[Omitted], left_out: int, prompts_left_out: int
 ) -> TaskContextResult:
-    """Sort entries of several kinds into one answer."""
+    """Group entries of several kinds into one result."""
     by_kind = {kind: [entry for entry in entries if entry.memory_type == kind] for kind in MemoryKind}
     contexts = by_kind[MemoryKind.SESSION_CONTEXT]
-    message = f"{len(entries)} memories."
+    message = f"{counted(len(entries), 'memory', 'memories')}."
     if not contexts:
         message += " No session context is stored for this iteration."
     if left_out:
-        named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
-        message += f" {left_out} did not fit: {named}; read them with get_memory_by_id."
+        listed = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
+        message += f" {left_out} did not fit: {listed}; read them with get_memory_by_id."
     if prompts_left_out:
-        message += f" {prompts_left_out} older prompts are omitted: call search_input_prompts, latest_first=false."
+        older = counted(prompts_left_out, "older prompt")
+        message += f" {older} left out: call search_input_prompts with latest_first=false."
     return TaskContextResult(
         session_context=contexts[0] if contexts else None,
         input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
@@ -252,8 +257,8 @@ def task_context_result(
 
 
 def as_markdown(memory: Memory) -> str:
-    """Return a document with its provenance as YAML front matter in front."""
-    facts = {
+    """Return a document after its metadata as YAML front matter."""
+    fields = {
         "memory_id": memory.id,
         "title": memory.title,
         "memory_type": memory.memory_type,
@@ -266,9 +271,9 @@ def as_markdown(memory: Memory) -> str:
         "tags": memory.tags,
         "metadata": memory.metadata,
     }
-    return front_matter(facts) + memory.content
+    return front_matter(fields) + memory.content
 
 
-def front_matter(facts: Mapping[str, Any]) -> str:
-    """Return facts as they stand in front of a Markdown text."""
-    return f"---\n{yaml.safe_dump(dict(facts), sort_keys=False, allow_unicode=True)}---\n\n"
+def front_matter(fields: Mapping[str, Any]) -> str:
+    """Return fields as YAML front matter, as it precedes a Markdown text."""
+    return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n\n"

@@ -13,9 +13,9 @@ from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
-from vector_memory.validation import LEAST_TOKENS
+from vector_memory.validation import MIN_TOKENS
 
-LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
+LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 

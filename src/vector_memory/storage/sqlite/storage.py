@@ -249,7 +249,7 @@ class SqliteStorage:
         return indexed(texts)
 
     def purge_deleted(self) -> bool:
-        return self._database.forget_deleted()
+        return self._database.purge_deleted()
 
     def close(self) -> None:
         self._database.close()
