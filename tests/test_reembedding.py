@@ -15,6 +15,7 @@ import pytest
 from faults.effort import effort
 from faults.processes import started, told
 from faults.soundness import connected, faults_of
+from forked import finished
 from lattice import DIMENSIONS, LatticeEmbedder
 from memory_files import SETTINGS, bytes_of, examine, found, said
 from servers import MAIN, QUICK, SLOW_MODEL, Server, wait_for
@@ -376,20 +377,18 @@ def test_the_doctor_takes_an_unfinished_run_for_no_damage_and_says_how_to_go_on(
     assert "vector-memory reembed" in said(examine(path), "fingerprint")
 
 
-COMMAND = (sys.executable, str(MAIN), "reembed", "--embedding-dim", "2", "--database-path")
+WORDS = ("reembed", "--embedding-dim", "2", "--database-path")
 
 
 def test_the_command_says_what_it_did(path: Path) -> None:
     for said_so in (f"{MEMORIES} memories", "nothing to do"):
-        ended = subprocess.run([*COMMAND, path], env=os.environ | QUICK, capture_output=True, text=True, check=True)
+        ended = finished(*WORDS, path, env=os.environ | QUICK)
         assert said_so in ended.stdout
     assert faults_of(path, NEW) == []
 
 
 def test_without_a_memory_the_command_makes_none(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [*COMMAND, tmp_path / "no.db"], env=os.environ | QUICK, capture_output=True, text=True, check=False
-    )
+    ended = finished(*WORDS, tmp_path / "no.db", env=os.environ | QUICK)
     assert ended.returncode == 2
     assert "There is no memory" in ended.stderr
     assert not (tmp_path / "no.db").exists()
