@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from vector_memory.domain import Chunk, Scope
-from vector_memory.errors import VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.indexing.indexer import Indexer, texts_of
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
@@ -38,6 +38,8 @@ class Backfill:
         try:
             with self._storage.read() as reader:
                 missing = reader.count(Scope(), without_vectors=True)
+        except ClosedMemoryError:  # the server is ending
+            return
         except VectorMemoryError as error:
             logger.warning("Backfill not started: %s", error)
             return
@@ -87,6 +89,8 @@ class Backfill:
     def _run_quietly(self) -> None:
         try:
             logger.info("Backfill: %s", self.run().message)
+        except ClosedMemoryError:  # what is left is done by the next run
+            return
         except VectorMemoryError as error:
             logger.warning("Backfill stopped: %s", error)
         except Exception as error:  # the next start tries again, and the server goes on

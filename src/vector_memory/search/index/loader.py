@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from vector_memory.domain import Scope
-from vector_memory.errors import DatabaseError, VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, where
 from vector_memory.search.index.signatures import Held, Passages, View
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
@@ -172,6 +172,8 @@ class PassageIndex:
         """Let the storage engine answer for a while when the memory cannot be read into the index."""
         try:
             yield
+        except ClosedMemoryError:  # nobody will search any more
+            return
         except Exception as error:  # whatever it is, it may not end the thread, nor the search that meets it
             self._failed_at = time.monotonic()
             reason = error if isinstance(error, VectorMemoryError) else where(error)
