@@ -271,6 +271,10 @@ def test_a_memory_that_is_deleted_while_it_is_embedded_is_passed_over(path: Path
     assert faults_of(path, NEW) == []
 
 
+FRAME = 4096 + 24
+"""Bytes of a page in the log."""
+
+
 def test_the_exchange_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path) -> None:
     written = []
     for memories in (2, 40):
@@ -285,7 +289,8 @@ def test_the_exchange_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path)
             reembedding.exchange(connection)
         written.append(path.with_name(f"{memories}.db-wal").stat().st_size)
         database.close()
-    assert written[1] <= written[0]  # not equal: a page less where the file has free ones
+    few, many = written
+    assert few - FRAME <= many <= few  # a page less where the file has free ones
 
 
 @pytest.mark.parametrize("finished", [True, False])
