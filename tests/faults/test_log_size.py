@@ -82,7 +82,7 @@ def test_a_log_that_a_long_reading_made_grow_is_used_anew_when_the_reading_ends(
     store: SessionMemoryStore, path: Path
 ) -> None:
     numbers = itertools.count()
-    with store._database.read() as connection:
+    with connected(path) as connection, connection:
         connection.execute("select count(*) from session_memories").fetchall()
         grown = largest_log(store, numbers, path)
     assert grown > BOUND
@@ -93,7 +93,7 @@ def test_a_log_that_a_long_reading_made_grow_is_used_anew_when_the_reading_ends(
 def test_the_log_is_short_again_soon_after_a_long_reading_without_another_store(
     store: SessionMemoryStore, path: Path
 ) -> None:
-    with store._database.read() as connection:
+    with connected(path) as connection, connection:
         connection.execute("select count(*) from session_memories").fetchall()
         assert largest_log(store, itertools.count(), path) > SHORT
     eventually(lambda: log_size(path) < SHORT)
