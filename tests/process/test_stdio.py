@@ -70,7 +70,7 @@ INITIALIZE = {
 HELLOS = {"2025-11-25": INITIALIZE, "2026-07-28": DISCOVER}
 
 SECONDS_TO_STOP = 0.5
-"""Of processor time."""
+"""Clients kill a server that takes longer."""
 
 
 def command(tmp_path: Path) -> list[str]:
