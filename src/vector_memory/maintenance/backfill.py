@@ -44,8 +44,9 @@ class Backfill:
             logger.warning("Backfill not started: %s", error)
             return
         if 0 < missing < threshold:
-            self._thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
     def stop(self) -> None:
         """Stop a run in the background.

@@ -62,8 +62,9 @@ class PassageIndex:
         with self._starting:
             self.is_used = True
             if not self._stopping.is_set() and (self._loader is None or not self._loader.is_alive()):
-                self._loader = threading.Thread(target=self._load, name="passage-index", daemon=True)
-                self._loader.start()
+                loader = threading.Thread(target=self._load, name="passage-index", daemon=True)
+                loader.start()
+                self._loader = loader  # only now: `close` cannot join a thread that has not been started
 
     def wait_for_loading(self) -> None:
         """Wait until what is being loaded is loaded."""
