@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
-from vector_memory.errors import VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
@@ -41,12 +41,15 @@ class Backfill:
         try:
             with self._storage.read() as reader:
                 missing = reader.count(Scope(), without_vectors=True) if reader.next_without_vectors(0) else 0
+        except ClosedMemoryError:  # the server is ending
+            return
         except VectorMemoryError as error:
             logger.warning("Backfill not started: %s", error)
             return
         if 0 < missing < threshold:
-            self._thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
     def stop(self) -> None:
         """Stop a run in the background.
@@ -90,6 +93,8 @@ class Backfill:
     def _run_quietly(self) -> None:
         try:
             logger.info("Backfill: %s", self.run().message)
+        except ClosedMemoryError:  # what is left is done by the next run
+            return
         except VectorMemoryError as error:
             logger.warning("Backfill stopped: %s", error)
         except Exception as error:  # the server keeps running, and the next start tries again
