@@ -15,6 +15,7 @@ from rich.console import Console
 
 import vector_memory.embedding.fetch
 import vector_memory.server.app
+from forked import finished
 from vector_memory import __version__
 from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
@@ -118,16 +119,11 @@ def serve(*words: str) -> None:
 
 
 def run(*words: object, env: dict[str, str] | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own; `code` is run instead of it."""
-    start = ["-c", code] if code else ["-P", "-m", "vector_memory"]
-    return subprocess.run(
-        [sys.executable, *start, *map(str, words)],
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Run the command line in a process of its own; `code` is run instead of it, in one that has imported nothing."""
+    if not code:
+        return finished(*words, env={**os.environ, **(env or {})})
+    start = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(start, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("command", [[], ["serve"]], ids=["no command", "serve"])

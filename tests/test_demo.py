@@ -5,12 +5,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from forked import finished
 from vector_memory.cli.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
 from vector_memory.cli.demo.markdown import headings, one_line, without_marks
 from vector_memory.cli.demo.output import Output, excerpt
@@ -34,14 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def demo(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vector_memory", "demo", *map(str, words)],
-        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return finished("demo", *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", **variables})
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,6 @@ def pattern(output: str) -> str:
     return "\n".join(lines).replace(".*\n", "(?:.*\n)?") + "\n?"
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
 def test_examples_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     """Each command of a page ends well and prints what the page says it prints."""

@@ -16,6 +16,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))
 TABLES = (
@@ -233,13 +234,20 @@ def run_in_background(path: Path, settings: Settings, wait: Callable[[SessionMem
 
 def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: Path) -> None:
     def wait(store: SessionMemoryStore) -> None:
-        assert store._backfill._thread is not None
-        store._backfill._thread.join(30)
+        eventually(lambda: store.reconstruct_document(3).chunk_count == 1 and counts(store)["memory_passages"] > 6)
         found = store.search_documents("ledger table lock", Scope("report"), Page(limit=5), order="relevance").results
         assert [memory.id for memory in found] == [1]
-        assert store.reconstruct_document(3).chunk_count == 1
 
     assert run_in_background(original, Settings(embedding_model="toy", embedding_dim=16), wait) > 6
+
+
+def test_a_store_that_is_closed_before_its_background_work_begins_reports_no_failure(
+    original: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SessionMemoryStore(original, Settings(embedding_model="toy", embedding_dim=16), embedder=LatticeEmbedder())
+    store.close()
+    store.start_background_work()
+    assert caplog.messages == []
 
 
 def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:

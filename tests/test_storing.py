@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faults.soundness import connected
 from lattice import LatticeEmbedder
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -197,9 +198,9 @@ def test_two_threads_that_store_the_same_at_once_store_it_once(store: SessionMem
     assert outcomes == {"stored 1": 1, "exists 1": 7}
 
 
-def test_a_chunk_records_its_neighbours_and_its_position(store: SessionMemoryStore) -> None:
+def test_a_chunk_records_its_neighbours_and_its_position(store: SessionMemoryStore, tmp_path: Path) -> None:
     store.store_memory("report", DOCUMENT, session_id="s")
-    with store._database.read() as connection:
+    with connected(tmp_path / "memory.db") as connection:
         rows = connection.execute(
             "select id, prev_chunk_id, next_chunk_id, chunk_position_ratio, sibling_count from memory_chunks"
         ).fetchall()

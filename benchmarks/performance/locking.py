@@ -36,13 +36,13 @@ class RandomVectors:
         return self.engine.fingerprint
 
     @property
-    def max_pieces(self) -> int:
+    def tokens_per_vector(self) -> int:
         """The engine's own."""
-        return self.engine.max_pieces
+        return self.engine.tokens_per_vector
 
-    def piece_spans(self, text: str) -> list[Span]:
+    def token_spans(self, text: str) -> list[Span]:
         """Return the engine's word pieces."""
-        return self.engine.piece_spans(text)
+        return self.engine.token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, the same for the same number of texts."""

@@ -74,6 +74,11 @@ class Settings(BaseModel):
         ge=0,
         description="Unload the model after this many seconds without use; the next use loads it again. 0: never.",
     )
+    embed_in_background: bool = Field(
+        default=True,
+        description="Acknowledge a memory as soon as its text is stored, and compute its vectors in the background; "
+        "otherwise the receipt waits for them.",
+    )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(
         default=50, ge=0, le=4096, description="Tokens that neighbouring chunks of one section share."

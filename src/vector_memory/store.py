@@ -7,6 +7,7 @@ from typing import IO, Literal, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
+from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
@@ -89,11 +90,12 @@ class SessionMemoryStore:
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(storage)
-        retriever = Retriever(self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
-        self._writer = MemoryWriter(storage, indexer)
-        self._fine = FineSearch(storage, retriever, self._timer, packer)
-        self._medium = MediumSearch(storage, retriever, self._timer, packer)
+        self._background = BackgroundVectors(storage, indexer)
+        retriever = Retriever(storage, self._model, self._index, self._background, settings)
+        self._writer = MemoryWriter(storage, indexer, self._background)
+        self._fine = FineSearch(retriever, self._timer, packer)
+        self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
@@ -127,6 +129,14 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._backfill.start(self.settings.auto_backfill_threshold)
 
+    def defer_vectors(self) -> None:
+        """From now on, storing returns as soon as the text is safe, and its vectors follow in the background.
+
+        Until they are there, a memory is found by its words, and a search by meaning waits for them up to 2 seconds.
+        """
+        if not self._storage.read_only:
+            self._background.start()
+
     def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
         if self.settings.embedding_idle_seconds:
@@ -136,6 +146,7 @@ class SessionMemoryStore:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
         self._index.close()
         self._backfill.stop()
+        self._background.stop()
         self._access.close()
         self._storage.close()
 

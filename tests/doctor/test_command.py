@@ -3,27 +3,24 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from forked import finished
 from memory_files import change
 
 VECTOR_REMOVED = "delete from vec_chunk_search where passage_id = 2"
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "vector_memory", "doctor", *map(str, words)],
+    return finished(
+        "doctor",
+        *words,
         env={
             **os.environ,
             "VECTOR_MEMORY_EMBEDDING_MODEL": "toy",
             "VECTOR_MEMORY_EMBEDDING_DIM": "16",
             "COLUMNS": "80",
         },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

@@ -3,14 +3,13 @@
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-MAIN = Path(__file__).parent.parent.parent / "main.py"
+from forked import COMMAND, Forked
+
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 STORE_TOOLS = {
     "report": "store_report",
@@ -24,11 +23,8 @@ class Server:
     """A server on a file, with the toy engine."""
 
     def __init__(self, path: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(MAIN), "serve", "--database-path", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+        self._process = Forked(
+            *(COMMAND, "serve", "--database-path", path),
             env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""},
             cwd=path.parent,
         )

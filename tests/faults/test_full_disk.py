@@ -4,15 +4,15 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from faults.workload import content, memory, open_store, search
+from forked import finished
 from memory_files import create_file, examine, said
-from servers import MAIN, QUICK, Server
+from servers import QUICK, Server
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.database import Database
@@ -108,13 +108,7 @@ def test_a_file_replaced_on_a_full_disk_is_not_read_instead_of_the_opened_one(sm
 
 def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on a memory."""
-    return subprocess.run(
-        [sys.executable, str(MAIN), *words, "--database-path", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **QUICK},
-    )
+    return finished(*words, "--database-path", path, env={**os.environ, **QUICK})
 
 
 def test_a_server_and_commands_started_on_a_full_disk_read_and_say_so(small_disk: Path) -> None:

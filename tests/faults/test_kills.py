@@ -17,6 +17,7 @@ from faults.server import Server
 from faults.soundness import faults_of
 from faults.workload import memory, open_store, store_one
 from vector_memory.embedding.toy_engine import ToyEngine
+from waiting import eventually
 
 KILLS = effort(quick=8, long=75)
 KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
@@ -109,4 +110,7 @@ def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: P
             server.ask_to_store(memory(number))
             time.sleep(random.uniform(0, 0.03))
         assert ledger.losses(path) == []
+        with open_store(path) as store:
+            store.defer_vectors()
+            eventually(lambda store=store: not store.get_memory_stats().without_vectors)
         assert faults_of(path, ToyEngine()) == []

@@ -80,7 +80,7 @@ def test_the_log_stays_small_while_others_read_all_the_time(store: SessionMemory
 
 def test_a_log_that_grew_during_a_long_read_is_reused_when_the_read_ends(store: SessionMemoryStore, path: Path) -> None:
     numbers = itertools.count()
-    with store._database.read() as connection:
+    with connected(path) as connection, connection:
         connection.execute("select count(*) from session_memories").fetchall()
         grown = largest_log(store, numbers, path)
     assert grown > BOUND
@@ -91,7 +91,7 @@ def test_a_log_that_grew_during_a_long_read_is_reused_when_the_read_ends(store: 
 def test_the_log_is_short_again_soon_after_a_long_read_without_another_store(
     store: SessionMemoryStore, path: Path
 ) -> None:
-    with store._database.read() as connection:
+    with connected(path) as connection, connection:
         connection.execute("select count(*) from session_memories").fetchall()
         assert largest_log(store, itertools.count(), path) > SHORT
     eventually(lambda: log_size(path) < SHORT)

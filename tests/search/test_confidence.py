@@ -8,8 +8,8 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_storing import NoModel
-from vector_memory import store as session_memory_store
 from vector_memory.domain import Page, Scope
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.results.sessions import FineSearchResult
 from vector_memory.search import retriever as retrieval
 from vector_memory.settings import Settings
@@ -115,20 +115,20 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
 ) -> None:
     loaded = threading.Event()
 
-    def load(_: Settings) -> LatticeEmbedder:
+    def load() -> LatticeEmbedder:
         loaded.wait(30)
         return LatticeEmbedder()
 
-    monkeypatch.setattr(session_memory_store, "load_embedder", load)
     monkeypatch.setattr(retrieval, "LOADING_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
-    with SessionMemoryStore(path, settings) as store:
-        store._model.start_loading()
+    model = EmbeddingModel(load)
+    with SessionMemoryStore(path, settings, model=model) as store:
+        model.start_loading()
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "still loading" in (answer.message or "")
         loaded.set()
-        store._model.wait_for_loading(30)
+        model.wait_for_loading(30)
         assert "vector" in store.search_chunks("proxies", Scope("report"), Page(limit=3)).results[0].sources

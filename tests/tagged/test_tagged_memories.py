@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.soundness import connected
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
@@ -211,13 +212,13 @@ def test_more_than_ten_tags_are_refused_and_not_cut(tagged: TaggedMemories) -> N
     assert len(tagged.store("One.", tags=names[:10]).tags) == 10
 
 
-def test_only_reading_by_id_counts_as_use(store: SessionMemoryStore) -> None:
+def test_only_reading_by_id_counts_as_use(store: SessionMemoryStore, tmp_path: Path) -> None:
     store.tagged.store("One.")
     store.tagged.search("one")
     store.tagged.list_recent()
     assert store.tagged.get(1).memory is not None
-    store._access.close()
-    with store._database.read() as connection:
+    store.close()  # what was read is counted by then
+    with connected(tmp_path / "memory.db") as connection:
         assert connection.execute("select access_count from session_memories").get == 1
 
 

@@ -1,6 +1,7 @@
 """Progress of long stores, and receipts that say what was indexed."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from anyio import BrokenResourceError
@@ -8,10 +9,10 @@ from fastmcp import Client
 from mcp.server.session import ServerSession
 
 from eras import Call
+from faults.soundness import connected
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing.indexer import BATCH, Indexer
 from vector_memory.storage.sqlite.database import Connection
-from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -99,11 +100,11 @@ async def test_receipts_say_what_was_indexed(call: Call) -> None:
     assert prompt.structured_content["token_count"] is None
 
 
-async def test_the_passages_that_a_receipt_counts_contain_the_whole_text(call: Call, store: SessionMemoryStore) -> None:
+async def test_the_passages_that_a_receipt_counts_contain_the_whole_text(call: Call, tmp_path: Path) -> None:
     """No character but white space is outside the passages that have a vector."""
     for tool in ("store_report", "store_system_memory"):
         receipt = (await call(tool, **REPORT)).structured_content
-        with store._database.read() as connection:
+        with connected(tmp_path / "memory.db") as connection:
             spans = passages(connection, receipt["memory_id"])
         assert len(spans) == receipt["passages_created"]
         covered = set().union(*(range(start, end) for start, end in spans))

@@ -25,7 +25,7 @@ from vector_memory.settings import Settings
 class Broken(server.SessionMemoryStore):
     def __getattribute__(self, name):
         found = super().__getattribute__(name)
-        if name.startswith("_") or name in ("start_background_work", "close") or not callable(found):
+        if name.startswith("_") or name in ("start_background_work", "defer_vectors", "close") or not callable(found):
             return found
         def fail(*arguments, **named):
             try:

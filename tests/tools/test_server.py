@@ -9,11 +9,13 @@ from fastmcp import Client, FastMCP
 
 import vector_memory
 from eras import Call
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.app import INSTRUCTIONS, create_server, instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -102,12 +104,13 @@ async def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, monkey
     monkeypatch.setattr("vector_memory.server.app.SECONDS_UNASKED", 0)
     monkeypatch.setattr("vector_memory.server.app.SECONDS_BETWEEN_LOOKS", 0.01)
     settings = Settings(embedding_model="toy", embedding_idle_seconds=0.2)
-    store = SessionMemoryStore(tmp_path / "memory.db", settings)
+    model = EmbeddingModel(ToyEngine)
+    store = SessionMemoryStore(tmp_path / "memory.db", settings, model=model)
     async with Client(create_server(lambda: store)) as client:
-        with anyio.fail_after(10):
-            while not store._model.is_ready:
+        with anyio.fail_after(PATIENCE):
+            while not model.is_ready:
                 await anyio.sleep(0.01)
-            while store._model.is_ready:
+            while model.is_ready:
                 await anyio.sleep(0.01)
         found = await client.call_tool("search_reports_specific_chunks", {"query": "x", "search_mode": "vector"})
     assert found.structured_content["success"]

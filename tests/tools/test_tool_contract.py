@@ -61,7 +61,7 @@ def added_keys(tool: str) -> set[str]:
     if tool.startswith("search_"):
         return {"omitted", "next_offset", "confidence", "elsewhere"}
     if tool.startswith("store_"):
-        return {"passages_created", "token_count"}
+        return {"passages_created", "token_count", "vectors"}
     added = {
         "reconstruct_document": CUT | {"agent_id", "session_id", "created_at"},
         "expand_chunk_context": {"content_end", "memory_type", "agent_id", "session_id", "created_at"},

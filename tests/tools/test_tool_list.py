@@ -10,7 +10,7 @@ from fastmcp import Client
 
 from tool_calls import ADDED_TOOLS, CONTRACT_TOOLS, SESSION_TOOLS
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
-from vector_memory.server.tools import TOOLSETS
+from vector_memory.server.tools import by_purpose
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Toolset
 
@@ -59,7 +59,7 @@ async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
 async def test_tools_come_in_the_same_order(client: Client) -> None:
     """The order is that of the toolset, every time and in both eras."""
     names = [tool.name for tool in await client.list_tools()]
-    assert names == [tool.name for tools in TOOLSETS[Toolset.SESSION].values() for tool in tools]
+    assert names == [tool.name for tools in by_purpose(Toolset.SESSION).values() for tool in tools]
     assert names == [tool.name for tool in await client.list_tools()]
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vector_memory.chunking import TokenCounter, chunk_document, cut_passages, find_token_counter, header
+from vector_memory.chunking import (
+    TokenCounter,
+    WordPieceCounter,
+    chunk_document,
+    cut_passages,
+    find_token_counter,
+    header,
+)
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
@@ -103,7 +110,7 @@ class Indexer:
                     self._model.token_spans("")
                 except EmbeddingUnavailableError:
                     return find_token_counter(None)
-                self._counter = find_token_counter(lambda text: len(self._model.token_spans(text)))
+                self._counter = find_token_counter(WordPieceCounter(self._model.token_spans))
             return self._counter
 
 

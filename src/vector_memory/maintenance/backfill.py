@@ -2,16 +2,18 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
-from vector_memory.domain import Chunk, Scope
+from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
-from vector_memory.errors import VectorMemoryError, where
-from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
+from vector_memory.indexing.completion import complete
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Derived, Memory
+from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -38,13 +40,16 @@ class Backfill:
         """Run in the background if some memories, but fewer than `threshold`, have no vectors."""
         try:
             with self._storage.read() as reader:
-                missing = reader.count(Scope(), without_vectors=True)
+                missing = reader.count(Scope(), without_vectors=True) if reader.next_without_vectors(0) else 0
+        except ClosedMemoryError:  # the server is ending
+            return
         except VectorMemoryError as error:
             logger.warning("Backfill not started: %s", error)
             return
         if 0 < missing < threshold:
-            self._thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
     def stop(self) -> None:
         """Stop a run in the background.
@@ -66,7 +71,7 @@ class Backfill:
         done = indexed = chunks = 0
         memory = self._next(0)
         while memory is not None and not self._stopping.is_set():
-            chunk_count = if_possible(self._index, memory)
+            chunk_count = if_possible(partial(complete, self._storage, self._indexer), memory)
             done += 1
             indexed += chunk_count is not None
             chunks += chunk_count or 0
@@ -88,6 +93,8 @@ class Backfill:
     def _run_quietly(self) -> None:
         try:
             logger.info("Backfill: %s", self.run().message)
+        except ClosedMemoryError:  # what is left is done by the next run
+            return
         except VectorMemoryError as error:
             logger.warning("Backfill stopped: %s", error)
         except Exception as error:  # the server keeps running, and the next start tries again
@@ -96,29 +103,6 @@ class Backfill:
     def _next(self, after_id: int) -> Memory | None:
         with self._storage.read() as reader:
             return reader.next_without_vectors(after_id)
-
-    def _index(self, memory: Memory) -> int:
-        """Compute a memory's vectors, and its chunks if they are missing; return its number of chunks."""
-        with self._storage.read() as reader:
-            reader.require_comparable(self._indexer.fingerprint)
-            stored = reader.chunks_of(memory.id)
-        chunks: Sequence[Chunk] = [part.chunk for part in stored] or self._indexer.chunk(
-            memory.memory_type, memory.content
-        )
-        pieces = self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks)
-        embedded = self._indexer.embed(pieces)
-        # The words of stored chunks, and of memories without chunks, are already in the index.
-        texts = texts_of(memory.memory_type, memory.content, chunks) if chunks and not stored else []
-        derived = Derived(
-            chunks=chunks,
-            words=self._storage.prepare_words(texts),
-            enriched=self._indexer.enriches(memory.memory_type),
-            embedded=embedded,
-        )
-        with self._storage.write() as writer:
-            # Writes nothing if another process has indexed or deleted the memory in the meantime.
-            writer.complete_memory(memory, derived)
-        return len(chunks)
 
 
 def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:

@@ -90,11 +90,10 @@ class CoarseSearch:
     ) -> tuple[Sequence[FoundMemory], Judgement]:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._storage.read() as reader:
-                retrieval = self._retriever.within(reader, question)
+            with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]
-                memories = reader.memories([hit.id for hit in hits])
+                memories = retrieval.reader.memories([hit.id for hit in hits])
                 judgement = judge(retrieval, scope, found)
         return [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in hits], judgement
 

@@ -170,6 +170,8 @@ def run_server(
             model=model,
             read_only=offer.read_only,
         )
+        if settings.embed_in_background:
+            store.defer_vectors()
         opened.append(store)
         return store
 

@@ -76,11 +76,11 @@ class Changes:
     def _best(self, cursor: str | int | None, scope: Scope, query: str, page: Page) -> ChangesResult:
         with self._timer.time("search_changes"):
             question = self._retriever.prepare(query)
-            with self._storage.read() as reader:
+            with self._retriever.answering(question, scope) as retrieval:
+                reader = retrieval.reader
                 end = reader.cursor()
                 scope = after(position(cursor, end), scope)
                 counts = reader.count_by(scope, "kind")
-                retrieval = self._retriever.within(reader, question)
                 ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
                 unindexed = reader.count(scope, without_vectors=True)
@@ -89,7 +89,7 @@ class Changes:
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
         notes = (
             retrieval.question.problem,
-            not_indexed(unindexed) if unindexed else None,
+            not_indexed(unindexed, retrieval.pending) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
             "No close match: these results may be unrelated to the query." if is_weak else None,
         )

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
+from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, texts_of
 from vector_memory.results.mapping import HASH_SHOWN
-from vector_memory.results.sessions import StoreMemoryResult
+from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.validation import MAX_TITLE
@@ -26,7 +27,7 @@ class StoredMemory:
     """A memory that was stored. `problem`: why it cannot be found by meaning yet; None if it can.
 
     `token_count`: tokens of the whole content; None for kinds that are not chunked. `passage_count`: passages with
-    vectors.
+    vectors. `is_pending`: the vectors follow in the background.
     """
 
     memory: NewMemory
@@ -36,15 +37,17 @@ class StoredMemory:
     chunk_count: int
     passage_count: int
     created_at: str
+    is_pending: bool
     problem: str | None
 
 
 class MemoryWriter:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors) -> None:
         self._storage = storage
         self._indexer = indexer
+        self._background = background
 
     def store(self, memory: NewMemory, on_progress: EmbeddingProgress | None = None) -> StoreMemoryResult:
         """Store a memory and return the receipt. Raises the errors of `write`."""
@@ -72,7 +75,8 @@ class MemoryWriter:
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
         words = self._storage.prepare_words(texts_of(memory.kind, memory.content, chunks))
-        embedded, problem = self._embed(memory, chunks, on_progress)
+        is_pending = self._background.is_running
+        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
         now = utc_now()
         with self._storage.write() as writer:
             for number in replacing:
@@ -85,6 +89,10 @@ class MemoryWriter:
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )
             memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
+            if is_pending := is_pending and problem is None:
+                self._background.defer(writer, memory_id)
+        if is_pending:
+            self._background.begin()
         return StoredMemory(
             memory=memory,
             id=memory_id,
@@ -93,16 +101,19 @@ class MemoryWriter:
             chunk_count=len(chunks),
             passage_count=0 if embedded is None else len(embedded.passages),
             created_at=now,
+            is_pending=is_pending,
             problem=problem or late_problem,
         )
 
     def _embed(
-        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None
+        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool
     ) -> tuple[Embedded | None, str | None]:
-        """Return the vectors, or None and the reason."""
+        """Return the vectors unless they are deferred, or None and why there will be none."""
         try:
             with self._storage.read() as reader:
                 reader.require_comparable(self._indexer.fingerprint)
+            if defer:
+                return None, None
             pieces = self._indexer.pieces(memory.kind, memory.title, memory.content, chunks)
             return self._indexer.embed(pieces, on_progress), None
         except EmbeddingUnavailableError as error:
@@ -160,9 +171,17 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
         content_hash=stored.content_hash[:HASH_SHOWN],
         chunks_created=stored.chunk_count,
         passages_created=stored.passage_count,
+        vectors=vectors_state(stored),
         token_count=stored.token_count,
         created_at=stored.created_at,
     )
+
+
+def vectors_state(stored: StoredMemory) -> VectorsState:
+    """Say whether the content can be found by meaning."""
+    if stored.is_pending:
+        return "pending"
+    return "ready" if stored.problem is None else "unavailable"
 
 
 def length_message(stored: StoredMemory) -> str:
@@ -174,6 +193,8 @@ def length_message(stored: StoredMemory) -> str:
 def index_message(stored: StoredMemory) -> str:
     """Say how the content can be found. Its words are indexed in any case; passages contain all of it."""
     chunks = f"{counted(stored.chunk_count, 'chunk')}, " if stored.chunk_count else ""
+    if stored.is_pending:
+        return f", {chunks}searchable by words now, and by meaning in a moment."
     if stored.problem is None:
         return f", all of it indexed: {chunks}{counted(stored.passage_count, 'passage')}."
     return f", {chunks}searchable by words, but not yet by meaning. {stored.problem}"

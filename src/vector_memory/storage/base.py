@@ -21,6 +21,7 @@ from vector_memory.storage.records import (
     Derived,
     Expendable,
     History,
+    Lease,
     Memory,
     MemoryCounts,
     Moment,
@@ -189,7 +190,13 @@ class Reader(Protocol):
         """Raise EmbeddingUnavailableError if vectors with this fingerprint are not comparable with the stored ones."""
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
-        """Return the memory without vectors that has the smallest id above `after_id`, or None."""
+        """Return the memory with the smallest id above `after_id` whose vectors are missing, and nobody computes."""
+
+    def next_pending(self, lease: Lease) -> Memory | None:
+        """Return the oldest memory whose vectors the holder of the lease promised, or whose lease has run out."""
+
+    def count_pending(self, scope: Scope, lease: Lease) -> int:
+        """Return how many memories of a scope have vectors that somebody is computing at `lease.now`."""
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
@@ -222,6 +229,18 @@ class Writer(Reader, Protocol):
 
         Raises EmbeddingUnavailableError like `add_memory`.
         """
+
+    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
+        """Note that the holder of the lease computes the vectors of a memory after this transaction."""
+
+    def take_leases(self, lease: Lease) -> None:
+        """Renew the holder's leases, and take over those that have run out."""
+
+    def release_leases(self, owner: str) -> None:
+        """Let any other process go on with what this one has not done."""
+
+    def settle(self, memory_id: int) -> None:
+        """Note that nobody computes the vectors of a memory any more; `complete_memory` does so itself."""
 
     def delete(self, memory_id: int) -> int | None:
         """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""

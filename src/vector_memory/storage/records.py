@@ -231,6 +231,17 @@ class Cursor:
         return str(self.memory_id)
 
 
+class Lease(NamedTuple):
+    """The right to compute the vectors of memories, held by `owner` at time `now` and until `until`.
+
+    Both times are in seconds since 1970, so that processes can compare them. Whoever needs longer renews it.
+    """
+
+    owner: str
+    now: float
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class Expendable:
     """A memory that a clean-up may delete, with its number of chunks."""

@@ -76,7 +76,7 @@ class Stored:
             self.documents += 1
             self.characters += len(text)
             self.chunks += receipt.chunks_created or 0
-            self.without_vectors += not receipt.passages_created
+            self.without_vectors += receipt.vectors == "unavailable"
             self.titles[receipt.memory_id] = title
         elif receipt.memory_id is not None:
             twin = self.titles.get(receipt.memory_id)

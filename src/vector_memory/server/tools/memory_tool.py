@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast, get_args
 
+from fastmcp.decorators import get_fastmcp_meta
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import FunctionTool, ToolResult
 from pydantic import TypeAdapter, ValidationError
@@ -58,6 +59,12 @@ class MemoryTool(FunctionTool):
             return answer
         fitting = bounded(self.result_model.model_validate(body), limit)
         return ToolResult(structured_content=fitting.model_dump(mode="json"), is_error=answer.is_error)
+
+
+def reads(function: Callable[..., Any]) -> bool:
+    """Tell whether the tool for a function changes nothing."""
+    meta = get_fastmcp_meta(function)
+    return meta is not None and bool(meta.annotations.read_only_hint)
 
 
 def longest_answer(arguments: dict[str, Any]) -> int:

@@ -9,7 +9,7 @@ import apsw
 
 from vector_memory.domain import TRAITS, Chunk, NewMemory
 from vector_memory.storage.records import Derived, Embedded, History, Memory
-from vector_memory.storage.sqlite import keywords, vectors
+from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
 
@@ -80,6 +80,7 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
         """,
         (model_id, memory.id),
     )
+    pending.settle(connection, memory.id)
     return True
 
 
