@@ -282,7 +282,7 @@ def test_a_topic_that_files_do_not_have_is_said_to_be_missing(folder: Path, open
     memory.start_background_work()
     eventually(lambda: complete(memory))
     assert memory.search("quokka eats leaves").message is None
-    assert "nothing on the topic" in (memory.search("tax law leaves of 1986 in four countries").message or "")
+    assert "No close match" in (memory.search("tax law leaves of 1986 in four countries").message or "")
 
 
 def test_an_answer_fits_and_says_what_does_not(folder: Path, open_memory: Open) -> None:

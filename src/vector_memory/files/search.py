@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from vector_memory.domain import Fingerprint, SearchMode
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.calibration import UNKNOWN, calibration_of
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.search.confidence import CONFIDENT
+from vector_memory.search.elsewhere import is_close
+from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.retriever import Question, best_units, prepare
 from vector_memory.storage.ranking import Method
 from vector_memory.storage.sqlite.file_index import FileIndex
@@ -26,14 +28,14 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was found, best first. `nearest`: the cosine of the best passage; None: nothing was compared by meaning.
+    """What was found, best first. `is_close`: whether it is on the topic; None: nothing was compared by meaning.
 
     `comparable`: the index has vectors of the model. `partial`: not everything that could be as good was compared.
     `counts`: what the index held then.
     """
 
     hits: list[Hit]
-    nearest: float | None
+    is_close: bool | None
     comparable: bool
     partial: bool
     counts: Counts
@@ -67,7 +69,9 @@ class Search:
             chunks = chunks_with(connection, [hit.id for hit in hits])
             held = counts(connection)
         shown = [Hit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
-        return Found(shown, found.nearest, comparable, found.partial, held)
+        calibration = UNKNOWN if self._fingerprint is None else calibration_of(self._fingerprint)
+        close = None if found.nearest is None else is_close(found, calibration)
+        return Found(shown, close, comparable, found.partial, held)
 
 
 def notes(question: Question, found: Found, *, vectors_usable: bool, followed: bool, failed: bool) -> Iterator[str]:
@@ -91,8 +95,5 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
         yield "Not all files were compared, and some results may be missing."
     if not found.hits:
         yield "No results."
-    elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:
-        yield (
-            "No close match in meaning: unless you are looking for one of these words, the files seem to have nothing "
-            "on the topic."
-        )
+    elif found.is_close is False and not found.counts.unembedded:
+        yield NO_CLOSE_MATCH
