@@ -56,8 +56,8 @@ def test_an_empty_scope_is_said_to_be_empty(store: SessionMemoryStore) -> None:
     answer = store.search_chunks("a b c d", Scope("report", session_id="nowhere"), Page(limit=5))
     assert (answer.confidence, answer.results) == ("low", [])
     assert answer.message == (
-        "No reports match these filters (session_id). Nothing at all is stored in this session: list_sessions shows the "
-        "sessions."
+        "No reports match these filters (session_id). Nothing at all is stored in this session: list_sessions shows "
+        "the sessions."
     )
 
 
@@ -132,8 +132,8 @@ def test_it_is_said_how_much_there_is_elsewhere(store: SessionMemoryStore) -> No
     answer = ask(store)
     assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
     assert (answer.message or "").endswith(
-        "There are closer matches elsewhere: 1 in the session's other iterations (omit session_iter), 2 from other agents "
-        "(omit agent_id), 1 in the knowledge base (search_knowledge_base_specific_chunks)."
+        "There are closer matches elsewhere: 1 in the session's other iterations (omit session_iter), 2 from other "
+        "agents (omit agent_id), 1 in the knowledge base (search_knowledge_base_specific_chunks)."
     )
 
 
