@@ -56,7 +56,7 @@ def test_an_id_of_another_kind_is_an_error_that_names_the_tool_that_reads_it(sto
     assert chunk_id > first
     with pytest.raises(NotFoundError, match=f"{chunk_id} is a chunk_id.* expand_chunk_context"):
         store.get_memory_by_id(chunk_id)
-    with pytest.raises(NotFoundError, match=f"{first} is a report, not a note: read it with get_memory_by_id"):
+    with pytest.raises(NotFoundError, match=f"{first} is a report, not a note; read it with get_memory_by_id"):
         store.tagged.get(first)
     for number in range(chunk_id):
         note = store.tagged.store(f"note {number}").memory_id
