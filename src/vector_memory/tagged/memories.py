@@ -238,7 +238,7 @@ class TaggedMemories:
             for origin in reader.origins([number]).values():
                 if origin.memory_type != MemoryKind.TAGGED:
                     raise NotFoundError(
-                        f"{number} is a {origin.memory_type}, not a note: read it with get_memory_by_id."
+                        f"Memory not found: {number} is a {origin.memory_type}, not a note; read it with get_memory_by_id."
                     )
             if not is_of_kind(reader, number, MemoryKind.TAGGED):
                 raise NotFoundError(f"Memory not found: there is no memory {number} here. Check the id with a search.")
