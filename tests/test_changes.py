@@ -132,11 +132,10 @@ def test_with_a_query_the_best_new_memory_comes_first_whatever_its_kind(store: S
 
 
 def test_a_query_without_a_close_new_memory_has_low_confidence(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: SessionMemoryStore,
 ) -> None:
-    add(store, "one two three")
-    monkeypatch.setattr("vector_memory.sessions.changes.CONFIDENT", 1.1)
-    answer = store.search_changes(Scope(session_id="s"), query="one two three")
+    add(store, "w1 w2 w3 w4")
+    answer = store.search_changes(Scope(session_id="s"), query="a b c d")
     assert answer.confidence == "low"
     assert "No close match" in (answer.message or "")
 

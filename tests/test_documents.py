@@ -49,6 +49,23 @@ def test_an_unknown_id_is_an_error(store: SessionMemoryStore) -> None:
         store.expand_chunk_context(7)
 
 
+def test_an_id_of_another_kind_is_an_error_that_names_the_tool_that_reads_it(store: SessionMemoryStore) -> None:
+    first = store_report(store)
+    last = store.search_chunks("words", Scope("report"), Page(limit=100)).results
+    chunk_id = max(chunk.chunk_id for chunk in last)
+    assert chunk_id > first
+    with pytest.raises(NotFoundError, match=f"{chunk_id} is a chunk_id.* expand_chunk_context"):
+        store.get_memory_by_id(chunk_id)
+    with pytest.raises(NotFoundError, match=f"{first} is a report, not a note; read it with get_memory_by_id"):
+        store.tagged.get(first)
+    for number in range(chunk_id):
+        note = store.tagged.store(f"note {number}").memory_id
+    with pytest.raises(NotFoundError, match=f"{note} is a memory_id, not a chunk_id: read it with get_memory_by_id"):
+        store.expand_chunk_context(note or 0)
+    with pytest.raises(ValidationError, match="memory_get"):
+        store.get_memory_by_id("memory/notes.md")
+
+
 def test_a_chunk_comes_with_its_neighbours_and_no_text_twice(store: SessionMemoryStore) -> None:
     memory_id = store_report(store)
     chunks = store.search_chunks("word3", Scope("report"), Page(limit=100)).results

@@ -125,8 +125,8 @@ def test_memories_without_vectors_are_counted(tmp_path: Path, run: Run, monkeypa
 
 @pytest.mark.usefixtures("memory")
 def test_an_answer_without_a_close_match_says_so(run: Run) -> None:
-    """Where nothing is on the topic the results come with a warning."""
-    assert "No close match: these results may be unrelated." in run("search", "zebra crossing").out
+    """Where nothing is on the topic, a warning comes before the results."""
+    assert run("search", "zebra crossing").out.startswith("No close match: these results may be unrelated.")
 
 
 @pytest.mark.usefixtures("memory")

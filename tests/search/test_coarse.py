@@ -46,7 +46,7 @@ def test_a_scope_with_nothing_in_it_is_an_empty_answer_that_names_its_filters(fi
     result = filled.search_scoped(Scope("input_prompt", session_id="other"), Page(limit=5))
     assert result.success
     assert result.results == []
-    assert "memory_type, session_id" in (result.message or "")
+    assert "No prompts match these filters (session_id)." in (result.message or "")
 
 
 def test_system_memories_are_found_by_meaning_with_a_query_and_by_scope_without(store: SessionMemoryStore) -> None:

@@ -9,8 +9,9 @@ from vector_memory.results.budget import Packed, Packer, omitted_memory
 from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, said_of_cut
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement, judge
+from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.messages import explain, nothing_stored
+from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
 
@@ -81,8 +82,8 @@ class CoarseSearch:
             memories = reader.list_memories(
                 scope, page.limit + 1, page.offset, order="newest" if latest_first else "oldest"
             )
+            notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
         found = [found_memory(memory) for memory in memories]
-        notes = [nothing_stored(scope)] if not found and not page.offset else []
         return found, Judgement(notes=(*notes, *filter(None, [note])))
 
     def _best(

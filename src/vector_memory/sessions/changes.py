@@ -10,12 +10,13 @@ from vector_memory.results.budget import Packer
 from vector_memory.results.mapping import found_memory, matched_memory, said_of_cut
 from vector_memory.results.sessions import ChangesResult, FoundMemory
 from vector_memory.search import Retriever, SearchTimer
-from vector_memory.search.confidence import CONFIDENT
+from vector_memory.search.elsewhere import is_close
 from vector_memory.search.fusion import Found
-from vector_memory.search.messages import cut_short, not_indexed
+from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short, not_indexed
 from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
+from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Cursor
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
@@ -86,12 +87,12 @@ class Changes:
                 unindexed = reader.count(scope, without_vectors=True)
         found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
+        is_weak = ranked.nearest is not None and not is_close(ranked, retrieval.calibration)
         notes = (
             retrieval.question.problem,
             not_indexed(unindexed, retrieval.pending) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
-            "No close match: these results may be unrelated to the query." if is_weak else None,
+            NO_CLOSE_MATCH if is_weak else None,
         )
 
         def build(packer: Packer) -> ChangesResult:
@@ -113,7 +114,11 @@ class Changes:
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
-        return Found(hits, nearest, any(part.partial for part in found))
+        wordings = [part.wording for part in found if part.wording is not None]
+        wording = (
+            Wording(max(each.covered for each in wordings), sum(each.units for each in wordings)) if wordings else None
+        )
+        return Found(hits, nearest, any(part.partial for part in found), wording)
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:

@@ -112,6 +112,8 @@ class Documents:
         with self._storage.read() as reader:
             target = reader.chunk(number)
             if target is None:
+                if reader.origins([number]):
+                    raise NotFoundError(f"{number} is a memory_id, not a chunk_id: read it with get_memory_by_id.")
                 raise NotFoundError(f"There is no chunk {number}: send a chunk_id returned by a search.")
             index = target.chunk.index
             around = reader.chunks_of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
@@ -166,6 +168,8 @@ class Documents:
     def _find(self, memory_id: str | int) -> Memory:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
+            if not reader.origins([number]) and reader.chunk(number) is not None:
+                raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
             return reader.memory(number)
 
 

@@ -32,7 +32,7 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
-from vector_memory.search.messages import somewhere_else
+from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_LIMIT
@@ -146,7 +146,7 @@ class Search:
         if problem := self._problem(answers):
             yield f"Found by words only. {problem}"
         elif found and {answer.confidence for answer in answers} == {"low"}:
-            yield "No close match: these results may be unrelated."
+            yield NO_CLOSE_MATCH
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory has", "memories have")
             yield f"{memories} no vectors and can be found by words only: run `vector-memory backfill`."

@@ -11,6 +11,7 @@ from vector_memory.cli.demo.markdown import without_marks
 from vector_memory.cli.terminal import console, moment, one_line, similarity
 from vector_memory.cli.terminal_text import printable
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
+from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.storage.terms import query_terms, terms
 
 Found = FoundChunk | FoundSection | FoundMemory
@@ -22,8 +23,11 @@ HEADING_MARKS = re.compile(r"(?:^|(?<= > ))#{1,6} +")
 
 
 def print_findings(found: Sequence[Found], message: str, query: str, *, full: bool) -> None:
-    """Print results, best first, and the message."""
+    """Print results, best first, and the message; a warning stands before the results."""
     out = console()
+    if found and NO_CLOSE_MATCH in message:
+        out.print(Text(f"{NO_CLOSE_MATCH}\n", style="yellow"))
+        message = message.replace(f" {NO_CLOSE_MATCH}", "")
     wanted = set(query_terms(query))
     for result in found:
         text = _text(result)
