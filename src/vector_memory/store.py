@@ -81,16 +81,20 @@ class SessionMemoryStore:
     ) -> None:
         path = Path(path)
         self.settings = settings = settings or Settings()
+        self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
+        indexer = Indexer(self._model, settings)
         self._database = Database(
-            path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous, read_only=read_only
+            path,
+            dimensions=settings.embedding_dim,
+            synchronous=settings.sqlite_synchronous,
+            read_only=read_only,
+            cut=indexer.cut_without_model,
         )
         storage = self._storage = SqliteStorage(self._database)
-        self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(storage)
-        indexer = Indexer(self._model, settings)
         self._background = BackgroundVectors(storage, indexer)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background)

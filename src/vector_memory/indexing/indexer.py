@@ -62,6 +62,12 @@ class Indexer:
             content, self.token_counter(), settings.default_chunk_size, settings.default_chunk_overlap
         )
 
+    def cut_without_model(self, content: str) -> list[Chunk]:
+        """Cut a document of a chunked kind at once, without a model: its tokens may be an estimate."""
+        settings = self._settings
+        counter = find_token_counter(None)
+        return chunk_document(content, counter, settings.default_chunk_size, settings.default_chunk_overlap)
+
     def pieces(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> list[Piece]:
         """Return the texts that passages are cut from: the chunks, or the whole content of a kind without chunks."""
         if not is_chunked(kind):

@@ -10,7 +10,7 @@ from typing import Literal
 import apsw
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
-from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite import cutting, migrations
 from vector_memory.storage.sqlite.connecting import (
     LOCK_TIMEOUT_SECONDS,
     closed_on_error,
@@ -30,7 +30,6 @@ from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullD
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, bring_log_along
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
-from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 
@@ -47,9 +46,10 @@ class Database:
 
     A file that does not exist is an empty memory: the first `write` creates it with its folder (0600 and 0700).
     `dimensions` is the length of the vectors of a new file. `read_only`: nothing can be written, except to upgrade an
-    older file; the file and its folder need not be writable. Raises DatabaseError when the file cannot be used, or was
-    written by a newer release; also from each `read` and `write` while the file is not the one at `path`, and from each
-    `write` after a newer release upgraded it.
+    older file; the file and its folder need not be writable. `cut`: cuts documents that an upgrade has left without
+    chunks; if it is not given, the next process that has it does so. Raises DatabaseError when the file cannot be used,
+    or was written by a newer release; also from each `read` and `write` while the file is not the one at `path`, and
+    from each `write` after a newer release upgraded it.
 
     On a disk that is too full to open the file for writing it is open for reading, until a `write` finds space.
     """
@@ -61,12 +61,14 @@ class Database:
         dimensions: int,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         read_only: bool = False,
+        cut: cutting.Cut | None = None,
     ) -> None:
         require_safe_sqlite()
         self.path = path
         self._dimensions = dimensions
         self._only_reads = read_only
         self._synchronous = synchronous
+        self._cut = cut
         self._write_lock = WriteLock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
@@ -264,12 +266,7 @@ class Database:
             self._full_disk.noticed = False
 
     def _require_known(self, connection: apsw.Connection) -> None:
-        """Raise a DatabaseError if a newer release has changed the tables since the file was opened."""
-        if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(migrations.MIGRATIONS):
-            raise DatabaseError(
-                "A newer release of vector-memory has upgraded the database since this server started, and this one "
-                "can no longer write to it. Nothing was changed: restart this server with the newer release."
-            )
+        migrations.require_known(connection)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Tell whether the file has the tables of this release."""
@@ -280,6 +277,8 @@ class Database:
         migrations.require_ours(writer)
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
+        if self._cut is not None:
+            cutting.cut_at_opening(writer, self._cut)
 
     def _extend(self, connection: apsw.Connection) -> None:
         """Load what the tables of the file need."""
