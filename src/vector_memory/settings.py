@@ -110,7 +110,7 @@ class Settings(BaseModel):
         "0: never.",
     )
     max_response_tokens: int = Field(
-        default=20_000,
+        default=15_000,
         ge=500,
         le=MOST_RESPONSE_TOKENS,
         description="Maximum length of a tool's answer, in tokens. Longer text is cut and marked; read on from an "
@@ -248,6 +248,13 @@ class Toolset(StrEnum):
     FILES = "files"
 
 
+class Profile(StrEnum):
+    """How many of the tools are offered: all, or a few that cost little."""
+
+    FULL = "full"
+    CORE = "core"
+
+
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
     """Return the toolsets in a comma-separated list, in their fixed order; `all` means all of them."""
     wanted = {name.strip() for name in names.split(",")}
@@ -273,10 +280,21 @@ class Offer(BaseModel):
         description="Groups of tools, separated by commas: session (reports, findings and knowledge of "
         "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",
     )
+    profile: Profile = Field(
+        default=Profile.FULL,
+        description="full: all tools of the toolsets; core: eight session tools with short schemas (store, find, "
+        "continue, catch up).",
+    )
     read_only: bool = Field(
         default=False,
         description="Offer only the tools that read. Nothing is written, except to upgrade an older file.",
     )
+
+    @model_validator(mode="after")
+    def _core_is_of_sessions(self) -> "Offer":
+        if self.profile is Profile.CORE and self.chosen() != (Toolset.SESSION,):
+            raise ValueError("The profile core consists of session tools: omit --toolsets (and its variable)")
+        return self
 
     def chosen(self) -> tuple[Toolset, ...]:
         """Return the toolsets in their fixed order."""

@@ -3,15 +3,23 @@
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self, Unpack
+from typing import IO, Self, Unpack
 
-from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.results.budget import Packer
+from vector_memory.results.documents import (
+    DeleteResult,
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    MemoryResult,
+    TaskContextResult,
+)
 from vector_memory.results.overview import (
     BackfillResult,
     CleanupResult,
@@ -24,20 +32,15 @@ from vector_memory.results.overview import (
 from vector_memory.results.sessions import (
     ChangesResult,
     CoarseSearchResult,
-    DeleteResult,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
     FineSearchResult,
     MediumSearchResult,
-    MemoryResult,
     SearchMemoriesResult,
     StoreMemoryResult,
-    TaskContextResult,
 )
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.changes import Changes
+from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
@@ -97,6 +100,7 @@ class SessionMemoryStore:
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
         self._documents = Documents(storage, packer, self._access, exports)
+        self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
         self._deletion = Deletion(storage)
         vocabulary = Vocabulary(storage, self._model)
@@ -148,9 +152,9 @@ class SessionMemoryStore:
     ) -> StoreMemoryResult:
         """Store a memory of any kind and return its receipt.
 
-        Knowledge belongs to no session, needs a `title` and has a `category` (default `general`); all other kinds need
-        a `session_id`. An observation may name the report it is about. `on_progress(done, total)` is called while
-        passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        Knowledge needs a `title` and has a `category` (default `general`); all other kinds need a `session_id`. An
+        observation may name the report it is about. `on_progress(done, total)` is called while passages are embedded.
+        Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
         return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
@@ -187,25 +191,38 @@ class SessionMemoryStore:
         scope: Scope,
         page: Page = DEFAULT_PAGE,
         *,
-        order: Literal["recent", "relevance"] = "recent",
+        order: SearchOrder | str | None = None,
         mode: SearchMode | str | None = None,
     ) -> CoarseSearchResult:
-        """Find whole documents: the newest, or by `relevance` those whose chunks match the query best."""
-        return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), order=order)
+        """Find whole documents, those whose chunks match the query best first; without a query list the newest.
+
+        `order`: "recent" for the newest in spite of a query, or "relevance".
+        """
+        how, by = SearchMode.of(mode), SearchOrder.of(order)
+        return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), how, order=by)
 
     def search_changes(
-        self, scope: Scope, *, since: str | int | None = None, query: str | None = None, page: Page = CHANGES_PAGE
+        self,
+        scope: Scope,
+        *,
+        since: str | int | None = None,
+        query: str | None = None,
+        page: Page = CHANGES_PAGE,
+        full: bool = False,
     ) -> ChangesResult:
         """Return what was stored in a session since a cursor, which an earlier answer gave.
 
         `scope` has a session_id, and as `own_agent_id` the agent whose own memories are left out. The oldest first, or
-        with a query what matches it best. `since` None: from the start; `"now"`: only a cursor.
+        with a query what matches it best. `since` None: from the start; `"now"`: only a cursor. `full`: whole texts,
+        as far as they fit, instead of their beginnings.
         """
-        return self._changes.since(since, Scope.checked(scope), query, Page.checked(page))
+        return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
-    def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
-        """Return what a sub-agent needs to go on with a session's iteration."""
-        return self._documents.task_context(session_id, session_iter)
+    def load_session_context_for_task(
+        self, session_id: str, session_iter: str | int, max_tokens: int | None = None
+    ) -> TaskContextResult:
+        """Return what a sub-agent needs to go on with a session's iteration, in at most 4,000 tokens by default."""
+        return self._task_context.load(session_id, session_iter, max_tokens)
 
     def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
         """Return a chunk with its neighbours, up to 50 on either side."""

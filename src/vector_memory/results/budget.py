@@ -8,13 +8,13 @@ from pydantic import BaseModel
 
 from vector_memory.domain import Page
 from vector_memory.errors import ValidationError
-from vector_memory.results.sessions import MemoryEntry, Omitted
+from vector_memory.results.sessions import Omitted, StoredText
 from vector_memory.results.shortening import bounded, clipped, json_size, noted, prefix, size, slimmed
 
 A = TypeVar("A", bound=BaseModel)
 E = TypeVar("E")
 T = TypeVar("T", bound=BaseModel)
-M = TypeVar("M", bound=MemoryEntry)
+M = TypeVar("M", bound=StoredText)
 
 BYTES_PER_TOKEN = 3
 """A conservative value: English prose has about 4.5 bytes of UTF-8 per token, code 3.3, Chinese 3.
@@ -101,9 +101,10 @@ class Packer:
 
     def hold(self, item: T, text: str, start: int) -> T:
         """Return the item with its field `text` cut to what fits next to the others. `start`: the text's offset."""
-        bare = self.slim(item.model_copy(update={text: ""}))
-        part, end = cut(getattr(item, text), 0, self._budget - size(bare))
-        return bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end}))
+        content = getattr(item, text)
+        bare = self.slim(item.model_copy(update={text: "", "content_end": start + len(content)}))
+        part, end = cut(content, 0, self._budget - size(bare))
+        return bare.model_copy(update={text: part, "content_end": None if end is None else start + end})
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Tell whether an answer has room for all the items, each `times` times."""
@@ -123,7 +124,10 @@ class Packer:
 
         Each gets the same room for its content; room that short contents leave goes to longer ones.
         """
-        bare = [self.slim(entry.model_copy(update={"content": ""})) for entry in entries]
+        bare = [
+            self.slim(entry.model_copy(update={"content": "", "content_end": entry.content_length}))
+            for entry in entries
+        ]
         # No answer can show more of a content than this.
         contents = [json_size(entry.content[: self._budget]) for entry in entries]
         frames = [size(entry) for entry in bare]
@@ -131,7 +135,7 @@ class Packer:
         count = sum(total <= self._budget for total in least)
         shares = fair_shares(contents[:count], self._budget - sum(frames[:count]))
         return [
-            shortened(frame.model_copy(update={"content": entry.content}), allowance)
+            shortened(frame.model_copy(update={"content": entry.content, "content_end": entry.content_end}), allowance)
             for frame, entry, allowance in zip(bare, entries, shares, strict=False)
         ]
 
@@ -204,6 +208,6 @@ class Packed(NamedTuple, Generic[T]):
         return {"results": self.results, "omitted": self.omitted, "next_offset": self.next_offset}
 
 
-def omitted_memory(entry: MemoryEntry) -> Omitted:
+def omitted_memory(entry: StoredText) -> Omitted:
     """Return the entry of `omitted` for a memory."""
     return Omitted(id=entry.id, characters=entry.content_length)

@@ -25,6 +25,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Observation,
     Origin,
     SessionCounts,
     SessionSummary,
@@ -93,6 +94,9 @@ class Reader(Protocol):
 
     def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
         """Return the origins of those of the memories that exist, by id. No text is read."""
+
+    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
+        """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         """Return the memories of a scope after the first `offset`."""

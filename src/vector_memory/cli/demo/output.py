@@ -157,7 +157,7 @@ class Output:
         results.add_column(justify="right", style="cyan")
         results.add_column(ratio=1)
         for found in answer.results:
-            results.add_row(f"{found.similarity:.2f}", self._finding(found, question))
+            results.add_row(f"{found.score or 0:.2f}", self._finding(found, question))
         self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
         if not answer.results:
             self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import Toolset
+from vector_memory.settings import Profile, Toolset
 
 SESSION_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
     "Storing": (
@@ -84,9 +84,27 @@ TOOLSETS: dict[Toolset, dict[str, tuple[MemoryTool, ...]]] = {
 """The tools of each toolset, by purpose."""
 
 
-def offered(toolsets: Collection[Toolset], *, read_only: bool = False) -> tuple[MemoryTool, ...]:
-    """Return the tools of these toolsets; with `read_only`, only the tools that do not write."""
+CORE = (
+    storing.store_report,
+    storing.store_session_context,
+    searching.search_reports_specific_chunks,
+    searching.search_reports_section_context,
+    searching.search_reports_full_documents,
+    documents.load_session_context_for_task,
+    documents.get_memory_by_id,
+    changes.search_changes,
+)
+"""The functions of the tools of `--profile core`: they store, find at every grain, continue and catch up."""
+
+
+def offered(
+    toolsets: Collection[Toolset], *, read_only: bool = False, profile: Profile = Profile.FULL
+) -> tuple[MemoryTool, ...]:
+    """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write."""
     tools = [tool for toolset in toolsets for group in TOOLSETS[toolset].values() for tool in group]
+    if profile is Profile.CORE:
+        names = {function.__name__ for function in CORE}
+        tools = [tool.brief() for tool in tools if tool.name in names]
     return tuple(tool for tool in tools if not read_only or reads(tool))
 
 

@@ -16,6 +16,12 @@ from vector_memory.server.tools.schemas import admitting_failures, compact, inli
 from vector_memory.validation import LEAST_TOKENS
 
 LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
+HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
+"""What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
+
+RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code"})
+"""Parameters that the short form of a tool does not name; it accepts them all the same."""
+
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
@@ -29,9 +35,15 @@ class MemoryTool(FunctionTool):
         return made.model_copy(
             update={
                 "parameters": without_null(inlined(compact(made.parameters))),
+                "meta": HANDED_ON | (made.meta or {}),
                 "output_schema": inlined(compact(admitting_failures(made.output_schema or {"properties": {}}))),
             }
         )
+
+    def brief(self) -> "MemoryTool":
+        """Return the tool without the description of parameters that are rarely sent."""
+        named = {name: one for name, one in self.parameters["properties"].items() if name not in RARELY_SENT}
+        return self.model_copy(update={"parameters": {**self.parameters, "properties": named}})
 
     @property
     def result_model(self) -> type[Result]:
