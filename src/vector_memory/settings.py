@@ -282,8 +282,7 @@ class Offer(BaseModel):
     )
     profile: Profile = Field(
         default=Profile.FULL,
-        description="full: all tools of the toolsets; core: eight session tools with short schemas (store, find, "
-        "continue, catch up).",
+        description="full: all tools of the toolsets; core: eight session tools with short schemas.",
     )
     read_only: bool = Field(
         default=False,

@@ -55,8 +55,7 @@ from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
-DEFAULT_PAGE = Page()
-CHANGES_PAGE = Page(limit=20)
+DEFAULT_PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
 
 class SessionMemoryStore:
@@ -194,10 +193,7 @@ class SessionMemoryStore:
         order: SearchOrder | str | None = None,
         mode: SearchMode | str | None = None,
     ) -> CoarseSearchResult:
-        """Find whole documents, those whose chunks match the query best first; without a query list the newest.
-
-        `order`: "recent" for the newest in spite of a query, or "relevance".
-        """
+        """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
         return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), how, order=by)
 
@@ -210,11 +206,10 @@ class SessionMemoryStore:
         page: Page = CHANGES_PAGE,
         full: bool = False,
     ) -> ChangesResult:
-        """Return what was stored in a session since a cursor, which an earlier answer gave.
+        """Return what was stored in a session since an earlier answer's cursor: oldest first, or best match first.
 
-        `scope` has a session_id, and as `own_agent_id` the agent whose own memories are left out. The oldest first, or
-        with a query what matches it best. `since` None: from the start; `"now"`: only a cursor. `full`: whole texts,
-        as far as they fit, instead of their beginnings.
+        `scope`: its `own_agent_id` is the agent whose own memories are left out. `since` None: from the start; `"now"`:
+        only a cursor. `full`: whole texts, as far as they fit, instead of beginnings.
         """
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
@@ -263,10 +258,7 @@ class SessionMemoryStore:
         return self._overview.memory_stats()
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
-        """Return up to 100 names of sessions, agents or tasks that contain a part, and how many there are.
-
-        With a session only those used in it. Those that begin with the part come first, then those used last.
-        """
+        """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
         return self._statistics.find_names(column, part, session_id)
 
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
@@ -278,17 +270,11 @@ class SessionMemoryStore:
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
     def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Compute the vectors of all memories that have none. Can be stopped and repeated at any time.
-
-        `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
-        """
+        """Compute missing vectors; can be stopped and repeated. `on_progress(done, total)`: called after each memory."""
         return self._backfill.run(on_progress)
 
     def reembed(self, on_progress: Progress | None = None) -> Reembedded:
-        """Recompute all vectors with this model, while servers that run the previous one keep answering.
-
-        Can be stopped and repeated. `on_progress` as above. Raises EmbeddingUnavailableError, DatabaseError.
-        """
+        """Recompute all vectors with this model, in the same way, while servers with the previous one keep answering."""
         return self._reembedding.run(on_progress)
 
     def export_memories(
@@ -305,10 +291,9 @@ class SessionMemoryStore:
     def import_memories(
         self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
     ) -> Imported:
-        """Add the memories of an export, a seekable stream; those already stored are skipped.
+        """Add the memories of an export, a seekable stream; skip those already stored. Can be stopped and repeated.
 
-        `as_session`: the id to store their one session under. Can be stopped and repeated at any time. Raises
-        ValidationError, having changed nothing, if a line is not valid.
+        `as_session`: the id to store their one session under. An invalid line raises ValidationError, nothing changed.
         """
         return self._transfer.read(source, as_session, on_progress)
 

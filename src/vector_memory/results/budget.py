@@ -28,6 +28,9 @@ LEAST_CONTENT = 200
 ECHOED, OMITTED = 8, 4
 """The maximum shares of an answer for the repeated request and for the list of omitted results."""
 
+CONTENT_END = 24
+"""Bytes of the key `content_end` with its offset."""
+
 BOUNDARIES = ("\n\n", "\n", " ")
 
 
@@ -102,8 +105,8 @@ class Packer:
     def hold(self, item: T, text: str, start: int) -> T:
         """Return the item with its field `text` cut to what fits next to the others. `start`: the text's offset."""
         content = getattr(item, text)
-        bare = self.slim(item.model_copy(update={text: "", "content_end": start + len(content)}))
-        part, end = cut(content, 0, self._budget - size(bare))
+        bare = self.slim(item.model_copy(update={text: ""}))
+        part, end = cut_with_end(content, self._budget - size(bare))
         return bare.model_copy(update={text: part, "content_end": None if end is None else start + end})
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
@@ -124,10 +127,7 @@ class Packer:
 
         Each gets the same room for its content; room that short contents leave goes to longer ones.
         """
-        bare = [
-            self.slim(entry.model_copy(update={"content": "", "content_end": entry.content_length}))
-            for entry in entries
-        ]
+        bare = [self.slim(entry.model_copy(update={"content": ""})) for entry in entries]
         # No answer can show more of a content than this.
         contents = [json_size(entry.content[: self._budget]) for entry in entries]
         frames = [size(entry) for entry in bare]
@@ -135,7 +135,7 @@ class Packer:
         count = sum(total <= self._budget for total in least)
         shares = fair_shares(contents[:count], self._budget - sum(frames[:count]))
         return [
-            shortened(frame.model_copy(update={"content": entry.content, "content_end": entry.content_end}), allowance)
+            shortened(frame.model_copy(update={"content": entry.content}), allowance)
             for frame, entry, allowance in zip(bare, entries, shares, strict=False)
         ]
 
@@ -169,7 +169,7 @@ def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
 
 def shortened(entry: M, allowance: int) -> M:
     """Return the memory with at most `allowance` bytes of content, and the offset to read on from."""
-    text, end = cut(entry.content, 0, allowance)
+    text, end = cut_with_end(entry.content, allowance)
     return entry if end is None else entry.model_copy(update={"content": text, "content_end": end})
 
 
@@ -181,6 +181,12 @@ def cut(text: str, offset: int, allowance: int) -> Cut:
     # Always advance, or a reader that follows the offsets would never reach the end.
     window = at_boundary(window) or text[offset : offset + 1]
     return Cut(window, offset + len(window))
+
+
+def cut_with_end(text: str, allowance: int) -> Cut:
+    """Return the text if it fits, or as much of it as fits beside its `content_end`, which only a cut text has."""
+    whole = cut(text, 0, allowance)
+    return whole if whole.end is None else cut(text, 0, allowance - CONTENT_END)
 
 
 def at_boundary(text: str) -> str:

@@ -101,7 +101,8 @@ def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
     """Return the fields of a memory's beginning of at most `length` bytes; None: of all of it."""
     text, end = (memory.content, None) if length is None else cut(memory.content, 0, length)
     held = {name: value for name, value in shown(memory).items() if name in Beginning.model_fields}
-    return held | {"content": text, "content_end": end}
+    about = memory.metadata.get("parent_report_id")
+    return held | {"content": text, "content_end": end, "report_id": about if isinstance(about, int) else None}
 
 
 def observations_on(reader: Reader, sources: Iterable[Memory | Origin]) -> list[ObservationNote]:

@@ -106,6 +106,7 @@ class Beginning(StoredText):
     session_id: str | None = unless_empty()
     task_code: str | None = unless_empty()
     title: str | None = unless_empty()
+    report_id: int | None = unless_empty(description="The report that an observation is about")
 
 
 class FoundBeginning(Beginning):

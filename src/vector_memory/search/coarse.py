@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, Packer, omitted_memory
 from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, observations_on, said_of_cut
@@ -15,6 +15,9 @@ from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
 
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
+
+NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_BASE: "knowledge base entry"}
+"""What a memory of a kind is called, where that is not the kind's name."""
 
 A = TypeVar("A", SearchMemoriesResult, CoarseSearchResult)
 
@@ -148,5 +151,7 @@ class CoarseSearch:
 
 def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, read_with: str) -> str:
     """Say how much was found, and whether some of it goes on or was left out."""
-    said = explain(scope.kind or "memory", answer, judgement.notes, read_with=read_with)
+    kind = scope.kind or "memory"
+    noun = NOUNS.get(kind, kind.replace("_", " "))
+    said = explain(noun, answer, judgement.notes, read_with=read_with)
     return said + said_of_cut(answer.results, read_with)

@@ -61,7 +61,7 @@ async def memory_search(
     return await asyncio.to_thread(files.search, query, limit, source)
 
 
-@tool(title="Read memory file", annotations=READS, meta=found_by("read memory file, recall"))
+@tool(title="Read memory file", annotations=READS)
 def memory_get(
     *,
     files: Files,

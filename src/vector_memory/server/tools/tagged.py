@@ -87,7 +87,9 @@ def search_memories(
 
 
 @tool(
-    title="List recent tagged notes", annotations=READS, meta=found_by("recall, latest notes, what did we do last time")
+    title="List recent tagged notes",
+    annotations=READS,
+    meta=found_by("recall, latest notes, what did we do last time, continue where we left off"),
 )
 def list_recent_memories(*, store: Store, limit: Limit = 10, offset: Skip = 0) -> RecentTaggedResult:
     """Tagged notes: read the most recent ones, newest first."""
