@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
@@ -65,7 +64,8 @@ class SessionMemoryStore:
     beside the database. `other_databases`: files that exports never replace, like the database itself. `embedder`: an
     engine to use instead of the configured one. `model`: one shared with other parts of the process. `read_only`:
     nothing is written to a file of this release. `tagged`: the notes with tags and categories; `tags`: the tags.
-    On failure every method raises a subclass of VectorMemoryError and has changed nothing.
+    On failure every method raises a subclass of VectorMemoryError and has changed nothing. What takes long (backfill,
+    re-embedding, import) can be stopped and repeated at any time.
     """
 
     def __init__(
@@ -116,9 +116,7 @@ class SessionMemoryStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def start_background_work(self) -> None:
@@ -270,11 +268,11 @@ class SessionMemoryStore:
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
     def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Compute missing vectors; can be stopped and repeated. `on_progress(done, total)`: called after each memory."""
+        """Compute missing vectors; `on_progress(done, total)` follows each memory. Raises EmbeddingUnavailableError."""
         return self._backfill.run(on_progress)
 
     def reembed(self, on_progress: Progress | None = None) -> Reembedded:
-        """Recompute all vectors with this model, in the same way, while servers with the previous one keep answering."""
+        """Recompute all vectors, while servers keep answering. Raises EmbeddingUnavailableError, DatabaseError."""
         return self._reembedding.run(on_progress)
 
     def export_memories(
@@ -291,7 +289,7 @@ class SessionMemoryStore:
     def import_memories(
         self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
     ) -> Imported:
-        """Add the memories of an export, a seekable stream; skip those already stored. Can be stopped and repeated.
+        """Add the memories of an export, a seekable stream; skip those already stored.
 
         `as_session`: the id to store their one session under. An invalid line raises ValidationError, nothing changed.
         """
