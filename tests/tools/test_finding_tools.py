@@ -98,6 +98,7 @@ def test_the_core_profile_is_small_and_stores_finds_at_every_grain_continues_and
         "search_changes",
         "load_session_context_for_task",
     }
+    assert all((tool.meta or {})["anthropic/alwaysLoad"] for tool in tools)
     assert len(wire_list(tools)) < CORE_CHARACTERS
     if has_cl100k():
         assert find_token_counter(None)(wire_list(tools)) < CORE_TOKENS

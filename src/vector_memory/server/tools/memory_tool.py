@@ -41,9 +41,10 @@ class MemoryTool(FunctionTool):
         )
 
     def brief(self) -> "MemoryTool":
-        """Return the tool without the description of parameters that are rarely sent."""
+        """Return the tool for a short list, which the model sees at once: without parameters that are rarely sent."""
         named = {name: one for name, one in self.parameters["properties"].items() if name not in RARELY_SENT}
-        return self.model_copy(update={"parameters": {**self.parameters, "properties": named}})
+        at_once = {**(self.meta or {}), "anthropic/alwaysLoad": True}
+        return self.model_copy(update={"parameters": {**self.parameters, "properties": named}, "meta": at_once})
 
     @property
     def result_model(self) -> type[Result]:
