@@ -25,7 +25,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.search_reader import SqliteSearchStorage
+from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.terms import query_terms
 
 STEP = 20_000
@@ -75,7 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = Settings()
     database = Database(arguments.file, dimensions=settings.embedding_dim)
-    index = PassageIndex(SqliteSearchStorage(database))
+    index = PassageIndex(SqliteStorage(database))
     index.start_loading()
     index.wait_for_loading()
     with database.read() as connection:

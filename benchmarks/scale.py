@@ -83,12 +83,12 @@ def read_corpus(folder: Path, cache: Path, settings: Settings) -> Corpus:
 
 
 def keep(cache: Path, texts: Sequence[str], documents: Sequence[Document]) -> None:
-    """Keep the documents' vectors, in one array, and their passages beside it."""
+    """Store the documents' vectors in one array, and their passages next to it."""
     starts = itertools.accumulate((len(document.passages) for document in documents), initial=0)
     entries = {
         hashlib.sha256(text.encode()).hexdigest(): {
             "start": start,
-            "passages": [[passage.piece, passage.start, passage.end] for passage in document.passages],
+            "passages": [[passage.unit, passage.start, passage.end] for passage in document.passages],
         }
         for text, document, start in zip(texts, documents, starts, strict=False)
     }
@@ -133,7 +133,7 @@ def stretch(
 ) -> tuple[list[Chunk], Embedded]:
     """Return chunks of a document from the chunk `first` on, with at most `most` passages, as a document of its own."""
     end = min(first + CHUNKS_PER_REPORT, len(document.chunks))
-    places = [i for i, passage in enumerate(document.passages) if first <= passage.piece < end][:most]
+    places = [i for i, passage in enumerate(document.passages) if first <= passage.unit < end][:most]
     chunks, passages, start = [], [], 0
     for index, chunk in enumerate(document.chunks[first:end]):
         shift = start - chunk.start
@@ -141,14 +141,14 @@ def stretch(
         passages += [
             EmbeddedPassage(index, document.passages[i].start + shift, document.passages[i].end + shift)
             for i in places
-            if document.passages[i].piece == first + index
+            if document.passages[i].unit == first + index
         ]
         start += len(chunk.text) + 1
     return chunks, Embedded(passages, similar(document.vectors, places, numbers), fingerprint)
 
 
 def similar(vectors: NDArray[np.float32], places: Sequence[int], numbers: np.random.Generator) -> NDArray[np.float32]:
-    """Return new unit vectors near those at `places`; how is told above."""
+    """Return new unit vectors near those at `places`, as described above."""
     count, dimensions = len(places), vectors.shape[1]
     others = vectors[numbers.integers(len(vectors), size=count)]
     share = numbers.random((count, 1), dtype=np.float32)

@@ -13,8 +13,16 @@ from typing import NamedTuple
 
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
-from vector_memory.tagged.merging import MERGE, SUBSTRING_BOOST, guarded, is_boosted, merges, spoken, threshold
-from vector_memory.tagged.tags import cleaned
+from vector_memory.tagged.merging import (
+    MERGE_THRESHOLD,
+    SUBSTRING_BOOST,
+    as_words,
+    guarded,
+    is_boosted,
+    merges,
+    threshold,
+)
+from vector_memory.tagged.tags import normalized_tag
 
 TABLES = Path(__file__).parents[1] / "tests" / "tagged"
 PAIRS, SURPRISES = TABLES / "tag_pairs.tsv", TABLES / "tag_surprises.tsv"
@@ -37,7 +45,7 @@ class Outcome(NamedTuple):
 
     @property
     def right(self) -> bool:
-        """Whether that is what was expected."""
+        """Whether the result is the expected one."""
         return self.merged == (self.pair.expected == "merge")
 
 
@@ -57,20 +65,20 @@ def ways(embedder: Embedder) -> dict[str, Way]:
         return float(one[0] @ other[0])
 
     def full(first: str, second: str) -> bool:
-        first, second = cleaned(first), cleaned(second)
-        return first == second or merges(first, second, cosine(spoken(first), spoken(second)))
+        first, second = normalized_tag(first), normalized_tag(second)
+        return first == second or merges(first, second, cosine(as_words(first), as_words(second)))
 
     def specified(first: str, second: str) -> bool:
-        first, second = cleaned(first), cleaned(second)
+        first, second = normalized_tag(first), normalized_tag(second)
         similarity = cosine(first, second) + (SUBSTRING_BOOST if is_boosted(first, second) else 0)
         return first == second or (not guarded(first, second) and similarity >= threshold(first, second))
 
     return {
         "all rules": full,
         "the specified rules": specified,
-        "guards alone": lambda first, second: not guarded(cleaned(first), cleaned(second)),
-        "threshold alone": lambda first, second: cosine(first.lower(), second.lower()) >= MERGE,
-        "same letters alone": lambda first, second: cleaned(first) == cleaned(second),
+        "guards alone": lambda first, second: not guarded(normalized_tag(first), normalized_tag(second)),
+        "threshold alone": lambda first, second: cosine(first.lower(), second.lower()) >= MERGE_THRESHOLD,
+        "same letters alone": lambda first, second: normalized_tag(first) == normalized_tag(second),
     }
 
 

@@ -1,8 +1,8 @@
 """Three agents and their orchestrator share one memory: `uv run examples/three_agents.py`.
 
 Each has its own server process on the same file, and all of them work at the same time. They never talk to each other:
-what one hands over, it stores, and the next one sees it with `search_changes`. With real agents a model writes the
-sentences below; the calls are the same.
+an agent hands work over by storing it, and the next agent finds it with `search_changes`. With real agents a model
+writes the sentences below; the calls are the same.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ SESSION, ITERATION, TASK = "slow-checkout", 1, "latency"
 HERE = {"session_id": SESSION, "session_iter": ITERATION}
 
 ORCHESTRATOR = "main-orchestrator"
-"""The name under which the server keeps session contexts and prompts."""
+"""The agent id of session contexts and prompts."""
 
-SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_CALLS = 0.2
 
 PROMPT = "The checkout has been slow since Monday. Find out why, and write a page for the on-call team."
 GOAL = """\
@@ -86,7 +86,7 @@ class Agent:
         return int(receipt["memory_id"])
 
     async def catch_up(self) -> None:
-        """Read what others stored since the last call; each memory comes once."""
+        """Read what others stored since the last call. Each memory is returned once."""
         answer = await self.call(
             "search_changes", session_id=SESSION, since=self._cursor, own_agent_id=self.name, task_code=TASK
         )
@@ -96,9 +96,9 @@ class Agent:
         self._read += answer["results"]
 
     async def wait_for(self, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Catch up until the wanted memory is there, and return it."""
+        """Catch up until the wanted memory is stored, and return it."""
         while not (found := [memory for memory in self._read if is_wanted(memory)]):
-            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(SECONDS_BETWEEN_CALLS)
             await self.catch_up()
         return found[0]
 

@@ -20,7 +20,7 @@ TOOL = ("npx", "--yes", "@anthropic-ai/mcpb@2.1.2")
 
 
 def fill(folder: Path) -> None:
-    """Copy what the bundle holds into a folder, which is made."""
+    """Copy the contents of the bundle into a new folder."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, folder)

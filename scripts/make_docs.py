@@ -17,10 +17,10 @@ from vector_memory.cli import main as cli
 from vector_memory.cli.accepted import accepted
 from vector_memory.cli.commands import COMMANDS, VARIABLES_HELP, app
 from vector_memory.results.sessions import Result
-from vector_memory.server.tools import TOOLSETS, offered
+from vector_memory.server.tools import by_purpose, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.server.tools.schemas import compact
-from vector_memory.settings import FilePlace, Offer, Place, ServerPlace, Settings, Toolset
+from vector_memory.settings import DatabaseLocation, FileLocations, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -34,6 +34,7 @@ TABLES = {
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
     "revision": "One row: what tells a process whether what it keeps of the file in memory is still right.",
+    "pending_vectors": "One row for each memory whose vectors follow its receipt: who computes them, and until when.",
     "index_keys": "Numbers for the names of sessions, agents and tasks: the vector index filters by numbers.",
     "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
     "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
@@ -107,8 +108,12 @@ def configuration() -> Iterator[str]:
     yield from table(
         ["Flag", "Variable", "Meaning"],
         [
-            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}") if name in Place.model_fields else "", field.description]
-            for name, field in ServerPlace.model_fields.items()
+            [
+                flag(name),
+                code(f"VECTOR_MEMORY_{name.upper()}") if name in DatabaseLocation.model_fields else "",
+                field.description,
+            ]
+            for name, field in ServerLocations.model_fields.items()
         ],
     )
     yield "Give at most one of the first two. `~` is expanded. Only their owner can access the file and its folder."
@@ -117,7 +122,7 @@ def configuration() -> Iterator[str]:
         ["Flag", "Variable", "Meaning"],
         [
             [flag(name), code(f"CWE_{name.upper()}"), field.description + file_default(field.default)]
-            for name, field in FilePlace.model_fields.items()
+            for name, field in FileLocations.model_fields.items()
         ],
     )
     yield "They apply with `--toolsets files`: [memory files](files.md)."
@@ -126,7 +131,7 @@ def configuration() -> Iterator[str]:
         ["Flag", "Variable", "Default", "Meaning"],
         [
             [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
-            for name, field in Offer.model_fields.items()
+            for name, field in ServerOptions.model_fields.items()
         ],
     )
     yield "Both are fixed at start. The tools of each family: [tools](tools.md)."
@@ -173,13 +178,13 @@ def tools() -> Iterator[str]:
         "(strings). A failed call is also marked as an error by the protocol, and `message` says what to do."
     )
     yield ""
-    for toolset, groups in TOOLSETS.items():
+    for toolset in Toolset:
         yield (
             f"`--toolsets {toolset}` offers {len(offered([toolset]))} tools, with `--read-only` "
             f"{len(offered([toolset], read_only=True))} of them:"
         )
-        yield from ("", *(f"- {title}: {names(members)}" for title, members in groups.items()), "")
-    for title, members in (group for groups in TOOLSETS.values() for group in groups.items()):
+        yield from ("", *(f"- {title}: {names(members)}" for title, members in by_purpose(toolset).items()), "")
+    for title, members in (group for toolset in Toolset for group in by_purpose(toolset).items()):
         yield from (f"## {title}", "")
         for tool in members:
             yield from one_tool(tool)

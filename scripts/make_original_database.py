@@ -82,7 +82,7 @@ def vector(random_source: random.Random) -> bytes:
 
 
 def main() -> None:
-    """Write the file anew."""
+    """Write the file again."""
     TARGET.unlink(missing_ok=True)
     source = random.Random(12)  # noqa: S311 - test data
     connection = apsw.Connection(str(TARGET))
@@ -114,7 +114,7 @@ def main() -> None:
             connection.execute(
                 "insert into vec_chunk_search values (?, ?)", (connection.last_insert_rowid(), vector(source))
             )
-    # The original left the vectors of deleted memories behind, and gave their ids to nobody else.
+    # The original server kept the vectors of deleted memories and did not reuse their ids.
     connection.execute("insert into vec_chunk_search values (?, ?)", (99, vector(source)))
     connection.execute("update sqlite_sequence set seq = 40 where name = 'session_memories'")
     connection.close()

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def store_session(database: Path, files: Sequence[Path]) -> None:
-    """Store the files as reports of several agents, with what agents write beside reports."""
+    """Store the files as reports of several agents, with what else agents write."""
     chance = random.Random(7)  # noqa: S311 - the picture is to be the same each time
     moments = working_hours(chance)
     saving.utc_now = lambda: next(moments).isoformat(timespec="microseconds")  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How the tests speak to a server: the two protocol eras, and the types of what the fixtures hand out."""
+"""How the tests call a server: the two protocol eras, and the types of the fixtures."""
 
 from collections.abc import Awaitable, Callable
 

@@ -20,12 +20,12 @@ class Steps:
         self._steps = FolderIndexer(MemoryFolder(folder), indexer, threading.Event(), seconds_to_embed)
 
     def words(self) -> None:
-        """Follow the files."""
-        self._index.use(self._steps.follow_files)
+        """Index the words of changed files."""
+        self._index.use(self._steps.update_files)
 
     def vectors(self) -> bool:
-        """Make vectors; False: some are left."""
-        return self._index.use(lambda index: self._steps.make_vectors(index, lambda: False))
+        """Compute missing vectors; False: some are still missing."""
+        return self._index.use(lambda index: self._steps.add_missing_vectors(index, lambda: False))
 
     def all(self) -> None:
         """Do both."""

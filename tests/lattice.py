@@ -20,9 +20,9 @@ class LatticeEmbedder:
     """See the module."""
 
     fingerprint = Fingerprint("lattice", DIMENSIONS, "exact", "test")
-    max_pieces = 4
+    tokens_per_vector = 4
 
-    def piece_spans(self, text: str) -> list[Span]:
+    def token_spans(self, text: str) -> list[Span]:
         """Return the words."""
         return [Span(*match.span()) for match in re.finditer(r"\S+", text)]
 

@@ -1,13 +1,12 @@
 """Memories as files: made, looked at from outside, and used by other processes."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 
+from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
@@ -44,7 +43,7 @@ def examine(path: Path, settings: Settings = SETTINGS) -> Report:
 
 
 def found(report: Report) -> dict[str, State]:
-    """Return what is not as it should be."""
+    """Return what is wrong."""
     return {finding.name: finding.state for finding in report.findings if finding.state != State.OK}
 
 
@@ -83,10 +82,9 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def process(code: str, *paths: Path) -> Iterator[subprocess.Popen[str]]:
+def process(code: str, *paths: Path) -> Iterator[Forked]:
     """Run code in another process, at least up to the first line that it prints; kill it at the end of the block."""
-    child = subprocess.Popen([sys.executable, "-c", CHILD + code, *paths], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
+    child = Forked("-c", CHILD + code, *paths, text=True)
     assert child.stdout.readline()
     try:
         yield child

@@ -1,12 +1,12 @@
-"""A store in a process of its own, told what to do in lines of JSON: `python other_process.py DATABASE`."""
+"""A store in its own process, controlled by lines of JSON: `python other_process.py DATABASE`."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from forked import Forked
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.errors import VectorMemoryError
 from vector_memory.settings import Settings
@@ -19,14 +19,10 @@ class OtherProcess:
     """Calls the facade's methods in another process."""
 
     def __init__(self, database: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = Forked("-m", "other_process", database, text=True)
 
     def call(self, method: str, *arguments: Any, **named: Any) -> dict[str, Any]:
         """Return the result's fields; of a failure `success` false, its `error` and `memory_id`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([method, arguments, named]) + "\n")
         self._process.stdin.flush()
         return dict(json.loads(self._process.stdout.readline()))
@@ -37,11 +33,7 @@ class OtherProcess:
 
     def close(self) -> None:
         """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
+        self._process.communicate()
 
     def kill(self) -> None:
         """Let the process end as if the power had gone."""

@@ -1,4 +1,4 @@
-"""Any JSON object as metadata is stored and comes back equal, or is refused in words that say what to send."""
+"""Any JSON object as metadata is stored and returned unchanged, or refused with what to send instead."""
 
 import io
 import itertools
@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 
 from any_json import json_objects
 from faults.effort import effort
+from faults.soundness import connected
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
@@ -47,7 +48,7 @@ def arguments(kind: MemoryKind) -> dict[str, Any]:
 
 
 def tried(do: Callable[[], T]) -> tuple[T | None, str]:
-    """Return what is done, or None and what the caller is told."""
+    """Return the result, or None and the error message."""
     try:
         return do(), ""
     except ValidationError as error:
@@ -65,7 +66,7 @@ def with_cases(test: Any) -> Any:
 @a_few
 @with_cases
 @given(json_objects)
-def test_metadata_come_back_equal_or_are_refused(
+def test_metadata_are_returned_unchanged_or_refused(
     store: SessionMemoryStore, kind: MemoryKind, metadata: dict[str, Any]
 ) -> None:
     facts = {"title": "T", "category": "general"} if kind is MemoryKind.KNOWLEDGE_BASE else {}
@@ -106,20 +107,18 @@ def test_an_import_stores_metadata_as_they_are_or_refuses_them(
 
 
 @pytest.mark.parametrize("metadata", [{1: 2}, {"a": (1,)}, {"a": {1}}, {"a": b"x"}], ids=str)
-def test_what_json_would_read_back_as_something_else_is_refused(
-    store: SessionMemoryStore, metadata: dict[Any, Any]
-) -> None:
+def test_values_that_json_would_change_are_refused(store: SessionMemoryStore, metadata: dict[Any, Any]) -> None:
     with pytest.raises(ValidationError, match="only what JSON can write"):
         store.store_memory("report", metadata=metadata, **arguments(MemoryKind.REPORT))
 
 
-def test_notes_filed_under_what_is_no_category_are_shown_as_others(tmp_path: Path) -> None:
+def test_notes_with_an_unknown_category_are_shown_as_other(tmp_path: Path) -> None:
     """Earlier releases imported them."""
     with SessionMemoryStore(tmp_path / "memory.db", SMALL, embedder=LatticeEmbedder()) as store:
         note = store.tagged.store("A note.", "security").memory_id or 0
         for number, odd in enumerate(["[1]", "5", "true", '"x"', "null", '{"a": 1}']):
             store.tagged.store(f"Odd {number}.")
-            with store._database.write() as connection:
+            with connected(tmp_path / "memory.db") as connection:
                 sql = "update session_memories set metadata = json_object('category', json(?)) where id = ?"
                 connection.execute(sql, (odd, note + 1 + number))
         assert store.tagged.stats().categories == {"other": 6, "security": 1}

@@ -44,7 +44,7 @@ def follow(
             return found, since
 
 
-def test_without_a_cursor_all_of_the_session_comes_in_the_order_it_was_stored(store: SessionMemoryStore) -> None:
+def test_without_a_cursor_the_whole_session_is_returned_in_the_order_of_storing(store: SessionMemoryStore) -> None:
     stored = [add(store, f"text {kind}", kind=kind, session_iter=9 - at) for at, kind in enumerate(KINDS)]
     add(store, "another session", session_id="t")
     add(store, "knowledge", kind="knowledge_base", session_id=None, title="T")
@@ -55,7 +55,7 @@ def test_without_a_cursor_all_of_the_session_comes_in_the_order_it_was_stored(st
     assert {memory.similarity for memory in answer.results} == {2.0}
 
 
-def test_a_cursor_gives_only_what_was_stored_after_it(store: SessionMemoryStore) -> None:
+def test_a_cursor_returns_only_memories_stored_after_it(store: SessionMemoryStore) -> None:
     add(store, "old")
     cursor = store.search_changes(Scope(session_id="s")).cursor
     assert ids(store.search_changes(Scope(session_id="s"), since=cursor)) == []
@@ -65,7 +65,7 @@ def test_a_cursor_gives_only_what_was_stored_after_it(store: SessionMemoryStore)
     assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
 
 
-def test_now_is_a_cursor_before_which_nothing_is_told(store: SessionMemoryStore) -> None:
+def test_now_is_a_cursor_that_skips_earlier_memories(store: SessionMemoryStore) -> None:
     add(store, "old")
     answer = store.search_changes(Scope(session_id="s"), since="now")
     assert (ids(answer), answer.has_more) == ([], False)
@@ -73,7 +73,7 @@ def test_now_is_a_cursor_before_which_nothing_is_told(store: SessionMemoryStore)
     assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == [new]
 
 
-def test_what_one_wrote_oneself_is_left_out(store: SessionMemoryStore) -> None:
+def test_memories_of_the_caller_are_left_out(store: SessionMemoryStore) -> None:
     add(store, "mine", "me")
     other = add(store, "yours", "you")
     add(store, "mine too", "me")
@@ -97,7 +97,7 @@ def test_pages_have_no_gaps_and_no_repeats(store: SessionMemoryStore) -> None:
     assert follow(store, None, Page(limit=3), own_agent_id="agent 0")[0] == [one for one in stored if (one - 1) % 3]
 
 
-def test_what_does_not_fit_comes_with_the_next_cursor_and_long_texts_are_cut_with_where_to_read_on(
+def test_memories_that_do_not_fit_come_with_the_next_cursor_and_long_texts_are_cut(
     store: SessionMemoryStore,
 ) -> None:
     stored = [add(store, f"Report {number}. " + "Some words. " * 200) for number in range(12)]
@@ -114,7 +114,7 @@ def test_what_does_not_fit_comes_with_the_next_cursor_and_long_texts_are_cut_wit
     assert follow(store, None, Page(limit=20, max_tokens=1_000))[0] == stored
 
 
-def test_with_a_query_the_best_of_the_new_comes_first_whatever_its_kind(store: SessionMemoryStore) -> None:
+def test_with_a_query_the_best_new_memory_comes_first_whatever_its_kind(store: SessionMemoryStore) -> None:
     add(store, "alpha beta gamma delta", kind="report")
     cursor = store.search_changes(Scope(session_id="s")).cursor
     add(store, "one two three four", kind="report")
@@ -131,7 +131,7 @@ def test_with_a_query_the_best_of_the_new_comes_first_whatever_its_kind(store: S
     assert ids(store.search_changes(Scope(session_id="s"), since=answer.cursor)) == []
 
 
-def test_a_query_that_nothing_new_is_about_is_answered_with_low_confidence(
+def test_a_query_without_a_close_new_memory_has_low_confidence(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(store, "one two three")
@@ -170,12 +170,12 @@ def test_a_cursor_stays_good_when_the_last_memory_is_deleted(store: SessionMemor
 
 def test_a_cursor_of_another_file_is_refused(store: SessionMemoryStore) -> None:
     add(store, "x")
-    with pytest.raises(ValidationError, match="has not given"):
+    with pytest.raises(ValidationError, match="is not a cursor of this memory"):
         store.search_changes(Scope(session_id="s"), since="5")
 
 
 @pytest.mark.parametrize("since", ["yesterday", "-1", "", "1.5", True])
-def test_what_is_no_cursor_is_refused(store: SessionMemoryStore, since: str) -> None:
+def test_an_invalid_cursor_is_refused(store: SessionMemoryStore, since: str) -> None:
     with pytest.raises(ValidationError, match="since must be"):
         store.search_changes(Scope(session_id="s"), since=since)
 
@@ -194,7 +194,7 @@ def test_an_unknown_session_says_so_and_becomes_known(store: SessionMemoryStore)
     assert store.search_changes(Scope(session_id="s"), since=str(new)).message == "Nothing new."
 
 
-def test_handing_out_counts_as_reading(store: SessionMemoryStore) -> None:
+def test_returning_a_memory_counts_as_reading_it(store: SessionMemoryStore) -> None:
     memory_id = add(store, "x")
     store.search_changes(Scope(session_id="s"))
     store._access.close()
@@ -231,7 +231,7 @@ STEPS = st.lists(
 
 @settings(max_examples=effort(quick=20, long=400))
 @given(steps=STEPS)
-def test_whoever_goes_from_cursor_to_cursor_reads_everything_others_stored_once(
+def test_an_agent_that_follows_cursors_reads_every_memory_of_others_once(
     store: SessionMemoryStore, steps: list[tuple[str, int | str, str | None]]
 ) -> None:
     cursor = store.search_changes(Scope(session_id="s"), since="now").cursor

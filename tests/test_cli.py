@@ -13,18 +13,32 @@ import pytest
 
 import vector_memory.embedding.fetch
 import vector_memory.server.app
+from forked import finished
 from vector_memory import __version__
 from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.settings import SPECIFIED, FilePlace, Offer, Place, ServerPlace, Settings, Toolset
+from vector_memory.settings import (
+    SPECIFIED,
+    DatabaseLocation,
+    FileLocations,
+    ServerLocations,
+    ServerOptions,
+    Settings,
+    Toolset,
+)
 from vector_memory.store import SessionMemoryStore
 
 COMMANDS = tuple(commands.COMMANDS)
 OUR_VARIABLES = [
     f"VECTOR_MEMORY_{name.upper()}"
-    for name in [*Settings.model_fields, *Place.model_fields, *Offer.model_fields, *FilePlace.model_fields]
+    for name in [
+        *Settings.model_fields,
+        *DatabaseLocation.model_fields,
+        *ServerOptions.model_fields,
+        *FileLocations.model_fields,
+    ]
 ] + [name.upper() for name in sorted(SPECIFIED)]
 
 IGNORED = {
@@ -75,7 +89,7 @@ class Served(NamedTuple):
     path: Path
     settings: Settings
     export_folders: Sequence[Path]
-    offer: Offer
+    offer: ServerOptions
 
 
 @pytest.fixture(autouse=True)
@@ -101,23 +115,18 @@ def serve(*words: str) -> None:
 
 
 def run(*words: object, env: dict[str, str] | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own; `code` is run instead of it."""
-    start = ["-c", code] if code else ["-P", "-m", "vector_memory"]
-    return subprocess.run(
-        [sys.executable, *start, *map(str, words)],
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Run the command line in a process of its own; `code` is run instead of it, in one that has imported nothing."""
+    if not code:
+        return finished(*words, env={**os.environ, **(env or {})})
+    start = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(start, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("command", [[], ["serve"]], ids=["no command", "serve"])
 def test_no_command_is_serve(command: list[str], served: list[Served], tmp_path: Path) -> None:
     """`--database-path X` alone starts the server on X, as the specification writes it."""
     serve(*command, "--database-path", str(tmp_path / "x.db"))
-    assert served == [Served(tmp_path / "x.db", Settings(), (), Offer())]
+    assert served == [Served(tmp_path / "x.db", Settings(), (), ServerOptions())]
 
 
 def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,10 +185,12 @@ def test_empty_variable_counts_as_not_set(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "")
     serve()
-    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), Offer())]
+    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), ServerOptions())]
 
 
-def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_location_may_come_from_a_variable(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The memory's place has variables of its own, with a prefix that nothing else uses."""
     monkeypatch.setenv("DATABASE_PATH", "/elsewhere")
     monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "x.db"))
@@ -187,7 +198,7 @@ def test_place_may_come_from_a_variable(served: list[Served], monkeypatch: pytes
     assert served[0].path == tmp_path / "x.db"
 
 
-def test_flag_for_the_place_beats_both_variables(
+def test_a_flag_for_the_location_overrides_both_variables(
     served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A folder given as a flag is used although a variable names a file."""
@@ -243,14 +254,14 @@ def test_refusal_names_what_is_wrong_and_what_is_accepted(
     ("words", "variables"),
     [(["--embedding-dim", "0"], {}), ([], {"VECTOR_MEMORY_READ_ONLY": "treu"}), (["--nope"], {}), (["nope"], {})],
 )
-def test_what_is_not_understood_ends_with_2(words: list[str], variables: dict[str, str]) -> None:
+def test_invalid_arguments_exit_with_2(words: list[str], variables: dict[str, str]) -> None:
     """The process says one sentence on standard error, nothing on standard output, and ends with 2."""
     ended = run(*words, env=variables)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert re.fullmatch(r"vector-memory: [^\n]+\n", ended.stderr)
 
 
-def test_what_fails_at_start_ends_with_1(tmp_path: Path) -> None:
+def test_a_failure_at_start_exits_with_1(tmp_path: Path) -> None:
     """A file that is no database is named as that in one sentence, and the process ends with 1."""
     not_a_database = tmp_path / "notes.txt"
     not_a_database.write_text("These are notes, and long enough for a header. " * 100)
@@ -288,14 +299,14 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
 def test_help_of_serve_lists_every_flag() -> None:
     """No setting is hidden."""
     text = run("serve", "--help", env={"COLUMNS": "200"}).stdout
-    for name in [*Settings.model_fields, *ServerPlace.model_fields, *Offer.model_fields]:
+    for name in [*Settings.model_fields, *ServerLocations.model_fields, *ServerOptions.model_fields]:
         assert f"--{name.replace('_', '-')}" in text
 
 
 def test_toolsets_and_read_only_come_from_flags_and_variables(
     served: list[Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is offered is chosen by a flag, which wins, or a variable; the default is all of the session family."""
+    """A flag, which wins, or a variable chooses the toolsets; the default is the session family."""
     serve("serve")
     monkeypatch.setenv("VECTOR_MEMORY_TOOLSETS", "tagged, session")
     monkeypatch.setenv("VECTOR_MEMORY_READ_ONLY", "true")
@@ -309,7 +320,7 @@ def test_toolsets_and_read_only_come_from_flags_and_variables(
     ]
 
 
-def test_an_unknown_toolset_is_refused_with_those_there_are() -> None:
+def test_an_unknown_toolset_is_refused_with_the_known_ones() -> None:
     """The message names the flag and what it takes."""
     ended = run("serve", "--toolsets", "session,chess")
     assert ended.returncode == 2
@@ -352,8 +363,8 @@ class Modelless(ToyEngine):
         raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
-def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
-    """What was stored without a model can be found by meaning after a backfill; a second one finds nothing to do."""
+def test_backfill_computes_missing_vectors(tmp_path: Path) -> None:
+    """Memories stored without a model can be found by meaning after a backfill; a second one has nothing to do."""
     with SessionMemoryStore(tmp_path / "x.db", embedder=Modelless()) as store:
         store.store_memory("report", "# Cats\n\nThe cat sleeps.", session_id="s", agent_id="a")
     done = [run("backfill", "--database-path", tmp_path / "x.db", "--embedding-model", "toy") for _ in range(2)]
@@ -362,7 +373,7 @@ def test_backfill_makes_missing_vectors(tmp_path: Path) -> None:
     assert "Indexed 0 memories with 0 chunks; 0 remaining." in done[1].stdout
 
 
-def test_backfill_makes_no_new_memory(tmp_path: Path) -> None:
+def test_backfill_creates_no_memory(tmp_path: Path) -> None:
     """A mistyped path is said and not turned into an empty memory."""
     ended = run("backfill", "--database-path", tmp_path / "typo.db")
     assert ended.returncode == 2

@@ -1,16 +1,16 @@
-"""The demo: the real server on real files, in processes of their own."""
+"""The demo: the real server on real files, in separate processes."""
 
 import io
 import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from forked import finished
 from vector_memory.cli.demo.files import PROJECT_DOCS, PROJECT_QUESTIONS, find_subject
 from vector_memory.cli.demo.markdown import headings, one_line, without_marks
 from vector_memory.cli.demo.output import Output, excerpt
@@ -34,14 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def demo(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vector_memory", "demo", *map(str, words)],
-        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return finished("demo", *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"})
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +94,15 @@ def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> Non
     assert len(re.findall(r"^  [01]\.\d\d  cats\.md", again, re.MULTILINE)) == len(asked)
 
 
-def test_limit_is_said(folder: Path) -> None:
+def test_the_limit_is_reported(folder: Path) -> None:
     """When files are left out, the demo says so and how to have them."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).intro(find_subject(folder, limit=1))
     assert "Storing 1 Markdown file (the first of 5; see --limit)" in one_line(text.getvalue())
 
 
-def test_temporary_memory_is_said_to_be_one() -> None:
-    """Nobody looks for a memory that is gone, and the snippet does not name it."""
+def test_a_temporary_memory_is_reported() -> None:
+    """A deleted memory is not searched for, and the snippet does not name it."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).next_steps(["python", "serve"], None)
     assert "The demo's memory was temporary." in text.getvalue()
@@ -176,7 +169,7 @@ def test_headings_are_plain_and_not_from_code() -> None:
     assert list(headings(text)) == ["The store and its file { #anchor }", "Second"]
 
 
-def test_excerpt_begins_where_the_question_is_met() -> None:
+def test_an_excerpt_starts_at_the_words_of_the_question() -> None:
     """Of a long text the part is shown that shares most words with the question."""
     text = "# Pets\n\nThe cat sleeps. " + "It dreams of mice. " * 20 + "The doctor visits the parrot. Nothing follows."
     assert (

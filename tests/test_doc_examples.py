@@ -1,4 +1,4 @@
-"""What docs show of a terminal is what a terminal shows.
+"""The terminal output in the docs equals that of a terminal.
 
 A `console` block holds commands, after `$` and with a here-document up to END, each with what it prints: `...` stands
 for any text within a line, and on a line of its own for any lines. The blocks of a page are run one after another in
@@ -39,7 +39,6 @@ def pattern(output: str) -> str:
     return "\n".join(lines).replace(".*\n", "(?:.*\n)?") + "\n?"
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
 def test_examples_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     """Each command of a page ends well and prints what the page says it prints."""

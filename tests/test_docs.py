@@ -44,7 +44,7 @@ def make_docs(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_generated_docs_are_fresh(make_docs: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """What scripts/make_docs.py would write is what is there."""
+    """The files equal the output of scripts/make_docs.py."""
     make_docs.main()
     assert "are fresh" in capsys.readouterr().out
 
@@ -97,7 +97,7 @@ def test_commands_exist(page: Path) -> None:
 
 
 def test_readme_names_every_tool() -> None:
-    """No tool is missing from the README's table; a star stands for the three grains."""
+    """No tool is missing from the README's table; a star means the three grains."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for tool in offered(tuple(Toolset)):
         name = re.sub(r"(specific_chunks|section_context|full_documents)$", "*", tool.name)

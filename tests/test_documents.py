@@ -24,7 +24,7 @@ def settle(store: SessionMemoryStore) -> None:
     store._access.close()
 
 
-def test_a_document_longer_than_an_answer_is_read_on_from_its_end_to_the_last_character(
+def test_a_document_longer_than_an_answer_can_be_continued_to_the_last_character(
     store: SessionMemoryStore,
 ) -> None:
     content = "".join(f"line {number}\n" for number in range(30_000))
@@ -41,7 +41,7 @@ def test_a_document_longer_than_an_answer_is_read_on_from_its_end_to_the_last_ch
     assert "".join(parts) == content
 
 
-def test_an_id_that_nobody_has_is_an_error_that_says_so(store: SessionMemoryStore) -> None:
+def test_an_unknown_id_is_an_error(store: SessionMemoryStore) -> None:
     for read in (store.get_memory_by_id, store.reconstruct_document, store.delete_memory):
         with pytest.raises(NotFoundError, match="There is no memory 7"):
             read("7")
@@ -76,7 +76,7 @@ def test_a_number_of_neighbours_outside_0_to_50_is_refused(store: SessionMemoryS
         store.expand_chunk_context(1, count)
 
 
-def test_the_context_of_a_task_holds_all_prompts_of_the_session_and_the_latest_of_its_iteration(
+def test_the_context_of_a_task_contains_all_prompts_of_the_session_and_the_latest_of_its_iteration(
     store: SessionMemoryStore,
 ) -> None:
     stored = {"session_context": 2, "input_prompt": 7, "report": 7, "working_memory": 6, "report_observation": 6}
@@ -102,7 +102,7 @@ def test_a_session_without_context_says_so(store: SessionMemoryStore) -> None:
     assert "No session context" in (context.message or "")
 
 
-def test_an_exported_document_has_its_provenance_in_front_and_its_text_unchanged(
+def test_an_exported_document_has_front_matter_and_its_text_unchanged(
     store: SessionMemoryStore, tmp_path: Path
 ) -> None:
     title = 'It\'s "x": #1 — ünï\u2028\x07'
@@ -138,7 +138,7 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
 def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "SECONDS_TO_CLOSE", 0.1, raising=False)
+    monkeypatch.setattr(access, "SECONDS_TO_FLUSH", 0.1)
     memory_id = store.store_memory("report", "Text.", agent_id="a", session_id="s").memory_id
     other = SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder())
     with store._database.write():
@@ -154,10 +154,10 @@ def test_prompts_that_are_left_out_of_a_context_are_counted(store: SessionMemory
         store.store_memory("input_prompt", f"prompt {number}", session_id="s")
     context = store.load_session_context_for_task("s", 1, max_tokens=15_000)
     assert len(context.input_prompts) == 100
-    assert "3 older prompts are omitted" in (context.message or "")
+    assert "3 older prompts left out" in (context.message or "")
 
 
-def test_reading_in_parts_counts_once_and_a_refused_reading_not_at_all(store: SessionMemoryStore) -> None:
+def test_reading_in_parts_counts_once_and_a_refused_read_does_not_count(store: SessionMemoryStore) -> None:
     memory_id = store_report(store)
     for offset in (0, 10, 20):
         store.reconstruct_document(memory_id, offset)
@@ -198,6 +198,6 @@ def test_a_chunk_too_long_for_an_answer_is_cut_and_says_where_to_read_on(store: 
     assert len(expanded.model_dump_json()) < 45_100
 
 
-def test_an_answer_full_of_control_characters_is_bounded_as_it_is_written(store: SessionMemoryStore) -> None:
+def test_an_answer_of_control_characters_is_limited_in_its_encoded_form(store: SessionMemoryStore) -> None:
     memory_id = store_report(store, "x\x01" * 50_000)
     assert len(store.get_memory_by_id(memory_id).model_dump_json()) < 45_100

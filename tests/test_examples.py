@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 AGENTS = ("main-orchestrator", "researcher", "writer", "reviewer")
 
 
-def test_three_agents_with_servers_of_their_own_hand_a_task_over(tmp_path: Path) -> None:
+def test_three_agents_with_separate_servers_hand_over_a_task(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "three_agents.py", tmp_path / "memory.db"],
         capture_output=True,

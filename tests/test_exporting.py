@@ -37,7 +37,7 @@ def exports(folder: Path) -> ExportFolders:
     return ExportFolders([folder])
 
 
-def test_a_relative_path_is_meant_from_the_first_folder(exports: ExportFolders, folder: Path) -> None:
+def test_a_relative_path_starts_at_the_first_folder(exports: ExportFolders, folder: Path) -> None:
     path = exports.write("reports/may.md", b"text", overwrite=False)
     assert path == folder / "reports" / "may.md"
     assert path.read_bytes() == b"text"
@@ -82,7 +82,7 @@ def test_a_link_as_parent_is_not_followed(tmp_path: Path, folder: Path, exports:
     assert not (tmp_path / "a.md").exists()
 
 
-def test_a_link_in_the_place_of_the_export_folder_is_not_followed(
+def test_a_link_instead_of_the_export_folder_is_not_followed(
     outside: Path, folder: Path, exports: ExportFolders
 ) -> None:
     folder.symlink_to(outside)
@@ -91,7 +91,7 @@ def test_a_link_in_the_place_of_the_export_folder_is_not_followed(
     assert list(outside.iterdir()) == []
 
 
-def test_a_folder_that_is_swapped_for_a_link_after_it_was_made_is_not_followed(
+def test_a_folder_replaced_by_a_link_after_it_was_created_is_not_followed(
     outside: Path, folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = os.mkdir
@@ -107,7 +107,7 @@ def test_a_folder_that_is_swapped_for_a_link_after_it_was_made_is_not_followed(
     assert list(outside.iterdir()) == []
 
 
-def test_a_folder_that_is_swapped_for_a_link_after_it_was_opened_leads_nowhere_else(
+def test_a_folder_replaced_by_a_link_after_it_was_opened_leads_nowhere_else(
     outside: Path, folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_it = os.open
@@ -124,7 +124,7 @@ def test_a_folder_that_is_swapped_for_a_link_after_it_was_opened_leads_nowhere_e
 
 
 @pytest.mark.parametrize("becomes", ["a link", "a folder"])
-def test_a_file_that_is_swapped_just_before_it_is_replaced_leads_nowhere_else(
+def test_a_file_swapped_just_before_it_is_replaced_leads_nowhere_else(
     outside: Path, folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch, becomes: str
 ) -> None:
     def swap_and_rename(draft: str, name: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
@@ -142,14 +142,14 @@ def test_a_file_that_is_swapped_just_before_it_is_replaced_leads_nowhere_else(
     assert [path.name for path in folder.iterdir()] == ["a.md"]
 
 
-def test_nothing_gets_outside_while_a_folder_is_swapped_for_a_link_all_the_time(
+def test_nothing_is_written_outside_while_a_folder_is_repeatedly_replaced_by_a_link(
     outside: Path, folder: Path, exports: ExportFolders
 ) -> None:
     ended = threading.Event()
 
     def swap_on() -> None:
         for number in itertools.count():
-            # Writing makes the folder anew whenever it is missing.
+            # Writing creates the folder again whenever it is missing.
             with suppress(OSError):
                 (folder / "reports").rename(folder / f"aside {number}")
                 (folder / "reports").symlink_to(outside)
@@ -185,7 +185,7 @@ def test_a_link_as_file_is_not_followed(
     assert target.read_text() == "mine"
 
 
-def test_a_file_is_replaced_only_when_asked(exports: ExportFolders) -> None:
+def test_a_file_is_replaced_only_on_request(exports: ExportFolders) -> None:
     path = exports.write("a.md", b"first", overwrite=False)
     with pytest.raises(ValidationError, match="overwrite=true"):
         exports.write("a.md", b"second", overwrite=False)
@@ -195,7 +195,7 @@ def test_a_file_is_replaced_only_when_asked(exports: ExportFolders) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["a.md"]
 
 
-def test_a_pipe_or_folder_in_the_place_of_the_file_is_refused(folder: Path, exports: ExportFolders) -> None:
+def test_a_pipe_or_folder_instead_of_the_file_is_refused(folder: Path, exports: ExportFolders) -> None:
     folder.mkdir()
     os.mkfifo(folder / "pipe")
     (folder / "inner").mkdir()
@@ -204,7 +204,7 @@ def test_a_pipe_or_folder_in_the_place_of_the_file_is_refused(folder: Path, expo
             exports.write(name, b"", overwrite=True)
 
 
-def test_a_write_that_fails_leaves_no_part_of_a_file(
+def test_a_failed_write_leaves_no_partial_file(
     folder: Path, exports: ExportFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import vector_memory
 from clients import connected
-from vector_memory.settings import Offer, ServerPlace, Settings, Toolset
+from vector_memory.settings import ServerLocations, ServerOptions, Settings, Toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the code of the pages: where it stands, and its text."""
+    """Yield the code blocks of the pages: their location and text."""
     for name, page in PAGES.items():
         text = page.read_text(encoding="utf-8")
         for block in BLOCK.finditer(text):
@@ -122,14 +122,14 @@ def test_the_files_for_clients_are_of_this_version() -> None:
     assert f"vector-memory-{vector_memory.__version__}.mcpb" in page
 
 
-def test_the_registry_is_told_of_settings_that_are_there_with_their_defaults() -> None:
-    fields = ServerPlace.model_fields | Offer.model_fields | Settings.model_fields
+def test_the_registry_entry_lists_existing_settings_with_their_defaults() -> None:
+    fields = ServerLocations.model_fields | ServerOptions.model_fields | Settings.model_fields
     for variable in read("server.json")["packages"][0]["environmentVariables"]:
         default = fields[variable["name"].removeprefix("VECTOR_MEMORY_").lower()].default
         assert variable.get("default") == (as_text(default) if default is not None else None)
 
 
-def test_the_registry_would_take_the_entry() -> None:
+def test_the_registry_entry_is_valid() -> None:
     """What its schema asks of a name and a description; docs/installing.md says what has to be replaced."""
     entry = read("server.json")
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
@@ -139,9 +139,11 @@ def test_the_registry_would_take_the_entry() -> None:
     assert package["transport"] == {"type": "stdio"}
 
 
-def test_the_bundle_offers_what_a_server_offers_by_itself() -> None:
+def test_the_bundle_has_the_defaults_of_a_server() -> None:
     choices = read("mcpb/manifest.json")["user_config"]
-    assert {name: option["default"] for name, option in choices.items() if "default" in option} == Offer().model_dump()
+    assert {
+        name: option["default"] for name, option in choices.items() if "default" in option
+    } == ServerOptions().model_dump()
     assert all(toolset in choices["toolsets"]["description"] for toolset in Toolset)
 
 

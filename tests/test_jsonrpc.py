@@ -1,4 +1,4 @@
-"""What a line says, and what its sender is told when it says nothing."""
+"""How lines are parsed, and what the sender of an invalid line receives."""
 
 import io
 import json
@@ -63,7 +63,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("line", "code", "request_id"), REFUSED.values(), ids=REFUSED)
-def test_a_line_that_is_no_message_is_answered_with_its_id_where_that_can_be_read(
+def test_an_invalid_line_is_answered_with_its_id_if_that_can_be_read(
     line: bytes, code: int, request_id: object
 ) -> None:
     with pytest.raises(RefusedLineError) as refused:
@@ -82,9 +82,7 @@ def test_messages_of_every_kind_are_read() -> None:
 @pytest.mark.parametrize(
     ("call", "request_id"), [(CALL, 7), (CALL_OF_JAVASCRIPT, "x-7")], ids=["id in front", "id at the end"]
 )
-def test_of_a_line_that_is_too_long_only_the_id_is_kept_and_the_next_line_is_read(
-    call: bytes, request_id: object
-) -> None:
+def test_only_the_id_of_an_overlong_line_is_kept_and_the_next_line_is_read(call: bytes, request_id: object) -> None:
     source = io.BytesIO(call % (b'"' + b"x" * (MAX_LINE + 100_000) + b'"') + b"\n" + CALL % b"1" + b"\n")
     with pytest.raises(RefusedLineError) as refused:
         read_line(source)
@@ -93,13 +91,13 @@ def test_of_a_line_that_is_too_long_only_the_id_is_kept_and_the_next_line_is_rea
     assert read_line(source) == b""
 
 
-def test_a_line_may_be_as_long_as_json_can_make_the_longest_content() -> None:
+def test_a_line_may_contain_the_longest_content_in_its_longest_json_form() -> None:
     line = CALL % json.dumps("\N{GRINNING FACE}" * MAX_CONTENT).encode() + b"\n"
     assert len(line) < MAX_LINE - 2**20
     assert read_line(io.BytesIO(line)) == line
 
 
-def test_an_endless_line_takes_no_more_memory_than_the_longest_accepted_one() -> None:
+def test_an_endless_line_uses_no_more_memory_than_the_longest_accepted_one() -> None:
     class Endless(io.RawIOBase):
         """Gives 100 MB without a line's end."""
 
@@ -138,7 +136,7 @@ def test_whatever_is_written_is_a_message_or_refused_and_the_next_line_is_read(d
     assert message == read_message(CALL % b"1")
 
 
-def test_a_failure_that_nobody_foresaw_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_failure_is_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: bytes) -> None:
         raise MemoryError
 

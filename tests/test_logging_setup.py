@@ -57,14 +57,14 @@ def test_record_is_one_line_of_text(breaker: str) -> None:
     assert line.isprintable()
 
 
-def test_exception_is_named_and_placed_but_not_quoted() -> None:
+def test_an_exception_is_logged_by_type_and_line_but_not_quoted() -> None:
     """The words of an exception may hold stored content: its type and place are logged instead."""
     line = formatted("vector_memory.server.app", "It failed", error=raised("a stored secret"))
     assert "secret" not in line
     assert re.search(r"It failed \(ValueError < test_logging_setup\.py:\d+\)$", line)
 
 
-def test_thread_that_breaks_down_is_logged_and_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_thread_that_crashes_is_logged_and_not_quoted(capsys: pytest.CaptureFixture[str]) -> None:
     """Python itself would print the traceback with the words of the exception."""
     set_up_logging("INFO", None)
     thread = threading.Thread(target=lambda: {}["a stored secret"], name="backfill")
@@ -97,7 +97,7 @@ def test_log_file_gets_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "logs" / "server.log").read_text(encoding="utf-8") == capsys.readouterr().err
 
 
-def test_level_is_for_our_own_records(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_level_applies_to_records_of_this_package(capsys: pytest.CaptureFixture[str]) -> None:
     """DEBUG shows our details, but not those of libraries, which hold whole requests."""
     set_up_logging("DEBUG", None)
     logging.getLogger("vector_memory.search").debug("ours")
@@ -139,7 +139,7 @@ def test_log_file_and_its_folders_are_for_their_owner_only(tmp_path: Path) -> No
     assert [stat.S_IMODE(place.stat().st_mode) for place in made] == [0o700, 0o700, 0o600]
 
 
-def test_log_does_not_go_where_answers_go(tmp_path: Path) -> None:
+def test_the_log_is_not_written_to_standard_output(tmp_path: Path) -> None:
     """A client would take its lines for answers."""
     code = "from pathlib import Path; from vector_memory.cli.logging_setup import *; set_up_logging('INFO', Path({!r}))"
     for name in ("/dev/stdout", str(tmp_path / "out")):
@@ -150,7 +150,7 @@ def test_log_does_not_go_where_answers_go(tmp_path: Path) -> None:
         assert b"is standard output" in ended.stderr
 
 
-def test_log_pipe_without_a_reader_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+def test_a_log_pipe_without_a_reader_is_refused_without_waiting(tmp_path: Path) -> None:
     """The server would never start."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigurationError, match="choose another --log-file"):

@@ -16,6 +16,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))
 TABLES = (
@@ -37,7 +38,7 @@ def age(store: SessionMemoryStore, memory_id: int, days: int) -> None:
         )
 
 
-def test_a_deleted_memory_takes_everything_made_from_it_along(store: SessionMemoryStore) -> None:
+def test_deleting_a_memory_deletes_everything_derived_from_it(store: SessionMemoryStore) -> None:
     before = counts(store)
     for kind in ("report", "system_memory"):
         memory_id = store.store_memory(kind, DOCUMENT, session_id="s").memory_id or 0
@@ -48,7 +49,7 @@ def test_a_deleted_memory_takes_everything_made_from_it_along(store: SessionMemo
             store.get_memory_by_id(memory_id)
 
 
-def test_the_text_of_a_deleted_memory_is_in_no_byte_of_the_files(store: SessionMemoryStore, tmp_path: Path) -> None:
+def test_the_text_of_a_deleted_memory_is_erased_from_the_files(store: SessionMemoryStore, tmp_path: Path) -> None:
     store.store_memory("report", "something that stays", session_id="s")
     for kind in ("report", "input_prompt"):
         receipt = store.store_memory(
@@ -61,7 +62,7 @@ def test_the_text_of_a_deleted_memory_is_in_no_byte_of_the_files(store: SessionM
             assert word not in data, (word, file.name)
 
 
-def test_what_shares_a_name_with_a_deleted_memory_is_still_found_by_it(store: SessionMemoryStore) -> None:
+def test_memories_that_share_a_name_with_a_deleted_one_are_still_found_by_it(store: SessionMemoryStore) -> None:
     for text in ("one", "two"):
         store.store_memory("report", text, session_id="s", agent_id="a", task_code="t")
     store.delete_memory(1)
@@ -69,13 +70,13 @@ def test_what_shares_a_name_with_a_deleted_memory_is_still_found_by_it(store: Se
     assert [chunk.memory_id for chunk in store.search_chunks("two", scope, Page(limit=5)).results] == [2]
 
 
-def test_the_id_of_a_deleted_memory_is_not_given_again(store: SessionMemoryStore) -> None:
+def test_the_id_of_a_deleted_memory_is_not_reused(store: SessionMemoryStore) -> None:
     first = store.store_memory("report", "one", session_id="s").memory_id or 0
     store.delete_memory(first)
     assert store.store_memory("report", "two", session_id="s").memory_id == first + 1
 
 
-def test_a_dry_run_tells_what_the_real_run_then_does(store: SessionMemoryStore) -> None:
+def test_a_dry_run_reports_what_the_real_run_does(store: SessionMemoryStore) -> None:
     for number, days in enumerate((100, 89, 91, 0)):
         memory_id = store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0
         age(store, memory_id, days)
@@ -90,7 +91,7 @@ def test_a_dry_run_tells_what_the_real_run_then_does(store: SessionMemoryStore) 
 
 
 @pytest.mark.parametrize("days", [-1, 36_501, True])
-def test_a_number_of_days_that_makes_no_sense_is_refused(store: SessionMemoryStore, days: int) -> None:
+def test_an_invalid_number_of_days_is_refused(store: SessionMemoryStore, days: int) -> None:
     with pytest.raises(ValidationError, match="days_old must be an integer"):
         store.cleanup_old_memories(days, dry_run=False)
 
@@ -107,7 +108,7 @@ def test_statistics_count_a_session_by_kind_and_agent(store: SessionMemoryStore)
     assert (stats.earliest_created or "") < (stats.latest_created or "")
 
 
-def test_a_session_that_nobody_stored_in_is_empty_and_says_so(store: SessionMemoryStore) -> None:
+def test_an_unknown_session_is_empty_and_says_so(store: SessionMemoryStore) -> None:
     stats = store.get_session_stats("nobody")
     assert (stats.success, stats.total_memories, stats.total_chunks) == (True, 0, 0)
     assert "list_sessions" in (stats.message or "")
@@ -159,7 +160,9 @@ def test_memories_stored_without_a_model_are_found_after_a_backfill(tmp_path: Pa
         assert len(store.search_chunks("zanzibar3", Scope("report"), Page(limit=100)).results) == chunk_count
 
 
-def test_a_memory_that_another_process_indexes_meanwhile_is_indexed_once(tmp_path: Path, settings: Settings) -> None:
+def test_a_memory_that_another_process_indexes_at_the_same_time_is_indexed_once(
+    tmp_path: Path, settings: Settings
+) -> None:
     class Overtaken(Unavailable):
         def embed(self, texts: list[str]) -> object:  # type: ignore[override]
             vectors = super().embed(texts)
@@ -176,7 +179,7 @@ def test_a_memory_that_another_process_indexes_meanwhile_is_indexed_once(tmp_pat
         assert counts(store)["memory_passages"] == counts(store)["vec_session_search"] == 1
 
 
-def test_a_memory_that_an_engine_fails_on_does_not_keep_the_others_from_being_indexed(
+def test_a_memory_on_which_the_engine_fails_does_not_stop_the_others(
     tmp_path: Path, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Choosy(Unavailable):
@@ -231,13 +234,20 @@ def run_in_background(path: Path, settings: Settings, wait: Callable[[SessionMem
 
 def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: Path) -> None:
     def wait(store: SessionMemoryStore) -> None:
-        assert store._backfill._thread is not None
-        store._backfill._thread.join(30)
+        eventually(lambda: store.reconstruct_document(3).chunk_count == 1 and counts(store)["memory_passages"] > 6)
         found = store.search_documents("ledger table lock", Scope("report"), Page(limit=5), order="relevance").results
         assert [memory.id for memory in found] == [1]
-        assert store.reconstruct_document(3).chunk_count == 1
 
     assert run_in_background(original, Settings(embedding_model="toy", embedding_dim=16), wait) > 6
+
+
+def test_a_store_that_is_closed_before_its_background_work_begins_reports_no_failure(
+    original: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SessionMemoryStore(original, Settings(embedding_model="toy", embedding_dim=16), embedder=LatticeEmbedder())
+    store.close()
+    store.start_background_work()
+    assert caplog.messages == []
 
 
 def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
@@ -257,7 +267,7 @@ def test_sessions_of_hundreds_of_agents_still_fit_into_an_answer(store: SessionM
     assert (session.agent_count, len(session.agents)) == (1, 1)
     statistics = store.get_session_stats("s")
     assert (len(statistics.agent_counts), statistics.total_memories) == (100, 150)
-    assert "50 more have stored memories" in (statistics.message or "")
+    assert "50 others left out" in (statistics.message or "")
 
 
 def test_a_listing_names_the_first_agents_and_counts_all(store: SessionMemoryStore) -> None:

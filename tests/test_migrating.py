@@ -18,7 +18,7 @@ NOTES = [
 ]
 
 
-def test_the_script_on_the_page_brings_over_every_note_of_the_tagged_memory_server(tmp_path: Path) -> None:
+def test_the_script_on_the_page_converts_every_note_of_the_tagged_memory_server(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "notes.db") as old:
         old.execute(
             "create table memory_metadata (id integer primary key, content, category, tags, created_at, access_count)"

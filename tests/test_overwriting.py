@@ -101,7 +101,7 @@ PRECIOUS = [
 
 
 def files(folder: Path) -> dict[str, int]:
-    """Return what is in a folder by its inodes: reading files would drop the locks that are tested."""
+    """Return a folder's contents as inodes: reading files would drop the locks under test."""
     return {file.name: file.lstat().st_ino for file in folder.iterdir()}
 
 
@@ -113,9 +113,7 @@ def is_refused(write: Callable[[], object]) -> bool:
     return False
 
 
-def test_no_export_of_a_server_replaces_or_becomes_a_file_of_a_database(
-    folder: Path, store: SessionMemoryStore
-) -> None:
+def test_no_export_of_a_server_replaces_or_becomes_a_database_file(folder: Path, store: SessionMemoryStore) -> None:
     before = files(folder)
     for overwrite in (True, False):
         written = [
@@ -128,7 +126,7 @@ def test_no_export_of_a_server_replaces_or_becomes_a_file_of_a_database(
     assert len(contents(folder / "closed.db")) == 1
 
 
-def test_an_attempt_leaves_the_locks_of_the_open_memory_in_place(folder: Path, store: SessionMemoryStore) -> None:
+def test_an_attempt_does_not_drop_the_locks_of_the_open_memory(folder: Path, store: SessionMemoryStore) -> None:
     attempts: list[Write] = [
         lambda path: store.write_document_to_file(1, path.name, overwrite=True),
         lambda path: back_up(folder / "closed.db", path, overwrite=True),
@@ -146,7 +144,7 @@ def test_an_attempt_leaves_the_locks_of_the_open_memory_in_place(folder: Path, s
     assert len(contents(folder / "memory.db")) == 3
 
 
-def test_no_command_replaces_or_becomes_a_file_of_a_database(folder: Path) -> None:
+def test_no_command_replaces_or_becomes_a_database_file(folder: Path) -> None:
     path = folder / "memory.db"
 
     def write(target: Path) -> None:
@@ -179,7 +177,7 @@ def test_a_memory_that_another_process_has_open_is_not_replaced(folder: Path) ->
         assert writer.poll() is None
 
 
-def test_a_memory_that_gets_the_name_while_the_file_is_written_is_not_replaced(
+def test_a_memory_created_under_the_name_while_the_file_is_written_is_not_replaced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a.md").write_text("ordinary")
@@ -195,7 +193,7 @@ def test_a_memory_that_gets_the_name_while_the_file_is_written_is_not_replaced(
     assert contents(folder / "a.md") == ["# T\n\nPrecious."]
 
 
-def test_a_file_that_appears_while_another_is_written_is_not_replaced_unasked(folder: Path) -> None:
+def test_a_file_that_appears_during_the_write_is_not_replaced_without_a_request(folder: Path) -> None:
     def write() -> None:
         with new_file(folder / "a.jsonl", overwrite=False, memory=folder / "memory.db"):
             (folder / "a.jsonl").write_text("mine")
@@ -205,7 +203,7 @@ def test_a_file_that_appears_while_another_is_written_is_not_replaced_unasked(fo
     assert (folder / "a.jsonl").read_text() == "mine"
 
 
-def test_a_backup_replaces_a_backup_until_somebody_uses_that(folder: Path) -> None:
+def test_a_backup_replaces_a_backup_until_it_has_been_opened(folder: Path) -> None:
     copy = folder / "copy.db"
     back_up(folder / "memory.db", copy)
     back_up(folder / "memory.db", copy, overwrite=True)
@@ -217,7 +215,7 @@ def test_a_backup_replaces_a_backup_until_somebody_uses_that(folder: Path) -> No
     assert len(contents(copy)) == 1
 
 
-def test_what_was_restored_is_a_memory_and_no_backup(folder: Path) -> None:
+def test_a_restored_file_is_a_memory_and_not_a_backup(folder: Path) -> None:
     back_up(folder / "memory.db", folder / "copy.db")
     for target in (folder / "new.db", folder / "closed.db"):
         restore(folder / "copy.db", target, overwrite=True)

@@ -22,7 +22,7 @@ def permissive_umask() -> Iterator[None]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """Return the permissions of what is in a folder, and below it."""
+    """Return the permissions of everything in a folder and its subfolders."""
     return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
 
 

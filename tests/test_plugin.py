@@ -53,7 +53,7 @@ def test_the_marketplace_of_the_clone_names_the_plugin() -> None:
     assert marketplace["owner"]["name"]
 
 
-def test_what_the_server_is_built_of_is_in_the_plugin() -> None:
+def test_the_plugin_contains_the_source_of_the_server() -> None:
     """Claude Code copies the folder, and what its links lead to, when the plugin is installed."""
     for name in ("pyproject.toml", "uv.lock", "README.md", "LICENSE", "src"):
         assert (PLUGIN / name).samefile(ROOT / name)
@@ -68,7 +68,7 @@ def test_every_variable_is_filled_in_or_has_a_default(server: dict[str, Any]) ->
 @pytest.mark.skipif(shutil.which("uv") is None, reason="the plugin starts its server with uv")
 def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, Any], tmp_path: Path) -> None:
     values = {"CLAUDE_PLUGIN_ROOT": str(PLUGIN), "CLAUDE_PROJECT_DIR": str(tmp_path), "HOME": str(tmp_path)}
-    # What is installed already serves: that uv can install the rest is tested with the package.
+    # This uses installed packages; the tests of the package check that uv can install them.
     present = {"UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
     variables = {name: filled(value, values) for name, value in server["env"].items()}
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -103,5 +103,5 @@ def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, An
 
 @pytest.mark.skipif(shutil.which("claude") is None, reason="the Claude Code command line is not installed")
 @pytest.mark.parametrize("folder", [ROOT, PLUGIN], ids=["marketplace", "plugin"])
-def test_claude_code_finds_nothing_wrong_with_it(folder: Path) -> None:
+def test_claude_code_accepts_the_plugin(folder: Path) -> None:
     subprocess.run(["claude", "plugin", "validate", "--strict", str(folder)], check=True, capture_output=True)

@@ -63,7 +63,7 @@ def test_examples_of_the_page_do_what_it_shows(tmp_path: Path, monkeypatch: pyte
     assert not failed
 
 
-def test_public_names_are_sorted_there_and_named_on_the_page() -> None:
+def test_public_names_are_sorted_and_documented() -> None:
     """`__all__` is sorted, each name can be imported, `dir` has it, and the page names all but the single errors."""
     names = vector_memory.__all__
     assert list(names) == sorted(names)
@@ -74,7 +74,7 @@ def test_public_names_are_sorted_there_and_named_on_the_page() -> None:
     assert [name for name in set(names) - ERRORS if f"`{name}`" not in text] == []
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     """`hasattr` and a mistyped import behave as with any module."""
     assert not hasattr(vector_memory, "SessionMemoryStor")
 
@@ -89,7 +89,7 @@ def test_importing_the_package_imports_nothing_else_of_it() -> None:
 
 @pytest.mark.parametrize("name", SEARCHES)
 @given(data=st.data())
-def test_bad_arguments_of_a_search_raise_only_errors_of_ours(
+def test_bad_arguments_of_a_search_raise_only_package_errors(
     name: str, shared_store: SessionMemoryStore, data: st.DataObject
 ) -> None:
     """Whatever is given as query, scope, page or mode, a caller has to catch one kind of error."""
@@ -98,8 +98,8 @@ def test_bad_arguments_of_a_search_raise_only_errors_of_ours(
 
 
 @given(name=st.sampled_from(BY_ID), value=JUNK)
-def test_bad_ids_raise_only_errors_of_ours(shared_store: SessionMemoryStore, name: str, value: object) -> None:
-    """The same holds for what is looked up by an id or a name."""
+def test_bad_ids_raise_only_package_errors(shared_store: SessionMemoryStore, name: str, value: object) -> None:
+    """The same applies to look-ups by an id or a name."""
     require_our_errors(lambda: getattr(shared_store, name)(value))
 
 
@@ -108,17 +108,17 @@ def test_bad_ids_raise_only_errors_of_ours(shared_store: SessionMemoryStore, nam
     content=JUNK,
     fields=st.dictionaries(st.sampled_from(["agent_id", "session_id", "tags", "metadata"]), JUNK),
 )
-def test_bad_fields_of_a_memory_raise_only_errors_of_ours(
+def test_bad_fields_of_a_memory_raise_only_package_errors(
     shared_store: SessionMemoryStore, kind: object, content: object, fields: dict[str, Any]
 ) -> None:
-    """The same holds for what is stored."""
+    """The same applies to storing."""
     require_our_errors(lambda: shared_store.store_memory(kind, content, **fields))  # type: ignore[arg-type]
     require_our_errors(lambda: shared_store.store_memory("report", content, **fields))  # type: ignore[arg-type]
 
 
 @given(values=st.lists(JUNK, min_size=3, max_size=3))
-def test_bad_values_raise_only_errors_of_ours(values: list[Any]) -> None:
-    """The same holds for scopes and pages."""
+def test_bad_values_raise_only_package_errors(values: list[Any]) -> None:
+    """The same applies to scopes and pages."""
     kind, name, number = values
     require_our_errors(lambda: Scope(kind, session_id=name, session_iter=number, tags=name))
     require_our_errors(lambda: Page(limit=number, offset=name, max_tokens=kind))

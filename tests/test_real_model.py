@@ -56,7 +56,7 @@ def test_a_section_is_found_by_its_meaning(store: SessionMemoryStore, memory_id:
     assert best.section_header == "# Review of the platform > ## Storage"
 
 
-def test_the_report_is_rebuilt_to_the_character(store: SessionMemoryStore, memory_id: int) -> None:
+def test_the_report_is_rebuilt_exactly(store: SessionMemoryStore, memory_id: int) -> None:
     assert store.reconstruct_document(memory_id).content == long_report()
 
 

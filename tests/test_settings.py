@@ -6,7 +6,7 @@ import pydantic
 import pytest
 
 from vector_memory.cli.accepted import accepted
-from vector_memory.settings import Place, ServerPlace, Settings
+from vector_memory.settings import DatabaseLocation, ServerLocations, Settings
 
 SEED_DEFAULTS = {
     "embedding_model": "all-MiniLM-L6-v2",
@@ -52,14 +52,14 @@ def test_defaults_are_those_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_says_what_it_is_and_what_it_takes(name: str) -> None:
+def test_every_setting_has_a_description_and_its_accepted_values(name: str) -> None:
     """Help, docs and error messages have words for every setting."""
     assert Settings.model_fields[name].description
     assert accepted(name)
 
 
 @pytest.mark.parametrize("values", NOT_ACCEPTED, ids=str)
-def test_what_cannot_work_is_refused(values: dict[str, object]) -> None:
+def test_impossible_settings_are_refused(values: dict[str, object]) -> None:
     """A value out of range or of the wrong kind, and an unknown name, is an error and not a guess."""
     with pytest.raises(pydantic.ValidationError):
         Settings(**values)  # type: ignore[arg-type]
@@ -72,14 +72,14 @@ def test_overlap_over_half_a_chunk_is_refused_by_both_names() -> None:
     assert Settings(default_chunk_size=100, default_chunk_overlap=50).default_chunk_overlap == 50
 
 
-def test_names_in_small_letters_are_understood() -> None:
+def test_lower_case_values_are_accepted() -> None:
     """A log level or durability in small letters is the same one."""
     settings = Settings(log_level="debug", sqlite_synchronous="normal")  # type: ignore[arg-type]
     assert (settings.log_level, settings.sqlite_synchronous) == ("DEBUG", "NORMAL")
 
 
 def test_settings_cannot_be_changed() -> None:
-    """What was checked at the start holds until the end."""
+    """Settings that were checked at start cannot change."""
     with pytest.raises(pydantic.ValidationError):
         Settings().embedding_dim = 1
 
@@ -96,18 +96,20 @@ def test_paths_are_full_whatever_the_current_folder_becomes(tmp_path: Path, monk
 def test_database_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A named file is the file, whatever project the client has open."""
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "project"))
-    assert Place(database_path=tmp_path / "my.db").file() == tmp_path / "my.db"
+    assert DatabaseLocation(database_path=tmp_path / "my.db").file() == tmp_path / "my.db"
 
 
-def test_working_dir_holds_the_memory_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_working_dir_contains_the_memory_in_a_subfolder(tmp_path: Path) -> None:
     """A named folder has the memory under memory/agent_session_memory.db."""
-    assert Place(working_dir=tmp_path).file() == memory_in(tmp_path)
+    assert DatabaseLocation(working_dir=tmp_path).file() == memory_in(tmp_path)
 
 
-def test_without_a_place_the_memory_is_in_the_clients_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_location_the_memory_is_in_the_clients_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CLAUDE_PROJECT_DIR is where the memory goes if nothing else is said."""
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "project"))
-    assert Place().file() == memory_in(tmp_path / "project")
+    assert DatabaseLocation().file() == memory_in(tmp_path / "project")
 
 
 @pytest.mark.parametrize("project", [None, ""])
@@ -120,19 +122,19 @@ def test_without_a_project_the_memory_is_in_the_current_folder(
     else:
         monkeypatch.setenv("CLAUDE_PROJECT_DIR", project)
     monkeypatch.chdir(tmp_path)
-    assert Place().file() == memory_in(tmp_path)
+    assert DatabaseLocation().file() == memory_in(tmp_path)
 
 
-def test_two_places_are_refused(tmp_path: Path) -> None:
+def test_two_locations_are_refused(tmp_path: Path) -> None:
     """A file and a folder at once is a mistake that is said and not resolved silently."""
     with pytest.raises(pydantic.ValidationError, match="not both"):
-        Place(database_path=tmp_path / "my.db", working_dir=tmp_path)
+        DatabaseLocation(database_path=tmp_path / "my.db", working_dir=tmp_path)
 
 
 def test_export_folders_are_full_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative export folders are meant from where the server was started."""
     monkeypatch.chdir(tmp_path)
-    assert ServerPlace(export_dir=[Path("out")]).export_dir == [tmp_path / "out"]
+    assert ServerLocations(export_dir=[Path("out")]).export_dir == [tmp_path / "out"]
 
 
 def test_another_length_than_the_default_models_is_refused_at_once() -> None:

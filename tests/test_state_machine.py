@@ -1,4 +1,4 @@
-"""Whatever is called in whatever order, by two processes: the store answers like a plain dictionary of memories."""
+"""Whatever two processes call, in any order: the store answers like a plain dictionary of memories."""
 
 import shutil
 import tempfile
@@ -199,7 +199,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[None]:
-    """One other process for all runs: starting one takes longer than what is done with it."""
+    """One other process for all runs: starting one takes longer than using it."""
     StoreMachine.other = OtherProcess(tmp_path / "memory.db")
     yield
     StoreMachine.other.close()

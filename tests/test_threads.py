@@ -1,4 +1,4 @@
-"""The threads beside the callers survive whatever happens in them."""
+"""Background threads survive any error."""
 
 import threading
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_searches_are_answered_when_the_index_cannot_be_loaded_and_it_is_tried_a
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_readings_are_counted_after_one_that_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_are_counted_after_one_that_could_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     failed = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Exports and imports: nothing is lost, nothing is doubled, and nothing is changed by what is not acceptable."""
+"""Exports and imports: nothing is lost or duplicated, and invalid files change nothing."""
 
 import io
 import json
@@ -40,7 +40,7 @@ class NoModel(LatticeEmbedder):
     def fingerprint(self) -> Fingerprint:  # type: ignore[override]
         raise EmbeddingUnavailableError("There is no model.")
 
-    def piece_spans(self, text: str) -> Any:
+    def token_spans(self, text: str) -> Any:
         raise EmbeddingUnavailableError(f"There is no model for {len(text)} characters.")
 
 
@@ -170,7 +170,7 @@ def fill(store: SessionMemoryStore, wanted: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=effort(quick=15, long=300))
 @given(st.lists(memories(), max_size=8))
-def test_what_is_imported_is_what_was_exported(wanted: list[dict[str, Any]]) -> None:
+def test_an_import_equals_the_export(wanted: list[dict[str, Any]]) -> None:
     """Texts, places, times, counts, chunks, vectors and what searches find are the same; again, nothing is added."""
     with opened() as store, opened() as other:
         fill(store, wanted)
@@ -186,14 +186,14 @@ def test_what_is_imported_is_what_was_exported(wanted: list[dict[str, Any]]) -> 
 
 
 def without_ids(stream: io.BytesIO) -> list[dict[str, Any]]:
-    """Return what an export holds, without the ids of reports, which differ between files."""
+    """Return the contents of an export, without the ids of reports, which differ between files."""
     lines = lines_of(stream)
     for line in lines:
         line.get("metadata", {}).pop("parent_report_id", None)
     return lines
 
 
-def test_vectors_that_are_not_exported_are_made_anew(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+def test_vectors_that_are_not_exported_are_recomputed(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
     """After a backfill the import is the same as one with vectors."""
     store.store_memory("report", REPORT, session_id="s")
     store.store_memory("system_memory", "make test", session_id="s")
@@ -215,8 +215,8 @@ def test_a_session_is_exported_alone(store: SessionMemoryStore, other: SessionMe
         exported(store, "u")
 
 
-def test_memories_that_are_there_are_not_doubled(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
-    """The same text in the same place is skipped, and what is new is added beside what is there."""
+def test_stored_memories_are_not_duplicated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
+    """The same text with the same labels is skipped, and new memories are added to the stored ones."""
     for one in (store, other):
         one.store_memory("report", REPORT, session_id="s")
     store.store_memory("report", "Something new.", session_id="s")
@@ -225,7 +225,7 @@ def test_memories_that_are_there_are_not_doubled(store: SessionMemoryStore, othe
     assert len(contents(other)) == 3
 
 
-def test_a_fork_stands_by_itself(store: SessionMemoryStore) -> None:
+def test_a_fork_is_independent(store: SessionMemoryStore) -> None:
     """Under another id a session is there twice; the fork's observations are about the fork's reports."""
     report = store.store_memory("report", REPORT, session_id="s").memory_id
     store.store_memory("report_observation", "It runs at noon, too.", session_id="s", parent_report_id=report)
@@ -262,7 +262,7 @@ def test_an_observation_finds_its_report_in_another_session(
 
 
 def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
-    """What was added before stays, whole, and the same import adds the rest."""
+    """Memories added before are kept, complete, and the same import adds the rest."""
     for number in range(4):
         store.store_memory("report", f"{REPORT} {number}", session_id="s")
     stream = exported(store)
@@ -281,7 +281,7 @@ def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: Ses
 
 
 @pytest.mark.parametrize("embedder", [OtherModel, NoModel])
-def test_vectors_of_another_model_are_not_taken(store: SessionMemoryStore, embedder: type[LatticeEmbedder]) -> None:
+def test_vectors_of_another_model_are_not_imported(store: SessionMemoryStore, embedder: type[LatticeEmbedder]) -> None:
     """The memories are there, without vectors, and no vectors of a model that is not in use get into an empty file."""
     store.store_memory("report", REPORT, session_id="s")
     with opened(embedder) as other:
@@ -292,7 +292,7 @@ def test_vectors_of_another_model_are_not_taken(store: SessionMemoryStore, embed
         assert other.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), Page(limit=5), mode="keyword").results
 
 
-def test_a_line_needs_no_more_than_kind_agent_and_text(other: SessionMemoryStore) -> None:
+def test_a_line_needs_only_kind_agent_and_text(other: SessionMemoryStore) -> None:
     """What other programs have can be imported: chunks are cut, and the times are those of the import."""
     header = {"format": "vector-memory export", "version": 1, "memories": 1}
     line = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": REPORT}
@@ -352,9 +352,9 @@ FAULTS = {
     ),
     "too few": (change_first("passages", "vector", "AACAPw=="), "Line 3: a vector must be 16 float32 numbers"),
     "no model": (lambda lines: lines[0].pop("vectors"), "Line 2: there are vectors, but the header does not name"),
-    "cut off": (lambda lines: lines.pop(), "The header announces 2 memories, but there are 1: export again."),
+    "cut off": (lambda lines: lines.pop(), "The header says 2 memories, but there are 1: export again."),
     "no header": (lambda lines: lines.pop(0), "Line 1 is not a header: choose a file written by `vector-memory"),
-    "newer": (lambda lines: lines[0].update(version=2), "This export has another format than 1"),
+    "newer": (lambda lines: lines[0].update(version=2), "The version of the export's format is not 1"),
     "empty": (lambda lines: lines.clear(), "Line 1 is not a header"),
 }
 
@@ -376,8 +376,8 @@ def test_a_file_with_a_bad_line_changes_nothing(
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"memory_type": 1}', b"7"])
-def test_a_line_that_is_no_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
-    """Whatever stands there, the answer is one sentence that names the line."""
+def test_a_line_that_is_not_a_memory_is_refused(other: SessionMemoryStore, line: bytes) -> None:
+    """Whatever the line contains, the answer is one sentence with its number."""
     header = as_stream([{"format": "vector-memory export", "version": 1, "memories": 1}]).getvalue()
     with pytest.raises(ValidationError, match=r"^Line 2"):
         other.import_memories(io.BytesIO(header + line))
@@ -404,7 +404,7 @@ def test_an_export_holds_one_memory_at_a_time() -> None:
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_file_is_complete_or_does_not_exist(tmp_path: Path) -> None:
     """A failed export leaves the file that was there as it was, and no other; one that is there is not replaced."""
     target = tmp_path / "export.jsonl"
 
@@ -457,7 +457,7 @@ TOO_LONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", TOO_LONG.values(), ids=TOO_LONG)
-def test_what_no_tool_would_store_is_not_imported_and_the_error_is_short(
+def test_memories_that_no_tool_would_store_are_not_imported_and_the_error_is_short(
     other: SessionMemoryStore, changes: dict[str, Any]
 ) -> None:
     memory = {"memory_type": "report", "agent_id": "a", "session_id": "s", "content": "Text", **changes}
@@ -467,7 +467,7 @@ def test_what_no_tool_would_store_is_not_imported_and_the_error_is_short(
     assert contents(other) == []
 
 
-def test_more_chunks_than_a_document_has_are_not_taken_but_made_anew(other: SessionMemoryStore) -> None:
+def test_too_many_chunks_are_not_imported_but_cut_again(other: SessionMemoryStore) -> None:
     content = "ab " * (MAX_CHUNKS + 1)
     line = {
         "start": 0, "end": 1, "kind": "text", "token_count": 1, "headings": [], "level": 0,

@@ -27,7 +27,7 @@ def test_an_iteration_is_the_same_as_number_as_text_and_with_a_v(number: int) ->
 
 
 @pytest.mark.parametrize("value", ["", "v", "v1.5", "one", "-1", -1, True, 10**10, "v 2", "٣", "1\n"])
-def test_anything_else_is_no_iteration(value: Any) -> None:
+def test_anything_else_is_not_an_iteration(value: Any) -> None:
     with pytest.raises(ValidationError, match="session_iter must be a number"):
         parse_iteration(value)
 
@@ -37,7 +37,7 @@ def test_an_iteration_that_is_missing_on_a_store_is_the_first() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "abc", "-3", 1.5, True, "1" * 30, None])
-def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
+def test_a_value_that_is_not_an_integer_is_not_an_id(value: Any) -> None:
     with pytest.raises(ValidationError, match="memory_id must be an integer"):
         parse_id("memory_id", value)
 
@@ -60,8 +60,8 @@ def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
         ({"tags": ["t" * 101]}, "at most 100"),
         ({"tags": "one"}, "tags must be a list"),
         ({"tags": [1]}, "each tag must be a string"),
-        ({"metadata": {"a": float("nan")}}, "metadata must hold only what JSON can write"),
-        ({"metadata": {"a": "\ud800"}}, "metadata must hold only what JSON can write"),
+        ({"metadata": {"a": float("nan")}}, "metadata must contain only JSON values"),
+        ({"metadata": {"a": "\ud800"}}, "metadata must contain only JSON values"),
         ({"metadata": {"a": "x" * 20_001}}, "send at most 20,000"),
         ({"metadata": ["a"]}, "metadata must be an object"),
         ({"metadata": {"a": json.loads("[" * 32 + "]" * 32)}}, "send at most 32 levels"),
@@ -73,7 +73,7 @@ def test_what_is_not_a_whole_number_is_no_id(value: Any) -> None:
         ({"kind": "knowledge_base", "session_id": None}, "title must be a string"),
     ],
 )
-def test_what_may_not_be_stored_is_refused_with_what_to_send_instead(changes: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused_with_what_to_send_instead(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         new(**changes)
 

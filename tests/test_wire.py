@@ -1,4 +1,4 @@
-"""The way between standard input and output and the server, with a server that does as it is told."""
+"""The path between standard input and output and the server, with a controllable server."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ async def arrived(streams: MessageStream) -> list[object]:
 
 
 async def arrivals(streams: MessageStream, count: int) -> list[object]:
-    """Take so many messages at the server: ids of requests, methods of notifications."""
+    """Receive this many messages at the server: ids of requests, methods of notifications."""
     found: list[object] = []
     for _ in range(count):
         item = await streams[0].receive()
@@ -109,7 +109,7 @@ async def arrivals(streams: MessageStream, count: int) -> list[object]:
     return found
 
 
-def test_at_end_of_input_what_was_asked_is_answered_first() -> None:
+def test_at_end_of_input_pending_requests_are_answered_first() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(request(1), request(2))
@@ -146,7 +146,7 @@ def test_the_wait_for_answers_at_end_of_input_is_bounded(monkeypatch: pytest.Mon
     asyncio.run(scene())
 
 
-def test_a_client_that_reads_no_more_ends_the_server() -> None:
+def test_a_client_that_stops_reading_ends_the_server() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             client.output.close()
@@ -156,7 +156,7 @@ def test_a_client_that_reads_no_more_ends_the_server() -> None:
     asyncio.run(scene())
 
 
-def test_so_many_requests_are_worked_on_at_once_and_each_answer_lets_one_more_in() -> None:
+def test_the_number_of_concurrent_requests_is_limited_and_each_answer_admits_another() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(*map(request, range(MAX_AT_ONCE + 10)))
@@ -167,7 +167,7 @@ def test_so_many_requests_are_worked_on_at_once_and_each_answer_lets_one_more_in
     asyncio.run(scene())
 
 
-def test_the_largest_requests_are_worked_on_one_by_one() -> None:
+def test_the_largest_requests_are_processed_one_at_a_time() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(request(1, MAX_LINE - 1000), request(2, MAX_LINE - 1000))
@@ -178,7 +178,7 @@ def test_the_largest_requests_are_worked_on_one_by_one() -> None:
     asyncio.run(scene())
 
 
-def test_what_reads_is_handed_on_however_many_calls_wait_to_write() -> None:
+def test_calls_that_read_are_forwarded_however_many_calls_wait_to_write() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             long = [request(number, LONG) for number in range(300, 310)]
@@ -194,7 +194,7 @@ def test_what_reads_is_handed_on_however_many_calls_wait_to_write() -> None:
 
 
 @pytest.mark.parametrize("written", [200, "200"], ids=["as it was sent", "as text"])
-def test_a_request_that_was_cancelled_while_it_waited_is_never_handed_on(written: object) -> None:
+def test_a_request_that_was_cancelled_while_it_waited_is_never_forwarded(written: object) -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(*map(store, range(MAX_WRITES_AT_ONCE)), store(200), store(201))
@@ -207,7 +207,7 @@ def test_a_request_that_was_cancelled_while_it_waited_is_never_handed_on(written
     asyncio.run(scene())
 
 
-def test_calls_to_write_that_cannot_wait_are_refused_and_what_reads_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_to_write_that_cannot_wait_are_refused_and_reads_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "MAX_BYTES_HELD", 1_000)
 
     async def scene() -> None:
@@ -222,7 +222,7 @@ def test_calls_to_write_that_cannot_wait_are_refused_and_what_reads_goes_on(monk
     asyncio.run(scene())
 
 
-def test_what_is_no_request_overtakes_those_that_wait() -> None:
+def test_messages_that_are_not_requests_overtake_waiting_requests() -> None:
     """The answer to a question of the server must reach it, however much was asked since."""
 
     async def scene() -> None:

@@ -8,7 +8,7 @@ PATIENCE = 60.0
 
 
 def eventually(holds: Callable[[], object]) -> None:
-    """Return as soon as it holds."""
+    """Return as soon as the condition is true."""
     give_up = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < give_up, "it did not come true"

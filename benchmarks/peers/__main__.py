@@ -47,7 +47,7 @@ def machine() -> Report:
 
 
 def main() -> None:
-    """Install and measure, print the table, and write what is asked for."""
+    """Install and measure, print the table, and write the requested files."""
     names = [peer.name for peer in PEERS]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER")

@@ -1,4 +1,4 @@
-"""How each server is installed, started and spoken to: its default configuration, and its tools that fit best."""
+"""How each server is installed, started and called: its default configuration, and its most suitable tools."""
 
 import sys
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Peer:
         raise NotImplementedError
 
     def companion(self, environment: Environment) -> tuple[Sequence[str], int] | None:  # noqa: ARG002
-        """Return the command that has to run beside it, and the port it listens on; None if there is none."""
+        """Return the command of a process that must run next to it, and its port; None if there is none."""
         return None
 
     def store(self, server: Server, text: str, number: int, folder: Path) -> bool:

@@ -65,7 +65,7 @@ class Environment(NamedTuple):
 
 
 def make(folder: Path, python: str | None, requirements: Sequence[str], *, torch: bool = False) -> Environment:
-    """Make an environment with the newest versions of what is required, unless it is there already."""
+    """Create an environment with the newest versions of the requirements, unless it exists."""
     environment = Environment(folder)
     if (folder / "complete").exists():
         return environment

@@ -38,7 +38,7 @@ class Measurement:
         self._homes = (folder / f"home {number}" for number in count())
 
     def measure(self, material: Material, runs: int, processes: int) -> Figures:
-        """Return all figures; of a part that failed there is `<part> failed` with what was said."""
+        """Return all figures; for a part that failed, `<part> failed` with the error."""
         figures: Figures = {}
         parts: dict[str, Callable[[], Figures]] = {
             "starting": lambda: self.starting(runs),

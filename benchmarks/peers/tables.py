@@ -64,7 +64,7 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 def cell(show: Callable[[Figures], str], figures: Figures) -> str:
-    """Return what is shown, or nothing where nothing was measured."""
+    """Return the text of a cell, empty if nothing was measured."""
     try:
         return show(figures)
     except KeyError:

@@ -75,7 +75,7 @@ def bodies(paragraphs: Iterator[str]) -> Iterator[list[str]]:
 
 
 def long_lines(paragraphs: list[str]) -> set[str]:
-    """Return the lines by which a report can be told from another."""
+    """Return the lines that distinguish a report from the others."""
     return {line for paragraph in paragraphs for line in paragraph.splitlines() if len(line) >= SHORTEST_LINE}
 
 

@@ -2,9 +2,9 @@
 
 uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
 
-Parts: start, store, processes, search; default: all. Searching is measured once for each number of passages, in a file
-made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a FastMCP server with
-one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs writes the tables into
+Parts: start, store, lock, processes, search; default: all. Searching is measured once for each number of passages, in a
+file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a FastMCP server
+with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs writes the tables into
 docs/performance.md and the plots into docs/images.
 """
 
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import locking
 import processes
 import searching
 import starting
@@ -51,6 +52,11 @@ def store(_options: argparse.Namespace, folder: Path) -> Report:
         "threads": storing.measure_threads(folder / "threads.db"),
         "idle": storing.measure_idle(),
     }
+
+
+def lock(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure how long storing a long report holds the write lock."""
+    return {"lock": locking.measure(folder / "lock.db", options.documents)}
 
 
 def share(options: argparse.Namespace, folder: Path) -> Report:
@@ -98,6 +104,7 @@ def memory_of(path: Path) -> dict[str, float]:
 PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "start": start,
     "store": store,
+    "lock": lock,
     "processes": share,
     "search": search,
 }
@@ -114,12 +121,14 @@ def machine() -> Report:
 
 
 def main() -> None:
-    """Measure the parts, print the tables, and write what is asked for."""
+    """Measure the parts, print the tables, and write the requested files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--passages", type=int, nargs="+", default=PASSAGES)
     parser.add_argument("--files", type=Path, help="folder in which the files that are searched are kept")
-    parser.add_argument("--documents", type=Path, default=ROOT / "docs", help="Markdown that the files are made of")
+    parser.add_argument(
+        "--documents", type=Path, default=ROOT / "docs", help="Markdown that files and reports are made of"
+    )
     parser.add_argument("--runs", type=int, default=5, help="starts of each server")
     parser.add_argument("--stores", type=int, default=STORES, help="of each process")
     parser.add_argument("--seconds", type=float, default=1.0, help="at most, for each way of searching a scope")

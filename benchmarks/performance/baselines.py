@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class Baselines:
-    """The passages of a memory file in one flat vec0 table beside their texts and places, and in one numpy array."""
+    """The passages of a memory file in a flat vec0 table with texts and positions, and in a numpy array."""
 
     def __init__(self, source: Path) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -105,7 +105,7 @@ class Baselines:
         return Answer(best[np.argsort(-scores[best])].tolist(), complete=True)
 
     def prepare(self, scope: Scope) -> None:
-        """Gather the vectors of a scope for `floor`, which is not to be part of what is measured."""
+        """Collect the vectors of a scope for `floor`, outside the measured time."""
         conditions = {
             "memory_type": scope.kind and str(scope.kind),
             "agent_id": scope.agent_id,

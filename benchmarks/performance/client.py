@@ -15,7 +15,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
-    """An MCP server over standard input and output, spoken to line by line. Default: ours; `settings` are variables."""
+    """An MCP server over standard input and output, called line by line. Default: ours; `settings` are variables."""
 
     def __init__(
         self, database: Path | None = None, command: Sequence[str] = (), settings: Mapping[str, str] | None = None

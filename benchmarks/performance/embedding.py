@@ -28,7 +28,7 @@ ROUNDS = 6
 def load(engine: str) -> Embedder:
     """Load all-MiniLM-L6-v2 with one of the engines."""
     if engine == ONNX:
-        from vector_memory.embedding.onnx_engine import OnnxEngine  # noqa: PLC0415 - what is not measured is not loaded
+        from vector_memory.embedding.onnx_engine import OnnxEngine  # noqa: PLC0415 - only the measured engine is loaded
 
         return OnnxEngine(find_weights(None))
     from vector_memory.embedding.sentence_transformers_engine import SentenceTransformersEngine  # noqa: PLC0415

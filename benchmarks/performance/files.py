@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 def make(path: Path, passages: int, documents: Path, cache: Path) -> None:
-    """Make a file of so many passages of the documents under a folder; `cache` keeps the documents' own vectors."""
+    """Create a file with this many passages of the documents in a folder; `cache` stores the documents' vectors."""
     sessions = [str(size) for size in (SMALL_SESSION, LARGE_SESSION) if size * 2 <= passages]
     options = ["--passages", str(passages), "--cache", str(cache), "--sessions", *sessions]
     subprocess.run([sys.executable, str(SCALE), str(path), str(documents), *options], check=True, capture_output=True)
@@ -85,7 +85,7 @@ def counted(connection: apsw.Connection, field: str, condition: str) -> dict[str
 
 
 def nearest(counts: dict[object, int], wanted: int) -> object:
-    """Return the key whose count is nearest to what is wanted, by ratio."""
+    """Return the key whose count is nearest to the wanted one, by ratio."""
     return min(counts, key=lambda key: abs(np.log(counts[key] / wanted)))
 
 

@@ -24,13 +24,13 @@ class MeteredEmbedder:
         return self._engine.fingerprint
 
     @property
-    def max_pieces(self) -> int:
+    def tokens_per_vector(self) -> int:
         """The engine's own."""
-        return self._engine.max_pieces
+        return self._engine.tokens_per_vector
 
-    def piece_spans(self, text: str) -> list[Span]:
+    def token_spans(self, text: str) -> list[Span]:
         """Return the engine's word pieces."""
-        spans, took = clocked(lambda: self._engine.piece_spans(text))
+        spans, took = clocked(lambda: self._engine.token_spans(text))
         self.tokenizing += took
         return spans
 

@@ -36,7 +36,7 @@ def draw(report: dict[str, Any]) -> None:
 
 
 def draw_search(figures: dict[str, Any]) -> None:
-    """Draw fine search by the number of passages: ours in each scope, and beside the others without a filter."""
+    """Draw fine search by the number of passages: ours in each scope, and next to the others without a filter."""
     sizes = [int(size) for size in figures]
     figure, (scopes, beside) = plt.subplots(1, 2, figsize=SIZE, sharey=True, layout="constrained")
 

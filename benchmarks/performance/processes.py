@@ -175,7 +175,7 @@ def use_while_locked(path: Path, agents: list[Agent], seconds: float) -> None:
 
 
 def differences(path: Path, ledger: Ledger) -> dict[str, int]:
-    """Compare the file with what was acknowledged."""
+    """Compare the file with the acknowledged memories."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     rows = dict(connection.execute("select id, content from session_memories"))
     whole = connection.execute("pragma integrity_check").fetchall() == [("ok",)]
@@ -194,7 +194,7 @@ def differences(path: Path, ledger: Ledger) -> dict[str, int]:
 
 
 def measure(path: Path, processes: int, stores: int, hold: float) -> tuple[Ledger, float]:
-    """Let the agents work, then hold the lock; return what they were told, and the seconds they worked."""
+    """Let the agents work, then hold the lock; return their receipts, and the seconds they worked."""
     ledger = Ledger()
     with ThreadPoolExecutor(processes) as threads:
         agents = list(threads.map(lambda number: Agent(number, path, ledger), range(processes)))
@@ -213,7 +213,7 @@ def measure(path: Path, processes: int, stores: int, hold: float) -> tuple[Ledge
 
 
 def throughput(path: Path, processes: int, stores: int) -> Figures:
-    """Let so many servers do nothing but store; the first call of each does not count."""
+    """Let this many servers only store; the first call of each does not count."""
     ledger = Ledger()
     with ThreadPoolExecutor(processes) as threads:
         agents = list(threads.map(lambda number: Agent(number, path, ledger), range(processes)))

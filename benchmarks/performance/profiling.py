@@ -13,7 +13,7 @@ import numpy as np
 from vector_memory.search import fine
 from vector_memory.search.index import scan, signatures
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.search_reader import SqliteSearchReader
+from vector_memory.storage.sqlite.storage import SqliteReader
 
 RUNS = 20
 
@@ -22,10 +22,10 @@ PARTS: dict[str, tuple[Any, str]] = {
     "signatures": (signatures.Passages, "likeliest"),
     "vectors, from the file": (SqliteFeed, "scattered_vectors"),
     "vectors, in memory": (scan.ComparisonOfAll, "__init__"),
-    "texts": (SqliteSearchReader, "chunks"),
+    "texts": (SqliteReader, "chunks"),
     "confidence": (fine, "judge"),
 }
-"""What is called for each part. `confidence` has looked elsewhere if nothing near was found."""
+"""The functions of each part. `confidence` includes searching other scopes if nothing near was found."""
 
 
 def profile(search: Callable[[int], float]) -> dict[str, float]:
@@ -53,7 +53,7 @@ def parts_timed() -> Iterator[dict[str, float]]:
 
 
 def measured(function: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
-    """Return the function, which adds to `spent` what it takes, less what was added meanwhile."""
+    """Return the function, which then adds its own time, without that of nested parts, to `spent`."""
 
     @functools.wraps(function)
     def timed(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Searching: the three grains in several scopes of a file, beside the original server's, vec0 by itself and numpy."""
+"""Searching: the three grains in several scopes of a file, compared with the original server, vec0 and numpy."""
 
 import itertools
 from collections.abc import Callable
@@ -40,13 +40,13 @@ Cells = dict[str, dict[str, Figures]]
 
 
 def measure(path: Path, engine: Embedder, seconds: float) -> dict[str, object]:
-    """Search a file in all ways; each is given so many seconds. Times in ms, without embedding the query."""
+    """Search a file in all ways, each for this many seconds. Times in ms, without embedding the query."""
     with opened(path) as connection:
         where, filtered = parts(connection), shares(connection)
     meter = MeteredEmbedder(engine)
     with SessionMemoryStore(path, embedder=meter) as store:
         store.start_background_work()
-        loading = timed(store._index.wait_for_loading)  # noqa: SLF001 - what is found before is the same, but slower
+        loading = timed(store._index.wait_for_loading)  # noqa: SLF001 - searches before it find the same, but slower
         ours = {name: ours_in(store, meter, part.scope, seconds) for name, part in where.items()}
         fine = GRAINS["fine"]
         profiles = {name: profile_of(store, meter, part.scope) for name, part in where.items()}

@@ -1,4 +1,4 @@
-"""Start-up: how long a client waits for its first answers, beside a FastMCP server that has one empty tool."""
+"""Start-up: how long a client waits for its first answers, compared with a FastMCP server with one empty tool."""
 
 import sys
 import time

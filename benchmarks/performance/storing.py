@@ -65,7 +65,7 @@ def measure_threads(path: Path) -> dict[str, Figures]:
 
 
 def measure_idle(seconds: float = 2.0) -> Figures:
-    """Return the processor time, in ms, that a loaded engine uses in so many seconds without work."""
+    """Return the processor time, in ms, that a loaded engine uses in this many idle seconds."""
     engine = load_embedder(Settings())
     engine.embed([report(0)])
     before = time.process_time()
@@ -74,7 +74,7 @@ def measure_idle(seconds: float = 2.0) -> Figures:
 
 
 def remove_all(store: SessionMemoryStore, session_id: str) -> None:
-    """Delete what was stored here, so that the file is as it was."""
+    """Delete the memories stored here, so that the file is as before."""
     while found := store.search_scoped(Scope(session_id=session_id), Page(limit=100)).results:
         for memory in found:
             store.delete_memory(memory.id)

@@ -15,7 +15,7 @@ TWO_DIGITS = 10
 
 def markdown(report: dict[str, Any]) -> str:
     """Return all tables that the report has figures for."""
-    made = {"start": start, "store": store, "threads": threads, "processes": processes, "search": search}
+    made = {"start": start, "store": store, "threads": threads, "lock": lock, "processes": processes, "search": search}
     tables = [lines for name, table in made.items() if name in report for lines in table(report[name])]
     machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
     return "\n\n".join([f"{machine}.", *tables])
@@ -60,6 +60,14 @@ def threads(figures: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def lock(figures: dict[str, Any]) -> Iterator[str]:
+    """How long a store holds the write lock."""
+    yield table(
+        ["a very long report", "chunks", "passages", "processor ms in the write lock, p50 / p95"],
+        [[name, f"{one['chunks']:,}", f"{one['passages']:,}", cell(one)] for name, one in figures.items()],
+    )
+
+
 def processes(figures: dict[str, Any]) -> Iterator[str]:
     """Several servers on one file."""
     rows = [[name, number(one["stores a second"]), cell(one), number(one["MB each"])] for name, one in figures.items()]
@@ -67,7 +75,7 @@ def processes(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def search(figures: dict[str, Any]) -> Iterator[str]:
-    """Tables of searches: ours beside the others in each scope, the grains, filters, memory and files."""
+    """Tables of searches: ours next to the others in each scope, the grains, filters, memory and files."""
     sizes = list(figures)
     scopes = list(figures[sizes[0]]["searches"])
     yield table(

@@ -1,4 +1,4 @@
-"""How long something takes, and what is kept of many times."""
+"""Measures how long something takes, and summarizes many times."""
 
 import statistics
 import time

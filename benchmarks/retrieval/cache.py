@@ -31,13 +31,13 @@ class CachedEmbedder:
         return self._embedder.fingerprint
 
     @property
-    def max_pieces(self) -> int:
+    def tokens_per_vector(self) -> int:
         """The other one's."""
-        return self._embedder.max_pieces
+        return self._embedder.tokens_per_vector
 
-    def piece_spans(self, text: str) -> list[Span]:
+    def token_spans(self, text: str) -> list[Span]:
         """Return the other one's."""
-        return self._embedder.piece_spans(text)
+        return self._embedder.token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions)."""

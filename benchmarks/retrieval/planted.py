@@ -1,4 +1,4 @@
-"""Whether a fact is found wherever it stands in a long report: by its name, and in other words.
+"""Whether a fact is found at every position of a long report: by its name, and in other words.
 
 uv run benchmarks/retrieval/planted.py FOLDER [--cache DIR]
 

@@ -47,7 +47,7 @@ class OriginalDesign:
 
     def __init__(self, judged: JudgedSet, embedder: Embedder) -> None:
         settings = Settings()
-        count = find_token_counter(lambda text: len(embedder.piece_spans(text)))
+        count = find_token_counter(lambda text: len(embedder.token_spans(text)))
         self._embedder = embedder
         self._scopes = judged.scopes
         self._vectors = {}

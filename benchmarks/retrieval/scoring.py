@@ -31,7 +31,7 @@ def _gain(grades: Sequence[float]) -> float:
 def interval(differences: Sequence[Scores], seed: int) -> tuple[float, float, float]:
     """Return the mean over sets of paired differences, and its 95 % interval.
 
-    Percentile bootstrap: the questions of each set are drawn anew, with replacement, 10,000 times (Efron 1979).
+    Percentile bootstrap: the questions of each set are resampled with replacement, 10,000 times (Efron 1979).
     """
     random = np.random.default_rng(seed)
     means = np.zeros(RESAMPLES)

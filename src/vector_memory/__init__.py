@@ -1,6 +1,6 @@
 """A vector memory for AI agents: one SQLite file, shared by many server processes.
 
-The names in `__all__` are the public API (docs/python-api.md); each is imported when it is first used.
+The names in `__all__` are the public API (docs/python-api.md). Each is imported on first use.
 """
 
 from importlib import import_module
@@ -57,7 +57,7 @@ _MODULES = {
     "SessionMemoryStore": "store",
     "Settings": "settings",
 }
-"""Where the public names are; all others are in `errors`."""
+"""The module of each public name; names not listed here are in `errors`."""
 
 
 def __getattr__(name: str) -> object:

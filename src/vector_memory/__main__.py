@@ -1,7 +1,7 @@
 """Start vector-memory with `python -P -m vector_memory`.
 
-Without -P Python looks for every module in the current folder first, also for `vector_memory` itself, which only -P can
-prevent; from here on nothing is imported from there.
+Without -P, Python searches the current folder first for every module. Only -P can prevent that for `vector_memory`
+itself; this module prevents it for all later imports.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""All errors, as one tree; each class has its code on the wire.
+"""All errors, as one tree. Each class has the code that clients receive.
 
 VectorMemoryError
 ├── ValidationError             a parameter is invalid
@@ -36,13 +36,13 @@ class ValidationError(VectorMemoryError):
 class DuplicateMemoryError(ValidationError):
     """The same content is already stored under the same kind, agent, session, iteration and task.
 
-    `placed`: memories of this kind have a session, iteration, agent and task.
+    `in_session`: memories of this kind have a session, iteration, agent and task.
     """
 
-    def __init__(self, memory_id: int, *, placed: bool = True) -> None:
-        place = " in the same session, iteration, agent and task" if placed else ""
+    def __init__(self, memory_id: int, *, in_session: bool = True) -> None:
+        scope = " in the same session, iteration, agent and task" if in_session else ""
         super().__init__(
-            f"Memory already exists with id {memory_id}: the same content{place}. Nothing was stored; use "
+            f"Memory already exists with id {memory_id}: the same content{scope}. Nothing was stored; use "
             f"memory_id {memory_id}."
         )
         self.memory_id = memory_id
@@ -65,7 +65,7 @@ class SearchError(VectorMemoryError):
 
 
 class EmbeddingUnavailableError(SearchError):
-    """No embedding model can be loaded, so nothing can be compared by meaning."""
+    """No embedding model can be used, so nothing can be compared by meaning."""
 
 
 class ChunkingError(VectorMemoryError):
@@ -81,13 +81,13 @@ class DatabaseError(VectorMemoryError):
 
 
 class DatabaseLockError(DatabaseError):
-    """Another process kept the database locked for longer than the timeout; it is safe to try again."""
+    """Another process kept the database locked for longer than the timeout. It is safe to try again."""
 
     code = "DatabaseLockError"
 
 
 class CancelledCallError(DatabaseError):
-    """The client cancelled the call before it wrote anything. Such a call is not answered."""
+    """The client cancelled the call before anything was written. A cancelled call gets no answer."""
 
     def __init__(self) -> None:
         super().__init__("The call was cancelled while it waited. Nothing was changed.")
@@ -107,12 +107,12 @@ class ConfigurationError(VectorMemoryError):
 
 
 def where(error: BaseException) -> str:
-    """Return an error's type, the types of its causes, and its place in the source; never its message.
+    """Return an error's type, the types of its causes, and the line that raised it.
 
-    The message may quote stored content.
+    Its message is left out, because it may quote stored content.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
-    named = f"{type(error).__name__} at {place}"
+    line = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown line"
+    raised = f"{type(error).__name__} at {line}"
     cause = error.__cause__ or error.__context__
-    return f"{named}, from {where(cause)}" if cause else named
+    return f"{raised}, from {where(cause)}" if cause else raised

@@ -1,4 +1,4 @@
-"""Every setting, documented once: the command line, the environment and docs/configuration.md all come from here."""
+"""Every setting, documented once for the command line, the environment and docs/configuration.md."""
 
 import os
 from enum import StrEnum
@@ -20,7 +20,7 @@ from vector_memory.errors import ConfigurationError
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
-MOST_RESPONSE_TOKENS = 1_000_000
+MAX_RESPONSE_TOKENS = 1_000_000
 
 
 def full_path(path: Path) -> Path:
@@ -45,7 +45,7 @@ Synchronous = Annotated[Literal["FULL", "NORMAL"], BeforeValidator(_upper_case)]
 class Settings(BaseModel):
     """What can be configured. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`; the flag wins.
 
-    The descriptions are printed by `--help` and in docs/configuration.md.
+    `--help` and docs/configuration.md show the descriptions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -67,6 +67,11 @@ class Settings(BaseModel):
         default=600,
         ge=0,
         description="Unload the model after this many seconds without use; the next use loads it again. 0: never.",
+    )
+    embed_in_background: bool = Field(
+        default=True,
+        description="Acknowledge a memory as soon as its text is stored, and compute its vectors in the background; "
+        "otherwise the receipt waits for them.",
     )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(
@@ -112,7 +117,7 @@ class Settings(BaseModel):
     max_response_tokens: int = Field(
         default=15_000,
         ge=500,
-        le=MOST_RESPONSE_TOKENS,
+        le=MAX_RESPONSE_TOKENS,
         description="Maximum length of a tool's answer, in tokens. Longer text is cut and marked; read on from an "
         "offset.",
     )
@@ -125,7 +130,7 @@ class Settings(BaseModel):
     log_file: FullPath | None = Field(default=None, description="Log to this file in addition to standard error.")
     sqlite_synchronous: Synchronous = Field(
         default="FULL",
-        description="FULL survives a power failure; NORMAL is faster and may lose the last few seconds.",
+        description="FULL survives a power failure. NORMAL is faster and may lose the last few seconds.",
     )
 
     @model_validator(mode="after")
@@ -164,7 +169,7 @@ SPECIFIED = frozenset(
         "log_level",
     }
 )
-"""Settings whose variables the specification names without the prefix: these names work too."""
+"""Settings whose variables also work without the prefix, as the specification names them."""
 
 
 def refused_together(message: str, *names: str) -> PydanticCustomError:
@@ -180,8 +185,8 @@ def project_folder() -> Path:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
 
-class Place(BaseModel):
-    """Where the memory is kept. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+class DatabaseLocation(BaseModel):
+    """Where the database is. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -190,12 +195,12 @@ class Place(BaseModel):
     )
     working_dir: FullPath | None = Field(
         default=None,
-        description="Folder in which the database is memory/agent_session_memory.db; default: CLAUDE_PROJECT_DIR, or "
-        "else the current folder.",
+        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
+        "if set, else the current folder.",
     )
 
     @model_validator(mode="after")
-    def _one_place(self) -> "Place":
+    def _one_location(self) -> "DatabaseLocation":
         if self.database_path is not None and self.working_dir is not None:
             raise ValueError("Use either --database-path or --working-dir (or one of their variables), not both")
         return self
@@ -207,8 +212,8 @@ class Place(BaseModel):
         return (self.working_dir or project_folder()) / "memory" / "agent_session_memory.db"
 
 
-class ServerPlace(Place):
-    """Where the server keeps the memory and may write documents."""
+class ServerLocations(DatabaseLocation):
+    """Where the server keeps the database and may write documents."""
 
     export_dir: list[FullPath] | None = Field(
         default=None,
@@ -216,8 +221,8 @@ class ServerPlace(Place):
     )
 
 
-class FilePlace(BaseModel):
-    """Where the Markdown files of `--toolsets files` are.
+class FileLocations(BaseModel):
+    """Where the Markdown files of `--toolsets files` and their index are.
 
     A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`, or `CWE_NAME` as in the specification.
     """
@@ -226,8 +231,8 @@ class FilePlace(BaseModel):
 
     memory_dir: FullPath | None = Field(
         default=None,
-        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR, or else in the "
-        "current folder.",
+        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR if set, else in "
+        "the current folder.",
     )
     db_dir: FullPath = Field(
         default=Path("~/.claude/cwe/memory"),
@@ -270,7 +275,7 @@ def _known_toolsets(names: str) -> str:
     return names
 
 
-class Offer(BaseModel):
+class ServerOptions(BaseModel):
     """What a server offers its client. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -290,7 +295,7 @@ class Offer(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _core_is_of_sessions(self) -> "Offer":
+    def _core_is_of_sessions(self) -> "ServerOptions":
         if self.profile is Profile.CORE and self.chosen() != (Toolset.SESSION,):
             raise ValueError("The profile core consists of session tools: omit --toolsets (and its variable)")
         return self

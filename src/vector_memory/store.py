@@ -6,6 +6,7 @@ from typing import IO, Self, Unpack
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
+from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
@@ -45,13 +46,13 @@ from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.sessions.writer import Saving
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.tagged.listing import TagListing
-from vector_memory.tagged.memories import READ_WITH, TaggedMemories
+from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
 DEFAULT_PAGE, CHANGES_PAGE = Page(), Page(limit=20)
@@ -90,11 +91,12 @@ class SessionMemoryStore:
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(storage)
-        retriever = Retriever(self._model, self._index, settings)
         indexer = Indexer(self._model, settings)
-        self._saving = Saving(storage, indexer)
-        self._fine = FineSearch(storage, retriever, self._timer, packer)
-        self._medium = MediumSearch(storage, retriever, self._timer, packer)
+        self._background = BackgroundVectors(storage, indexer)
+        retriever = Retriever(storage, self._model, self._index, self._background, settings)
+        self._writer = MemoryWriter(storage, indexer, self._background)
+        self._fine = FineSearch(retriever, self._timer, packer)
+        self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
@@ -107,9 +109,9 @@ class SessionMemoryStore:
         self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
-        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH)
+        notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
-            storage, vocabulary, self._saving, notes, self._documents, self._deletion, settings.memory_limit
+            storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
 
@@ -127,15 +129,24 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._backfill.start(self.settings.auto_backfill_threshold)
 
-    def let_idle_model_go(self) -> None:
+    def defer_vectors(self) -> None:
+        """From now on, storing returns as soon as the text is safe, and its vectors follow in the background.
+
+        Until they are there, a memory is found by its words, and a search by meaning waits for them up to 2 seconds.
+        """
+        if not self._storage.read_only:
+            self._background.start()
+
+    def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
         if self.settings.embedding_idle_seconds:
-            self._model.let_go(self.settings.embedding_idle_seconds)
+            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
         self._index.close()
         self._backfill.stop()
+        self._background.stop()
         self._access.close()
         self._storage.close()
 
@@ -153,7 +164,7 @@ class SessionMemoryStore:
         observation may name the report it is about. `on_progress(done, total)` is called while passages are embedded.
         Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._saving.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
     def search_scoped(
         self, scope: Scope, page: Page = DEFAULT_PAGE, *, latest_first: bool = True

@@ -1,4 +1,4 @@
-"""Limits and checks for arguments: each check returns the value or raises an error that says what to send instead."""
+"""Limits and checks for arguments. Each check returns the value or raises an error that says what to send instead."""
 
 import json
 import re
@@ -17,10 +17,10 @@ MAX_QUERY = 10_000
 MAX_TAGS = 20
 MAX_TAG = 100
 MAX_METADATA = 20_000
-MAX_DEPTH = 32
+MAX_JSON_DEPTH = 32
 MAX_LIMIT = 100
 MAX_OFFSET = 10_000
-LEAST_TOKENS = 200
+MIN_TOKENS = 200
 ITERATION = re.compile(r"[vV]?([0-9]{1,9})")
 IDENTIFIER = re.compile(r"[0-9]{1,18}")
 LARGEST = 10**18
@@ -67,14 +67,14 @@ def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
     return value
 
 
-def written(value: object) -> str:
-    """Return an integer as digits; an empty string for any other value and for integers out of all limits."""
+def digits(value: object) -> str:
+    """Return an integer as digits, or an empty string for any other value and for integers of 19 digits or more."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST else ""
 
 
 def parse_iteration(value: str | int) -> int:
     """Parse a session iteration: `"v2"`, `"2"` and `2` all mean 2."""
-    match = ITERATION.fullmatch(value if isinstance(value, str) else written(value))
+    match = ITERATION.fullmatch(value if isinstance(value, str) else digits(value))
     if match is None:
         raise ValidationError('session_iter must be a number such as 2, "2" or "v2".')
     return int(match[1])
@@ -82,7 +82,7 @@ def parse_iteration(value: str | int) -> int:
 
 def parse_id(name: str, value: str | int) -> int:
     """Parse the id of a memory or chunk: an integer, or a string of digits."""
-    match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else written(value))
+    match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else digits(value))
     if match is None:
         raise ValidationError(f"{name} must be an integer returned by a store or search, for example 42.")
     return int(match[0])
@@ -99,9 +99,9 @@ def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
 
 
-NO_JSON = (
-    "metadata must hold only what JSON can write: texts, numbers, true, false, null, lists, and objects whose names "
-    "are texts."
+NOT_JSON = (
+    "metadata must contain only JSON values: strings, numbers, true, false, null, lists, and objects with strings as "
+    "keys."
 )
 
 
@@ -116,13 +116,13 @@ def check_metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         text.encode()
         levels = depth(value)
     except (TypeError, ValueError, RecursionError):
-        raise ValidationError(NO_JSON) from None
-    if levels > MAX_DEPTH:
-        raise ValidationError(f"metadata is nested too deeply: send at most {MAX_DEPTH} levels.")
+        raise ValidationError(NOT_JSON) from None
+    if levels > MAX_JSON_DEPTH:
+        raise ValidationError(f"metadata is nested too deeply: send at most {MAX_JSON_DEPTH} levels.")
     if len(text) > MAX_METADATA:
         raise ValidationError(f"metadata is {len(text):,} characters long as JSON: send at most {MAX_METADATA:,}.")
-    if json.loads(text) != value:  # numeric keys and tuples would be read back as something else
-        raise ValidationError(NO_JSON)
+    if json.loads(text) != value:  # numeric keys and tuples would not be read back unchanged
+        raise ValidationError(NOT_JSON)
     return dict(value)
 
 
@@ -133,7 +133,7 @@ def depth(value: object) -> int:
 
 
 def with_facts(metadata: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata with the parameters that are also kept there. Raises ValidationError on a contradiction."""
+    """Return the metadata with the parameters that it also holds. Raises ValidationError if they contradict it."""
     for name, fact in facts.items():
         if metadata.get(name, fact) != fact:
             raise ValidationError(f"metadata contradicts the parameter {name}: send {name} as a parameter only.")

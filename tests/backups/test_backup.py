@@ -1,4 +1,4 @@
-"""A copy is whole or not there, also while servers write."""
+"""A copy is complete or does not exist, even while servers write."""
 
 import signal
 from pathlib import Path
@@ -45,7 +45,7 @@ with SessionMemoryStore(path, settings) as store:
 """
 
 
-def test_a_copy_is_healthy_private_and_holds_everything(path: Path, folder: Path) -> None:
+def test_a_copy_is_healthy_private_and_complete(path: Path, folder: Path) -> None:
     before = bytes_of(folder)
     copied = back_up(path, folder.parent / "copy.db")
     assert (copied.memories, copied.size) == (2, (folder.parent / "copy.db").stat().st_size)
@@ -55,7 +55,7 @@ def test_a_copy_is_healthy_private_and_holds_everything(path: Path, folder: Path
     assert bytes_of(folder) == before
 
 
-def test_a_copy_made_while_another_process_stores_holds_a_prefix_of_what_was_acknowledged(
+def test_a_copy_made_while_another_process_stores_contains_a_prefix_of_the_acknowledged_memories(
     path: Path, tmp_path: Path
 ) -> None:
     acknowledged, copy = tmp_path / "acknowledged", tmp_path / "copy.db"
@@ -73,7 +73,7 @@ def test_a_copy_made_while_another_process_stores_holds_a_prefix_of_what_was_ack
     assert len(contents(path)) >= int(acknowledged.read_text()) + 3 > len(stored) - 1
 
 
-def test_a_backup_does_not_begin_again_for_each_store(
+def test_a_backup_does_not_start_again_for_each_store(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vector_memory.storage.sqlite.copying.PAGES_PER_STEP", 1)
@@ -101,14 +101,14 @@ def test_a_backup_that_is_killed_leaves_no_copy(path: Path, tmp_path: Path) -> N
     assert found(examine(tmp_path / "other.db")) == {}
 
 
-def test_a_backup_that_is_under_way_keeps_its_draft_while_another_is_made(path: Path, tmp_path: Path) -> None:
+def test_a_running_backup_keeps_its_draft_while_another_backup_runs(path: Path, tmp_path: Path) -> None:
     with process(BACKING_UP, path, tmp_path / "slow.db"):
         back_up(path, tmp_path / "quick.db")
         assert sorted(file.suffix for file in tmp_path.iterdir() if file.is_file()) == [".db", ".partial"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_backup_that_is_told_to_end_leaves_nothing(path: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_terminated_backup_leaves_nothing(path: Path, tmp_path: Path, number: signal.Signals) -> None:
     before = sorted(tmp_path.iterdir())
     with process(BACKING_UP_BY_COMMAND, path, tmp_path / "copy.db") as backup:
         assert sorted(tmp_path.iterdir()) != before
@@ -117,7 +117,7 @@ def test_a_backup_that_is_told_to_end_leaves_nothing(path: Path, tmp_path: Path,
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_backup_that_is_killed_leaves_an_older_copy_as_it_was(path: Path, tmp_path: Path) -> None:
+def test_a_killed_backup_leaves_an_older_copy_unchanged(path: Path, tmp_path: Path) -> None:
     saved = tmp_path / "copy.db"
     back_up(path, saved)
     before = saved.read_bytes()
@@ -146,7 +146,7 @@ def test_a_damaged_memory_is_not_copied_over_an_older_copy(path: Path, saved: Pa
     assert (bytes_of(path.parent), older.read_bytes()) == before
 
 
-def test_a_copy_is_written_over_only_if_that_is_said(path: Path, tmp_path: Path) -> None:
+def test_a_copy_is_overwritten_only_on_request(path: Path, tmp_path: Path) -> None:
     saved = tmp_path / "copy.db"
     back_up(path, saved)
     with SessionMemoryStore(path, SETTINGS) as store:
@@ -167,14 +167,14 @@ def test_a_backup_over_a_database_in_use_is_refused(path: Path, saved: Path) -> 
 @pytest.mark.parametrize(
     ("target", "reason"), [("memory.db", "the memory itself"), (".", "not a file"), ("none/copy.db", "No such file")]
 )
-def test_a_target_that_makes_no_sense_is_refused(path: Path, target: str, reason: str) -> None:
+def test_an_invalid_target_is_refused(path: Path, target: str, reason: str) -> None:
     before = bytes_of(path.parent)
     with pytest.raises((ValidationError, DatabaseError), match=reason):
         back_up(path, path.parent / target, overwrite=True)
     assert bytes_of(path.parent) == before
 
 
-def test_a_missing_memory_is_said_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_memory_is_reported_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="There is no memory at"):
         back_up(tmp_path / "none.db", tmp_path / "copy.db")
     assert not list(tmp_path.iterdir())

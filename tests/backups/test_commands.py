@@ -1,18 +1,13 @@
 """The commands backup and restore."""
 
 import subprocess
-import sys
 from pathlib import Path
+
+from forked import finished
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "vector_memory", *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return finished(*words)
 
 
 def test_the_commands_say_what_they_did(path: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Restoring: what was there is kept, and refusals change nothing."""
+"""Restoring: the previous file is kept, and refusals change nothing."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ copying.replace_database(path, more[0], more[0].with_name("kept"), progress)
 """
 
 
-def test_what_is_restored_replaces_the_memory_and_what_was_there_is_kept(path: Path, saved: Path) -> None:
+def test_a_restore_replaces_the_memory_and_keeps_the_previous_one(path: Path, saved: Path) -> None:
     before, file = path.read_bytes(), path.stat().st_ino
     restored = restore(saved, path, overwrite=True)
     assert (restored.memories, restored.kept) == (1, path.with_name("memory.db.before-restore"))
@@ -38,7 +38,7 @@ def test_what_is_restored_replaces_the_memory_and_what_was_there_is_kept(path: P
     assert found(examine(path)) == {}
 
 
-def test_what_was_replaced_can_be_restored_and_nothing_kept_is_lost(path: Path, saved: Path) -> None:
+def test_a_replaced_memory_can_be_restored_and_kept_copies_are_not_lost(path: Path, saved: Path) -> None:
     now = contents(path)
     restore(saved, path, overwrite=True)
     again = restore(path.with_name("memory.db.before-restore"), path, overwrite=True)
@@ -47,7 +47,7 @@ def test_what_was_replaced_can_be_restored_and_nothing_kept_is_lost(path: Path, 
     assert contents(again.kept) == contents(saved)
 
 
-def test_a_memory_is_replaced_only_if_that_is_said(path: Path, saved: Path) -> None:
+def test_a_memory_is_replaced_only_on_request(path: Path, saved: Path) -> None:
     before = bytes_of(path.parent)
     with pytest.raises(ValidationError, match="--overwrite"):
         restore(saved, path)
@@ -101,17 +101,17 @@ def test_a_damaged_memory_can_be_replaced(
     assert restored.kept.read_bytes() == before
 
 
-def test_a_restore_that_is_killed_leaves_the_memory_as_it_was(path: Path, saved: Path) -> None:
+def test_a_killed_restore_leaves_the_memory_unchanged(path: Path, saved: Path) -> None:
     now = contents(path)
     with process(REPLACING, saved, path):
         pass
-    connection = apsw.Connection(str(path))  # rolls back what was under way
+    connection = apsw.Connection(str(path))  # rolls back the unfinished transaction
     assert connection.pragma("integrity_check") == "ok"
     connection.close()
     assert contents(path) == now
 
 
-def test_a_memory_that_is_not_there_is_made_and_an_old_log_is_not_taken_for_its_own(path: Path, saved: Path) -> None:
+def test_a_missing_memory_is_created_and_a_leftover_log_is_not_applied_to_it(path: Path, saved: Path) -> None:
     with process(WRITER, path):
         pass
     path.unlink()
@@ -159,7 +159,7 @@ def foreign(path: Path) -> None:
     ids=["newer", "foreign", "text", "empty", "damaged", "missing"],
 )
 @pytest.mark.parametrize("there", [True, False])
-def test_a_source_that_is_no_whole_memory_is_refused_and_nothing_is_changed(
+def test_a_source_that_is_not_an_intact_memory_is_refused_and_nothing_is_changed(
     path: Path, saved: Path, damage: Callable[[Path], object], reason: str, *, there: bool
 ) -> None:
     damage(saved)

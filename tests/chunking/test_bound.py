@@ -1,4 +1,4 @@
-"""A document has at most 5,000 chunks, whatever it holds; only what would have more is cut in another way."""
+"""A document has at most 5,000 chunks, whatever it contains; only those that would have more are cut differently."""
 
 from itertools import pairwise
 
@@ -28,14 +28,14 @@ def require_whole(text: str, chunks: list[Chunk]) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_a_document_of_very_many_sections_is_cut_into_chunks_of_several(text: str) -> None:
+def test_a_document_with_too_many_sections_gets_chunks_of_several_sections(text: str) -> None:
     chunks = chunk_document(text, estimate_tokens, 450, 50)
     assert len(chunks) < MAX_CHUNKS // 2
     assert not any(chunk.oversized for chunk in chunks)
     require_whole(text, chunks)
 
 
-def test_chunks_are_longer_than_was_wanted_rather_than_more_than_there_may_be() -> None:
+def test_chunks_are_longer_than_requested_rather_than_too_many() -> None:
     text = "word " * (8 * MORE)
     chunks = chunk_document(text, lambda part: len(part.split()), 8, 2)
     assert len(chunks) <= MAX_CHUNKS
@@ -49,6 +49,6 @@ def test_sections_are_joined_under_the_heading_that_they_share() -> None:
     assert [chunk.headings for chunk in chunks] == [(f"# Chapter {number}",) for number in range(MORE // 60)]
 
 
-def test_a_document_of_as_many_sections_as_there_may_be_is_cut_at_each() -> None:
+def test_a_document_with_the_maximum_number_of_sections_is_cut_at_each() -> None:
     chunks = chunk_document("# a\nb\n" * MAX_CHUNKS, estimate_tokens, 450, 50)
     assert len(chunks) == MAX_CHUNKS

@@ -1,4 +1,4 @@
-"""How Markdown decides where chunks begin and what they say about themselves. A token is a word."""
+"""How Markdown determines where chunks start and what they record. A token is a word."""
 
 import subprocess
 import sys
@@ -85,16 +85,16 @@ def test_a_path_joins_whole_headings_and_keeps_their_marks() -> None:
         *["```\n# comment\n```", "~~~\n# comment\n```\n# comment\n~~~", "- ```\n  # comment\n  ```", "<!--\n# x\n-->"],
     ],
 )
-def test_what_only_looks_like_a_heading_is_not_one(line: str) -> None:
+def test_text_that_only_looks_like_a_heading_is_not_a_heading(line: str) -> None:
     assert paths(f"# Real\n{PROSE}\n\n{line}\n\n{PROSE}") == [("# Real",)]
 
 
 @pytest.mark.parametrize("line", ["#\tTab", "   # Three spaces", "# Closed #", "#", "# \t"])
-def test_every_form_of_heading_that_commonmark_knows_is_one(line: str) -> None:
+def test_every_form_of_commonmark_heading_is_recognized(line: str) -> None:
     assert len(paths(f"{PROSE}\n{line}\n{PROSE}")) == 2
 
 
-def test_headings_are_seen_with_every_kind_of_line_end() -> None:
+def test_headings_are_recognized_with_every_kind_of_line_end() -> None:
     for end in ("\n", "\r\n", "\r"):
         assert paths(f"# A{end}{PROSE}{end}## B{end}{PROSE}") == [("# A",), ("# A", "## B")]
 
@@ -205,7 +205,7 @@ def test_an_overlap_is_found_in_text_without_spaces_too() -> None:
     assert one.end - two.start == 10
 
 
-def test_a_text_splitter_that_loses_text_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_splitter_that_loses_text_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecursiveCharacterTextSplitter, "split_text", lambda _self, text: [text[:-1]])
     with pytest.raises(ChunkingError, match="lost text"):
         cut(PROSE)

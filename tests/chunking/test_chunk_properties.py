@@ -1,4 +1,4 @@
-"""What holds for the chunks of every text, Markdown or not."""
+"""Properties of the chunks of every text, Markdown or not."""
 
 import re
 from collections.abc import Callable
@@ -125,7 +125,7 @@ def test_every_character_that_is_not_white_space_belongs_to_a_chunk(cut: Cut) ->
 
 
 @given(cuts())
-def test_chunks_are_numbered_from_zero_and_stand_in_order_without_one_holding_another(cut: Cut) -> None:
+def test_chunks_are_numbered_from_zero_in_order_and_none_contains_another(cut: Cut) -> None:
     assert [chunk.index for chunk in cut.chunks] == list(range(len(cut.chunks)))
     assert all(one.start < two.start and one.end < two.end for one, two in pairwise(cut.chunks))
     assert all(chunk.text.strip() for chunk in cut.chunks)
@@ -221,8 +221,8 @@ def test_fence_marks_are_balanced_in_every_chunk_of_a_document_whose_fences_are(
 
 @given(documents, st.integers(16, 60))
 def test_the_model_s_own_tokenizer_can_measure_the_chunks(
-    piece_spans: Callable[[str], list[Span]], text: str, size: int
+    token_spans: Callable[[str], list[Span]], text: str, size: int
 ) -> None:
-    for chunk in chunk_document(text, lambda part: len(piece_spans(part)), size, size // 4):
-        assert chunk.token_count == len(piece_spans(chunk.text))
+    for chunk in chunk_document(text, lambda part: len(token_spans(part)), size, size // 4):
+        assert chunk.token_count == len(token_spans(chunk.text))
         assert chunk.token_count <= size or chunk.oversized

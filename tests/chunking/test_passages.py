@@ -1,4 +1,4 @@
-"""Every word piece of a text lies in a passage, and no passage is longer than the model reads."""
+"""Every token of a text is in a passage, and no passage is longer than the model reads."""
 
 import re
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from faults.effort import effort
 from vector_memory.chunking import cut_passages, passages
 from vector_memory.domain import Span
 
-PieceSpans = Callable[[str], list[Span]]
+TokenSpans = Callable[[str], list[Span]]
 
 words = st.sampled_from(
     [
@@ -55,10 +55,10 @@ def greedy(text: str) -> list[Span]:
     ]
 
 
-def check(text: str, piece_spans: PieceSpans, limit: int) -> None:
-    """Assert everything that holds for the passages of any text."""
-    cut = cut_passages(text, piece_spans, limit)
-    pieces = piece_spans(text)
+def check(text: str, token_spans: TokenSpans, limit: int) -> None:
+    """Assert the properties of the passages of any text."""
+    cut = cut_passages(text, token_spans, limit)
+    pieces = token_spans(text)
     assert all(one.end <= two.start for one, two in pairwise(cut)), "passages overlap or are out of order"
     assert all(text[slice(*span)].strip() == text[slice(*span)] != "" for span in cut), "white space at an end"
     held: dict[Span, set[int]] = {span: set() for span in cut}
@@ -68,27 +68,27 @@ def check(text: str, piece_spans: PieceSpans, limit: int) -> None:
         assert piece.end <= span.end, "a piece is cut, or in no passage"
         held[span].add(piece.start)
     for span in cut:
-        assert len(piece_spans(text[slice(*span)])) <= limit or len(held[span]) == 1
+        assert len(token_spans(text[slice(*span)])) <= limit or len(held[span]) == 1
     assert bool(cut) == bool(text.strip())
 
 
 @given(texts, st.integers(1, 12), st.sampled_from([thirds, greedy]))
-def test_passages_hold_every_piece_in_order_and_at_most_the_limit_each(
-    text: str, limit: int, piece_spans: PieceSpans
+def test_passages_contain_every_token_in_order_and_at_most_the_limit_each(
+    text: str, limit: int, token_spans: TokenSpans
 ) -> None:
-    check(text, piece_spans, limit)
+    check(text, token_spans, limit)
 
 
 @given(texts, st.integers(4, 30))
-def test_the_same_holds_for_the_model_s_own_tokenizer(piece_spans: PieceSpans, text: str, limit: int) -> None:
-    check(text, piece_spans, limit)
+def test_the_same_holds_for_the_model_s_own_tokenizer(token_spans: TokenSpans, text: str, limit: int) -> None:
+    check(text, token_spans, limit)
 
 
 @settings(max_examples=effort(quick=10, long=100))
 @given(st.lists(words, min_size=1, max_size=20), st.sampled_from([" ", "\n" * 100, "\u3000"]), st.integers(1, 130))
-def test_the_same_holds_for_long_texts(piece_spans: PieceSpans, few: list[str], gap: str, limit: int) -> None:
+def test_the_same_holds_for_long_texts(token_spans: TokenSpans, few: list[str], gap: str, limit: int) -> None:
     text = gap.join(few * (40_000 // len(gap.join(few) + gap) + 1))
-    check(text, piece_spans, limit)
+    check(text, token_spans, limit)
 
 
 def test_passages_end_between_words() -> None:
@@ -96,12 +96,12 @@ def test_passages_end_between_words() -> None:
     assert [text[slice(*span)] for span in cut_passages(text, thirds, 4)] == ["abcdef ab", "abcdefghi abc"]
 
 
-def test_only_a_word_of_more_pieces_than_the_limit_is_cut() -> None:
+def test_only_a_word_with_more_tokens_than_the_limit_is_cut() -> None:
     text = "ab " + "x" * 15 + " ab"
     assert [text[slice(*span)] for span in cut_passages(text, thirds, 3)] == ["ab", "x" * 9, "x" * 6 + " ab"]
 
 
-def test_a_passage_gets_shorter_if_its_pieces_fall_apart_when_their_word_is_cut() -> None:
+def test_a_passage_is_shortened_if_cutting_a_word_gives_more_tokens() -> None:
     def fall_apart(text: str) -> list[Span]:
         """Return pieces of three characters, single ones in a text of fewer than twelve."""
         return [Span(at, at + step) for step in [3 if len(text) >= 12 else 1] for at in range(0, len(text), step)]
@@ -109,7 +109,7 @@ def test_a_passage_gets_shorter_if_its_pieces_fall_apart_when_their_word_is_cut(
     assert cut_passages("x" * 15, fall_apart, 3) == [Span(at, at + 3) for at in range(0, 15, 3)]
 
 
-def test_text_without_word_pieces_is_one_passage_and_blank_text_is_none() -> None:
+def test_text_without_tokens_is_one_passage_and_blank_text_has_none() -> None:
     def no_pieces(_text: str) -> list[Span]:
         return []
 
@@ -119,7 +119,7 @@ def test_text_without_word_pieces_is_one_passage_and_blank_text_is_none() -> Non
 
 
 @pytest.mark.parametrize("text", ["some words " * 40_000, "x" * 500_000, " " * 100_000 + "x" * 100_000])
-def test_never_more_than_a_block_is_tokenised_at_once(text: str) -> None:
+def test_at_most_one_block_is_tokenized_at_a_time(text: str) -> None:
     longest = 0
 
     def measured(text: str) -> list[Span]:
@@ -131,7 +131,7 @@ def test_never_more_than_a_block_is_tokenised_at_once(text: str) -> None:
     assert passages.BLOCK - len("words ") <= longest <= passages.BLOCK
 
 
-def test_a_word_as_long_as_a_block_is_not_cut_for_that(piece_spans: PieceSpans) -> None:
+def test_a_word_as_long_as_a_block_is_not_cut_at_the_block(token_spans: TokenSpans) -> None:
     text = " " * 10_000 + "a " + "x" * passages.BLOCK + " b"
-    cut = cut_passages(text, piece_spans, 1)
+    cut = cut_passages(text, token_spans, 1)
     assert [text[slice(*span)] for span in cut] == ["a", "x" * passages.BLOCK, "b"]

@@ -52,7 +52,7 @@ def test_without_the_encoding_on_disk_the_model_s_own_tokenizer_counts() -> None
 
 
 @pytest.mark.usefixtures("cache")
-def test_without_encoding_and_model_four_bytes_are_a_token() -> None:
+def test_without_encoding_and_model_four_bytes_count_as_a_token() -> None:
     counter = find_token_counter(None)
     assert counter.name == "estimate"
     assert [counter(text) for text in ("", "a", "abcd", "abcde", "漢字", "\ud800")] == [0, 1, 1, 2, 2, 1]
@@ -99,20 +99,20 @@ def test_the_file_name_is_the_one_that_the_installed_tiktoken_looks_for() -> Non
 
 @pytest.mark.usefixtures("cache")
 def test_an_endless_word_that_the_model_cannot_read_still_counts_by_its_length(
-    piece_spans: Callable[[str], list[Span]],
+    token_spans: Callable[[str], list[Span]],
 ) -> None:
-    counter = find_token_counter(lambda text: len(piece_spans(text)))
-    assert len(piece_spans("x" * 10_000)) == 1
+    counter = find_token_counter(lambda text: len(token_spans(text)))
+    assert len(token_spans("x" * 10_000)) == 1
     assert counter("x" * 10_000) == 625
     assert counter("ordinary words in a row") == 5
 
 
 @given(st.lists(st.text(max_size=30), max_size=30).map(" ".join), st.integers(1, 200))
 def test_counting_in_slices_changes_no_count_of_ordinary_words(
-    piece_spans: Callable[[str], list[Span]], text: str, repeats: int
+    token_spans: Callable[[str], list[Span]], text: str, repeats: int
 ) -> None:
     text = f"{text}. The quick brown fox, it's 12345 times. " * repeats
-    assert tokens._in_slices(lambda part: len(piece_spans(part)))(text) == len(piece_spans(text))
+    assert tokens._in_slices(lambda part: len(token_spans(part)))(text) == len(token_spans(text))
 
 
 def test_no_slice_is_longer_than_the_tokenizer_can_take_and_none_is_lost() -> None:

@@ -1,4 +1,4 @@
-"""ingest: which files, under which titles, and what is said of those that are not stored."""
+"""ingest: which files, with which titles, and what it reports about those that are not stored."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) ->
 
 
 @pytest.mark.usefixtures("notes")
-def test_what_is_stored_is_skipped(run: Run) -> None:
+def test_stored_files_are_skipped(run: Run) -> None:
     """The same command again stores nothing and names the memories that are there."""
     run("ingest", "notes", "--session", "s")
     again = run("ingest", "notes", "--session", "s", "--json")
@@ -60,8 +60,8 @@ def test_what_is_stored_is_skipped(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("notes")
-def test_an_interrupted_run_goes_on(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends it with 130 and a word on how to go on; what was stored stays."""
+def test_an_interrupted_run_continues(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends it with 130 and says how to continue; stored files are kept."""
     read = ingesting.text_of
 
     def interrupted(file: str) -> str:
@@ -104,7 +104,7 @@ def test_patterns_files_and_folders_mean_each_file_once(run: Run) -> None:
 
 
 def test_standard_input_is_stored(tmp_path: Path, run: Run) -> None:
-    """A dash reads what is piped in; it has a title if it has a heading."""
+    """A dash reads standard input; the memory has a title if the text has a heading."""
     assert run("ingest", "-", "--session", "s", "--kind", "input_prompt", stdin="Why, Zoë?".encode()).code == 0
     assert run("ingest", "-", "--session", "s", stdin=b"# Piped\n\nText.").code == 0
     prompt, report = stored(tmp_path / "memory.db")
@@ -132,7 +132,7 @@ def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("notes")
-def test_what_is_wrong_with_all_files_is_said_once(
+def test_a_problem_of_all_files_is_reported_once(
     words: list[str], code: int, sentence: str, tmp_path: Path, run: Run
 ) -> None:
     """Nothing is stored, and no memory is made."""

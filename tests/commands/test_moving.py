@@ -11,7 +11,7 @@ from memory_files import contents
 
 @pytest.mark.parametrize("flags", [[], ["--vectors"]])
 def test_a_memory_moves_to_another_file(flags: list[str], memory: Path, tmp_path: Path, run: Run) -> None:
-    """Exported, imported, it holds the same texts and vectors; again, everything is there already."""
+    """After export and import it has the same texts and vectors; a second import finds everything stored."""
     made = run("export", "-o", "all.jsonl", *flags)
     assert made.code == 0
     with_them = "with" if flags else "without"
@@ -49,7 +49,7 @@ def test_json_says_what_was_written(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_without_a_model_the_texts_come_and_it_is_said(
+def test_without_a_model_texts_are_imported_and_a_message_says_so(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memories are there to be found by their words, and the message says what to do."""
@@ -86,12 +86,12 @@ def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: s
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
+def test_a_refused_export_creates_no_memory(tmp_path: Path, run: Run) -> None:
     """Nor its folder."""
     run("export", "-o", "all.jsonl")
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join((tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
     ended = run("import", cut, "--database-path", tmp_path / "new" / "memory.db")
     assert ended.code == 1
-    assert "The header announces 5 memories, but there are 4" in ended.err
+    assert "The header says 5 memories, but there are 4" in ended.err
     assert not (tmp_path / "new").exists()

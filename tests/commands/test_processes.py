@@ -1,4 +1,4 @@
-"""What only real processes show: closed pipes, and what is not imported."""
+"""Behaviour that only real processes show: closed pipes, and modules that are not imported."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_a_closed_pipe_ends_the_command_quietly(memory: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["show", "1"], ["show", "1", "--json"], ["search", "Zoë"]], ids=" ".join)
-def test_what_a_terminal_cannot_show_does_not_fail_a_command(words: list[str], tmp_path: Path) -> None:
+def test_characters_that_a_terminal_cannot_show_do_not_fail_a_command(words: list[str], tmp_path: Path) -> None:
     """Where only ASCII can be printed everything else is escaped, in JSON as JSON does it."""
     with SessionMemoryStore(tmp_path / "x.db", TOY) as store:
         store.store_memory("system_memory", "Zoë → 漢字", session_id="s")
@@ -80,7 +80,7 @@ def test_a_search_waits_for_a_model_that_loads_slowly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["sessions"], ["stats"], ["timeline", "outage"], ["show", "2"]], ids=" ".join)
-def test_looking_imports_neither_server_nor_model(words: list[str], memory: Path) -> None:
+def test_showing_imports_neither_server_nor_model(words: list[str], memory: Path) -> None:
     """What only searching, storing and serving need is not waited for."""
     code = (
         "import json, sys\n"

@@ -60,7 +60,7 @@ def test_every_kind_can_be_searched(kind: MemoryKind, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_grains_give_chunks_sections_and_documents(run: Run) -> None:
+def test_grains_return_chunks_sections_and_documents(run: Run) -> None:
     """The same question, answered at each size."""
     given = {
         grain: run("search", "which job waited", "--kind", "report", "--grain", grain, "--limit", 1, "--json").json
@@ -81,7 +81,7 @@ def test_pages_have_no_gaps(run: Run) -> None:
 
 @pytest.mark.parametrize("flags", [["--limit", "101"], ["--limit", "0"], ["--offset", "-1"], ["--offset", "99"]])
 @pytest.mark.usefixtures("memory")
-def test_a_page_that_cannot_be_is_refused(flags: list[str], run: Run) -> None:
+def test_an_invalid_page_is_refused(flags: list[str], run: Run) -> None:
     """In a sentence, and with the exit code of a failure."""
     ended = run("search", "lock", *flags)
     assert (ended.code, ended.out) == (1, "")
@@ -89,7 +89,7 @@ def test_a_page_that_cannot_be_is_refused(flags: list[str], run: Run) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_modes_compare_what_they_say(run: Run) -> None:
+def test_each_mode_compares_what_its_name_says(run: Run) -> None:
     """A search by words has no similarities and finds only what has the words."""
     results = run("search", "lease", "--mode", "keyword", "--json").json["results"]
     assert [result["similarity"] for result in results] == [None]
@@ -98,7 +98,9 @@ def test_modes_compare_what_they_say(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_without_a_model_words_answer_and_it_is_said(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_words_are_compared_and_a_message_says_so(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer says why nothing was compared by meaning, for all kinds and for one."""
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
@@ -110,7 +112,7 @@ def test_without_a_model_words_answer_and_it_is_said(tmp_path: Path, run: Run, m
         assert "does not contain model.safetensors" in ended.json["message"]
 
 
-def test_what_has_no_vectors_is_counted(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memories_without_vectors_are_counted(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory that was stored without a model is found by its words, and the message says how to change that."""
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
@@ -123,7 +125,7 @@ def test_what_has_no_vectors_is_counted(tmp_path: Path, run: Run, monkeypatch: p
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_weak_answer_is_called_weak(run: Run) -> None:
+def test_an_answer_without_a_close_match_says_so(run: Run) -> None:
     """Where nothing is on the topic the results come with a warning."""
     assert "No close match: these results may be unrelated." in run("search", "zebra crossing").out
 
@@ -140,8 +142,8 @@ def test_results_are_read_at_80_columns(run: Run) -> None:
     assert "\x1b" not in said
 
 
-def test_whole_texts_are_printed_on_demand(memory: Path, run: Run) -> None:
-    """--full prints every line of what was found."""
+def test_whole_texts_are_printed_on_request(memory: Path, run: Run) -> None:
+    """--full prints every line of each result."""
     with SessionMemoryStore(memory, TOY) as store:
         store.store_memory("system_memory", "zebra\n" * 200, session_id="s")
     assert run("search", "zebra").out.count("zebra") < 200

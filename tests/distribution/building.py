@@ -1,4 +1,4 @@
-"""The package as it is built, and environments that hold it and nothing else. Needs uv and the package index."""
+"""The built package, and environments with only the package. Needs uv and the package index."""
 
 import os
 import subprocess

@@ -30,21 +30,21 @@ def metadata(wheel: Path) -> Message:
         return message_from_bytes(archive.read(name))
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_no_other(distributions: Distributions) -> None:
+def test_the_wheel_contains_exactly_the_files_of_the_package(distributions: Distributions) -> None:
     with zipfile.ZipFile(distributions.wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == source_files()
     assert {"vector_memory/embedding/minilm.onnx", "vector_memory/py.typed"} <= held
 
 
-def test_the_sdist_holds_what_a_build_needs_and_no_more(distributions: Distributions) -> None:
+def test_the_sdist_contains_only_what_a_build_needs(distributions: Distributions) -> None:
     with tarfile.open(distributions.sdist) as archive:
         held = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
     about = {".gitignore", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
     assert held == about | {f"src/{name}" for name in source_files()}
 
 
-def test_the_wheel_of_the_sdist_is_that_of_the_source_tree(distributions: Distributions, tmp_path: Path) -> None:
+def test_the_sdist_and_the_source_tree_build_the_same_wheel(distributions: Distributions, tmp_path: Path) -> None:
     uv("build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT)
     assert next(tmp_path.glob("*.whl")).read_bytes() == distributions.wheel.read_bytes()
 

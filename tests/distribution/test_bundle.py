@@ -1,4 +1,4 @@
-"""The .mcpb bundle: what is in it starts as its manifest says, with a user's choices filled in."""
+"""The .mcpb bundle: its contents start as its manifest says, with a user's choices filled in."""
 
 import json
 import os
@@ -54,7 +54,7 @@ async def test_the_bundle_stores_and_finds_by_meaning_in_the_chosen_folder(bundl
     assert (chosen / "memory" / "agent_session_memory.db").is_file()
 
 
-async def test_a_bundle_that_reads_only_offers_nothing_that_stores(bundle: Path, tmp_path: Path) -> None:
+async def test_a_read_only_bundle_offers_no_tool_that_stores(bundle: Path, tmp_path: Path) -> None:
     chosen = {"folder": str(tmp_path), "read_only": "true"}
     async with connected(command(bundle, folder=str(tmp_path)), tmp_path, variables(tmp_path)) as client:
         await client.call_tool("store_report", REPORT)

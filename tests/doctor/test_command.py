@@ -3,31 +3,28 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from forked import finished
 from memory_files import change
 
 VECTOR_REMOVED = "delete from vec_chunk_search where passage_id = 2"
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "vector_memory", "doctor", *map(str, words)],
+    return finished(
+        "doctor",
+        *words,
         env={
             **os.environ,
             "VECTOR_MEMORY_EMBEDDING_MODEL": "toy",
             "VECTOR_MEMORY_EMBEDDING_DIM": "16",
             "COLUMNS": "80",
         },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
-def test_the_command_says_it_in_80_columns_and_plain_text_and_ends_with_0(path: Path) -> None:
+def test_the_command_prints_plain_text_in_80_columns_and_exits_with_0(path: Path) -> None:
     ended = run("--database-path", path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "Healthy: 25 checks, no problems, no warnings." in ended.stdout
@@ -35,7 +32,7 @@ def test_the_command_says_it_in_80_columns_and_plain_text_and_ends_with_0(path: 
     assert max(len(line) for line in ended.stdout.splitlines() if str(path) not in line) <= 80
 
 
-def test_the_command_ends_with_1_if_there_is_a_problem_and_with_0_when_it_is_mended(path: Path) -> None:
+def test_the_command_exits_with_1_if_there_is_a_problem_and_with_0_when_it_is_repaired(path: Path) -> None:
     change(path, VECTOR_REMOVED)
     assert run("--database-path", path).returncode == 1
     ended = run("--database-path", path, "--fix")
@@ -44,7 +41,7 @@ def test_the_command_ends_with_1_if_there_is_a_problem_and_with_0_when_it_is_men
     assert "Not healthy" not in ended.stdout
 
 
-def test_json_is_one_object_whose_keys_stay(path: Path) -> None:
+def test_json_is_one_object_with_stable_keys(path: Path) -> None:
     change(path, VECTOR_REMOVED)
     ended = run("--database-path", path, "--json", "--fix")
     report = json.loads(ended.stdout)

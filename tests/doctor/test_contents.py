@@ -1,4 +1,4 @@
-"""What is in the file is said, and the file is not changed."""
+"""The doctor reports what is in the file and does not change it."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_a_healthy_file_is_healthy(path: Path) -> None:
         "update session_memories set content_hash = 'x' where id = 3",
     ],
 )
-def test_text_that_is_not_what_was_stored_is_named_and_left_alone(path: Path, sql: str) -> None:
+def test_altered_text_is_reported_and_not_changed(path: Path, sql: str) -> None:
     change(path, sql)
     report = examine(path)
     assert found(report) == {"text": State.PROBLEM}
@@ -40,7 +40,7 @@ def test_text_that_is_not_what_was_stored_is_named_and_left_alone(path: Path, sq
     assert bytes_of(path.parent) == before
 
 
-def test_vectors_of_another_model_are_named(path: Path) -> None:
+def test_vectors_of_another_model_are_reported(path: Path) -> None:
     change(path, "update embedding_models set model = 'another'")
     report = examine(path)
     assert found(report) == {"fingerprint": State.PROBLEM}
@@ -62,7 +62,7 @@ def overwrite_header(path: Path) -> None:
 
 
 @pytest.mark.parametrize("index", ["idx_created_at", "session_memories", "vec_chunk_search_rowids"])
-def test_a_page_of_garbage_is_a_problem_of_integrity(path: Path, index: str) -> None:
+def test_a_page_of_garbage_is_an_integrity_problem(path: Path, index: str) -> None:
     overwrite_root_of(path, index)
     report = examine(path)
     assert found(report) == {"integrity": State.PROBLEM}
@@ -70,7 +70,7 @@ def test_a_page_of_garbage_is_a_problem_of_integrity(path: Path, index: str) -> 
 
 
 @pytest.mark.parametrize("damage", [overwrite_header, lambda path: os.truncate(path, 5000)])
-def test_a_file_that_cannot_be_read_is_said(path: Path, damage: Callable[[Path], None]) -> None:
+def test_an_unreadable_file_is_reported(path: Path, damage: Callable[[Path], None]) -> None:
     damage(path)
     report = examine(path)
     assert set(found(report)) & {"file", "integrity"}
@@ -87,21 +87,21 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        ("drop table revision; drop trigger memory_unindexed; delete from schema_migrations where version = 7"),
+        ("drop table pending_vectors; delete from schema_migrations where version = 8"),
         State.WARNING,
     ),
 }
 
 
 @pytest.mark.parametrize(("kind", "sql", "state"), [(kind, *rest) for kind, rest in KINDS.items()], ids=KINDS)
-def test_a_file_of_another_schema_is_said_to_be_one(path: Path, kind: str, sql: str, state: State) -> None:
+def test_a_file_with_another_schema_is_reported(path: Path, kind: str, sql: str, state: State) -> None:
     change(path, sql)
     report = examine(path)
     assert found(report) == {"schema": state}
     assert kind in said(report, "schema")
 
 
-def test_a_file_of_the_original_server_is_said_to_be_one_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_file_of_the_original_server_is_reported_and_unchanged(tmp_path: Path) -> None:
     path = Path(shutil.copy(ORIGINAL, tmp_path / "memory.db"))
     path.chmod(0o600)
     before = bytes_of(path.parent)
@@ -112,7 +112,7 @@ def test_a_file_of_the_original_server_is_said_to_be_one_and_stays_as_it_is(tmp_
     assert bytes_of(path.parent) == before
 
 
-def test_an_empty_file_is_said_to_be_one(tmp_path: Path) -> None:
+def test_an_empty_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     path.touch(mode=0o600)
     report = examine(path)
@@ -128,7 +128,7 @@ def test_a_missing_file_is_a_problem_and_stays_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sql", ["", "delete from vec_chunk_search", "delete from memory_chunks where id = 2"])
-def test_looking_changes_nothing(path: Path, sql: str) -> None:
+def test_examining_changes_nothing(path: Path, sql: str) -> None:
     if sql:
         change(path, sql)
     before = bytes_of(path.parent)
@@ -136,7 +136,7 @@ def test_looking_changes_nothing(path: Path, sql: str) -> None:
     assert bytes_of(path.parent) == before
 
 
-def test_looking_at_the_file_of_a_crashed_server_changes_nothing(path: Path) -> None:
+def test_examining_the_file_of_a_crashed_server_changes_nothing(path: Path) -> None:
     with process(WRITER, path):
         pass
     before = bytes_of(path.parent)
@@ -154,7 +154,7 @@ def test_a_file_that_a_server_writes_is_healthy(path: Path) -> None:
         assert server.poll() is None
 
 
-def test_no_finding_holds_stored_content(path: Path) -> None:
+def test_no_finding_contains_stored_content(path: Path) -> None:
     change(path, "update memory_chunks set content = upper(content) where id = 2")
     change(path, "delete from memory_passages where memory_id = 3; update index_keys set name = 'x' where name = 's'")
     change(path, "update session_memories set content_hash = 'x' where id = 4")

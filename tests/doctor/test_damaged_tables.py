@@ -1,4 +1,4 @@
-"""Tables that are damaged or not ours are refused, named and mended; nothing ends in a traceback, a crash or never."""
+"""Damaged or foreign tables are refused, named and repaired; nothing hangs, crashes or ends in a traceback."""
 
 import subprocess
 import sys
@@ -56,7 +56,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("sql", TABLES.values(), ids=TABLES)
-def test_a_file_without_our_tables_is_refused_and_mended_and_its_texts_stay(path: Path, sql: str) -> None:
+def test_a_file_without_its_tables_is_refused_and_repaired_and_its_texts_are_kept(path: Path, sql: str) -> None:
     change(path, f"pragma legacy_alter_table = on; {sql}")
     with pytest.raises(DatabaseError, match="doctor --fix"):
         SessionMemoryStore(path, SETTINGS)
@@ -70,7 +70,7 @@ def test_a_file_without_our_tables_is_refused_and_mended_and_its_texts_stay(path
 
 
 @pytest.mark.parametrize(("sql", "check"), VALUES.values(), ids=VALUES)
-def test_values_that_cannot_be_used_are_named_and_mended(path: Path, sql: str, check: str) -> None:
+def test_invalid_values_are_reported_and_repaired(path: Path, sql: str, check: str) -> None:
     change(path, sql)
     report = examine(path)
     assert check in found(report)
@@ -78,20 +78,20 @@ def test_values_that_cannot_be_used_are_named_and_mended(path: Path, sql: str, c
     assert found(report) == {}
 
 
-def test_a_text_that_is_lost_is_a_problem_that_only_a_backup_mends(path: Path) -> None:
+def test_a_lost_text_is_a_problem_that_only_a_backup_solves(path: Path) -> None:
     change(path, f"drop table session_memories; create view session_memories as {ENDLESS} select n as id from r")
     report, done = doctor(path).repair_all(examine(path))
     assert (found(report), done) == ({"tables": State.PROBLEM}, [])
 
 
-def test_other_tables_views_and_indexes_in_the_file_are_left_alone(path: Path) -> None:
+def test_other_tables_views_and_indexes_in_the_file_are_ignored(path: Path) -> None:
     change(path, "create table other (a); create view another as select * from other; create index odd on other (a)")
     assert found(examine(path)) == {}
     with SessionMemoryStore(path, SETTINGS) as store:
         store.store_memory("report", "Some words.", session_id="s")
 
 
-def test_a_dropped_shadow_table_ends_no_process(path: Path) -> None:
+def test_a_dropped_shadow_table_crashes_no_process(path: Path) -> None:
     change(path, "drop table vec_chunk_search_rowids")
     code = f"""{CHILD}
 from vector_memory.errors import VectorMemoryError
@@ -105,7 +105,7 @@ except VectorMemoryError as error:
     assert (ended.returncode, "doctor --fix" in ended.stdout) == (0, True), ended.stderr
 
 
-def test_a_missing_block_of_vectors_is_said_and_never_answered_from_what_memory_held(path: Path) -> None:
+def test_a_missing_block_of_vectors_is_reported_and_never_answered_from_memory(path: Path) -> None:
     change(path, "delete from vec_chunk_search_vector_chunks00 where rowid = 1")
     opened = Database(path, dimensions=16)
     with opened.read() as connection, pytest.raises(DatabaseError, match="doctor --fix"):

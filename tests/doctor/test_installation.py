@@ -21,17 +21,17 @@ def test_a_package_that_is_missing_is_named(path: Path, monkeypatch: pytest.Monk
     assert "no-such-package" in said(report, "versions")
 
 
-def test_an_unsafe_sqlite_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsafe_sqlite_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_memory.storage.sqlite.connecting, "SAFE_SQLITE", (99, 0, 0))
     assert found(examine(path)) == {"sqlite": State.PROBLEM}
 
 
-def test_an_extension_that_cannot_be_loaded_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extension_that_cannot_be_loaded_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_memory.storage.sqlite.vec0, "vector_search_library", lambda: "/nowhere/vec0")
     assert "vector-search" in found(examine(path))
 
 
-def test_a_model_that_is_not_there_is_a_problem(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_model_is_a_problem(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_memory.chunking.tokens, "has_cl100k", lambda: False)
     report = examine(path, Settings(embedding_model_path=tmp_path))
     assert found(report) == {"model": State.PROBLEM, "tokens": State.WARNING}
@@ -45,7 +45,7 @@ def test_weights_that_are_not_the_official_ones_are_a_problem(path: Path, tmp_pa
     assert "not the official file" in said(report, "model")
 
 
-def test_the_real_model_is_computed_with_and_the_counter_is_named(tmp_path: Path) -> None:
+def test_the_real_model_is_run_and_the_token_counter_is_reported(tmp_path: Path) -> None:
     report = examine(tmp_path / "memory.db", Settings())
     assert "computes vectors of 384 numbers. Its files match the official ones." in said(report, "model")
     assert re.search("cl100k_base|word pieces", said(report, "tokens"))

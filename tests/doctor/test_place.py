@@ -1,4 +1,4 @@
-"""The place of the file: permissions, log, readers, file system, room."""
+"""The location of the file: permissions, log, readers, file system, free space."""
 
 import os
 import re
@@ -27,9 +27,7 @@ with SessionMemoryStore(path, settings) as store, store._database.read() as conn
     ("name", "mode", "state"),
     [("memory.db", 0o644, State.PROBLEM), ("memory.db-wal", 0o660, State.PROBLEM), (".", 0o755, State.WARNING)],
 )
-def test_what_others_may_use_is_a_matter_of_permissions_and_is_closed(
-    path: Path, name: str, mode: int, state: State
-) -> None:
+def test_access_by_other_users_is_reported_and_removed(path: Path, name: str, mode: int, state: State) -> None:
     place = path.parent / name
     place.touch()
     place.chmod(mode)
@@ -41,7 +39,7 @@ def test_what_others_may_use_is_a_matter_of_permissions_and_is_closed(
     assert place.stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_that_holds_other_things_too_is_not_ours_to_close(path: Path) -> None:
+def test_a_folder_with_other_files_keeps_its_permissions(path: Path) -> None:
     (path.parent / "main.py").touch()
     path.parent.chmod(0o755)
     assert found(examine(path)) == {}
@@ -55,7 +53,7 @@ def test_a_long_log_is_a_warning(path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
-def test_a_process_that_holds_the_log_back_is_named_with_what_it_holds_back(path: Path) -> None:
+def test_a_process_that_holds_the_log_back_is_named_with_the_number_of_pages(path: Path) -> None:
     with process(READER, path) as reader:
         report = examine(path)
     assert found(report) == {"readers": State.WARNING}
@@ -66,7 +64,7 @@ def test_a_process_that_holds_the_log_back_is_named_with_what_it_holds_back(path
     ("kind", "state"),
     [("nfs4", State.PROBLEM), ("cifs", State.PROBLEM), ("fuse.sshfs", State.PROBLEM), ("9p", State.WARNING)],
 )
-def test_a_network_file_system_is_said(
+def test_a_network_file_system_is_reported(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: State
 ) -> None:
     mounts = tmp_path / "mountinfo"
@@ -78,13 +76,13 @@ def test_a_network_file_system_is_said(
 
 
 @pytest.mark.parametrize(("free", "state"), [(1_000_000, State.PROBLEM), (100_000_000, State.WARNING)])
-def test_a_full_disk_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
+def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))  # type: ignore[attr-defined]
     assert found(examine(path)) == {"disk": state}
 
 
-def test_a_log_that_stayed_beside_a_link_to_the_moved_file_is_a_problem(path: Path) -> None:
-    """It can hold memories that nobody would find."""
+def test_a_log_left_next_to_a_link_to_the_moved_file_is_a_problem(path: Path) -> None:
+    """It may contain memories that would be lost."""
     moved = path.with_name("moved.db")
     path.rename(moved)
     path.symlink_to(moved.name)

@@ -1,4 +1,4 @@
-"""The lazily loaded model: loaded once, in the background if told so, and what happens when it cannot be loaded."""
+"""The lazily loaded model: loaded once, in the background on request, and what happens when it cannot be loaded."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ TOY = ToyEngine(16)
 
 
 class Loader:
-    """Fails as often as told, then gives the toy engine; counts how often it was asked."""
+    """Fails a given number of times, then returns the toy engine; counts its calls."""
 
     def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
         self.failures, self.error, self.calls = failures, error or OSError("disk on fire at /secret"), 0
@@ -66,8 +66,8 @@ def test_nothing_is_loaded_before_the_first_use():
 def test_the_model_answers_as_its_engine_does():
     model = EmbeddingModel(Loader())
     assert model.fingerprint == TOY.fingerprint
-    assert model.max_pieces == TOY.max_pieces
-    assert model.piece_spans("a lease") == TOY.piece_spans("a lease")
+    assert model.tokens_per_vector == TOY.tokens_per_vector
+    assert model.token_spans("a lease") == TOY.token_spans("a lease")
     assert np.array_equal(model.embed(["a", "b"]), TOY.embed(["a", "b"]))
     assert np.array_equal(model.embed_query("a"), TOY.embed(["a"])[0])
 
@@ -85,7 +85,7 @@ def test_loading_in_the_background_returns_at_once_and_uses_wait_for_it():
     assert began.wait(10)
     assert not model.is_ready
     threading.Timer(0.05, may_finish.set).start()
-    assert model.max_pieces == 126
+    assert model.tokens_per_vector == 126
     assert model.is_ready
 
 
@@ -152,7 +152,7 @@ def test_a_failure_in_the_background_is_raised_at_the_next_use():
         model.embed(["lease"])
 
 
-def test_an_error_of_the_run_time_becomes_one_of_ours_without_its_details():
+def test_an_error_of_the_runtime_becomes_a_package_error_without_its_details():
     with pytest.raises(EmbeddingUnavailableError, match="See the log") as caught:
         EmbeddingModel(Loader(failures=2)).embed(["lease"])
     assert "OSError" in str(caught.value)
@@ -211,26 +211,26 @@ def test_a_wrong_dimension_makes_the_model_unavailable_with_the_same_advice():
         model.embed(["lease"])
 
 
-def test_an_engine_that_nobody_has_used_for_a_while_is_let_go_and_loaded_again_at_the_next_use():
+def test_an_idle_engine_is_unloaded_and_loaded_again_at_the_next_use():
     load, clock = Loader(), Clock()
     model = EmbeddingModel(load, clock)
     model.embed(["lease"])
     clock.now += 59
-    model.let_go(60)
+    model.unload_if_idle(60)
     assert model.is_ready
     clock.now += 1
-    model.let_go(60)
+    model.unload_if_idle(60)
     assert not model.is_ready
     assert np.array_equal(model.embed(["lease"]), TOY.embed(["lease"]))
     assert load.calls == 2
 
 
-def test_an_engine_in_use_is_not_let_go():
+def test_an_engine_in_use_is_not_unloaded():
     load, clock = Loader(), Clock()
     model = EmbeddingModel(load, clock)
     model.embed(["lease"])
     clock.now += 59
     model.embed(["lease"])
     clock.now += 59
-    model.let_go(60)
+    model.unload_if_idle(60)
     assert model.is_ready

@@ -38,7 +38,7 @@ def test_a_broken_file_in_the_cache_is_fetched_again(weights, tmp_path):
     assert hub.asked[1:] == [("tokenizer.json", False), ("tokenizer.json", True)]
 
 
-def test_a_file_that_stays_wrong_is_refused(weights, tmp_path):
+def test_a_file_that_is_still_wrong_is_refused(weights, tmp_path):
     hub = Hub(weights, tmp_path, lost=["model.safetensors"])
     with pytest.raises(EmbeddingUnavailableError, match="not the official file"):
         fetch_model(lambda _: None, hub.file, lambda: None)
@@ -52,7 +52,7 @@ def test_without_a_connection_the_error_says_what_else_can_be_done():
         fetch_model(lambda _: None, unreachable, lambda: None)
 
 
-def test_a_missing_token_encoding_is_said_but_is_no_failure(weights, tmp_path):
+def test_a_missing_token_encoding_is_reported_but_is_not_a_failure(weights, tmp_path):
     def unreachable():
         raise ConnectionError("no route")
 

@@ -47,7 +47,7 @@ def test_the_engine_leaves_nothing_in_the_home_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_importing_the_package_imports_no_run_time():
+def test_importing_the_package_imports_no_runtime():
     loaded = set(run(IMPORTS).split())
     assert "numpy" in loaded
     assert not loaded & {"onnxruntime", "tokenizers", "sentence_transformers", "torch", "tiktoken", "pydantic"}

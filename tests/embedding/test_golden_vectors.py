@@ -22,7 +22,7 @@ def vectors(engine, golden_texts):
     return engine.embed(list(golden_texts.values()))
 
 
-def test_the_golden_texts_are_many_and_have_a_vector_each(golden_texts, golden_vectors):
+def test_there_are_many_golden_texts_each_with_a_vector(golden_texts, golden_vectors):
     assert len(golden_texts) >= 60
     assert golden_vectors.shape == (len(golden_texts), 384)
 

@@ -21,7 +21,7 @@ def test_the_graph_is_the_one_that_was_checked(graph):
     assert hashlib.sha256(graph).hexdigest() == SHA256
 
 
-def test_the_graph_holds_offsets_and_no_weights(graph, weights):
+def test_the_graph_contains_offsets_and_no_weights(graph, weights):
     with weights.file("model.safetensors").open("rb") as stream:
         data_start = 8 + int.from_bytes(stream.read(8), "little")
     assert len(graph) < 40_000

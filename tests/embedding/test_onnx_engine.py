@@ -1,4 +1,4 @@
-"""What the default engine promises beside the right numbers: the same bits always, and places of word pieces."""
+"""What the default engine guarantees besides correct numbers: always the same bits, and the spans of tokens."""
 
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
@@ -73,12 +73,12 @@ def test_only_the_first_254_pieces_are_read(engine):
 
 def test_the_engine_says_what_its_vectors_are_comparable_with(engine):
     assert engine.fingerprint == Fingerprint("all-MiniLM-L6-v2", 384, "fp32", "onnxruntime")
-    assert engine.max_pieces == 126  # the training length of 128 without [CLS] and [SEP]
+    assert engine.tokens_per_vector == 126  # the training length of 128 without [CLS] and [SEP]
 
 
 @given(texts)
 def test_word_pieces_stand_in_order_inside_the_text_and_leave_out_only_what_is_not_a_character(engine, text):
-    spans = engine.piece_spans(text)
+    spans = engine.token_spans(text)
     assert all(0 <= span.start < span.end <= len(text) for span in spans)
     assert all(a.start <= b.start and a.end <= b.end for a, b in pairwise(spans))
     covered = {place for span in spans for place in range(*span)}
@@ -90,28 +90,28 @@ def test_word_pieces_stand_in_order_inside_the_text_and_leave_out_only_what_is_n
 def test_word_pieces_of_a_text_are_those_of_its_words_each_at_its_place(engine, words):
     text, wanted, place = " ".join(words), [], 0
     for word in words:
-        wanted += [(place + start, place + end) for start, end in engine.piece_spans(word)]
+        wanted += [(place + start, place + end) for start, end in engine.token_spans(word)]
         place += len(word) + 1
-    assert engine.piece_spans(text) == wanted
+    assert engine.token_spans(text) == wanted
 
 
 def test_places_are_counted_in_characters_not_in_bytes_or_utf_16_units(engine):
     text = "🦆🦆 é\u0301 数 lease"
-    spans = engine.piece_spans(text)
+    spans = engine.token_spans(text)
     assert text[slice(*spans[-1])] == "lease"
     assert text[slice(*spans[-2])] == "数"
 
 
 def test_word_pieces_of_a_very_long_text_reach_to_its_end(engine):
     text = "queue " * 20_000 + "lease"
-    spans = engine.piece_spans(text)
+    spans = engine.token_spans(text)
     assert len(spans) == 20_001
     assert text[slice(*spans[-1])] == "lease"
 
 
 def test_special_tokens_are_no_word_pieces_of_a_text(engine):
-    assert engine.piece_spans("lease") == [(0, 5)]
-    assert engine.piece_spans("") == []
+    assert engine.token_spans("lease") == [(0, 5)]
+    assert engine.token_spans("") == []
 
 
 @given(st.lists(st.integers(2, 256), max_size=60))

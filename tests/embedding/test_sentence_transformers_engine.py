@@ -62,13 +62,13 @@ def test_both_engines_compute_the_same_vectors_for_the_same_model(second, engine
 @needs_extra
 def test_both_engines_find_the_same_word_pieces(second, engine, golden_texts):
     for text in golden_texts.values():
-        assert second.piece_spans(text) == engine.piece_spans(text)
+        assert second.token_spans(text) == engine.token_spans(text)
 
 
 @needs_extra
 def test_the_second_engine_describes_itself_by_what_the_model_says(second):
     assert second.fingerprint == Fingerprint("my/model", 384, "fp32", "sentence-transformers")
-    assert second.max_pieces == 254
+    assert second.tokens_per_vector == 254
 
 
 @needs_extra

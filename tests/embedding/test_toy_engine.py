@@ -45,8 +45,8 @@ def test_every_vector_has_length_one_and_does_not_depend_on_its_neighbours(texts
 
 
 @given(st.text())
-def test_pieces_stand_in_order_and_cover_everything_but_spaces(text):
-    spans = TOY.piece_spans(text)
+def test_tokens_are_in_order_and_cover_everything_but_spaces(text):
+    spans = TOY.token_spans(text)
     assert all(a.end <= b.start for a, b in pairwise(spans))
     assert all(0 < span.end - span.start <= 8 for span in spans)
     assert "".join(text[slice(*span)] for span in spans) == re.sub(r"\s", "", text)

@@ -1,4 +1,4 @@
-"""A process that is there to be killed: `python -m faults.child ROLE PATH NUMBER`.
+"""A process to be killed: `python -m faults.child ROLE PATH NUMBER`.
 
 Each call is told on standard output, one JSON array a line, before it is made and after it has returned. Roles:
 `work`: store, search and delete for ever, beginning with memory NUMBER.
@@ -36,7 +36,7 @@ CHECKPOINTS = (
 
 
 def tell(*words: str | int) -> None:
-    """Write down what is done, or was."""
+    """Write down an action before or after it is done."""
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
@@ -111,7 +111,7 @@ def wait_for_a_line(event: threading.Event) -> None:
 
 
 def share(path: Path, first: int) -> None:
-    """Store memories, and checkpoint in every way after each; close the file now and then, and open it anew."""
+    """Store memories, and checkpoint in every way after each; close and reopen the file now and then."""
     asked_to_stop = threading.Event()
     threading.Thread(target=wait_for_a_line, args=(asked_to_stop,), daemon=True).start()
     numbers, source = itertools.count(first), random.Random(first)

@@ -23,7 +23,7 @@ COLUMNS = """
 
 
 def damage(path: Path, source: random.Random) -> list[str]:
-    """Damage a file in one to three ways, and return what was done."""
+    """Damage a file in one to three ways, and return the damages."""
     kinds = (set_values, set_values, set_values, change_blob, delete_rows, change_schema, change_schema, flip_bytes)
     return [source.choice(kinds)(path, source) for _ in range(source.choice((1, 1, 1, 2, 3)))]
 
@@ -80,7 +80,7 @@ def change_schema(path: Path, source: random.Random) -> str:
 
 
 def chosen(path: Path, source: random.Random, sql: str) -> tuple[str, ...]:
-    """Return one row of what is in the schema."""
+    """Return one row of the schema."""
     with contextlib.suppress(apsw.CorruptError), connected(path) as connection:
         if rows := connection.execute(sql).fetchall():
             return tuple(map(str, source.choice(rows)))

@@ -1,4 +1,4 @@
-"""A server of an earlier release, told what to do in lines of JSON: `python earlier_release.py DATABASE`.
+"""A server of an earlier release, controlled by lines of JSON: `python earlier_release.py DATABASE`.
 
 It is run with the source of that release, and uses nothing of the tests, which know only the present one.
 """

@@ -1,4 +1,4 @@
-"""The book of what was acknowledged, and what a file must and must not hold by it."""
+"""A ledger of acknowledged calls, and what a file must and must not contain according to it."""
 
 import copy
 from collections import Counter
@@ -34,7 +34,7 @@ class Ledger:
         return copy.deepcopy(self)
 
     def losses(self, path: Path) -> list[str]:
-        """Say what the file lacks, or holds against the book: wrong text, deleted memories, memories stored twice.
+        """Return how the file differs from the ledger: missing, altered and deleted memories, memories stored twice.
 
         The call that was under way may have been carried out or not; the book is brought up to date with it.
         """

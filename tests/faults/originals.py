@@ -1,4 +1,4 @@
-"""A file of the original server, taken over while something goes wrong."""
+"""A file of the original server, upgraded while something goes wrong."""
 
 import shutil
 from pathlib import Path

@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 class File:
-    """What a file holds on the platter, and what is on its way there."""
+    """The contents of a file on the platter, and the writes that have not reached it."""
 
     def __init__(self, content: bytes) -> None:
         self._durable = bytearray(content)
@@ -76,7 +76,7 @@ def apply(content: bytearray, change: Change) -> None:
 
 
 class Disk:
-    """All files of a folder. Every so many changes (`gap` on average) `on_cut(image)` is given what would be left."""
+    """All files of a folder. After every `gap` changes on average, `on_cut(image)` gets what would be left."""
 
     def __init__(self, folder: Path, source: random.Random, gap: int, on_cut: Callable[[Path], None]) -> None:
         self._folder = folder
@@ -89,7 +89,7 @@ class Disk:
         self._left = source.randint(1, 2 * gap)
 
     def opened(self, path: str, read: Callable[[], bytes], *, new_name: bool) -> File:
-        """Return the file of a path; `read` tells what it holds if it is not known yet."""
+        """Return the file of a path; `read` returns its contents if it is not known yet."""
         if path not in self._files:
             self._files[path] = File(read())
             if not new_name:
@@ -133,7 +133,7 @@ class Disk:
 
 
 class WatchedFile(apsw.VFSFile):
-    """A real file whose changes the disk is told."""
+    """A real file that reports its changes to the disk."""
 
     def __init__(self, disk: Disk, path: str, name: str | apsw.URIFilename, flags: list[int]) -> None:
         super().__init__("unix", name, flags)

@@ -1,21 +1,19 @@
-"""Starts the processes of `child`, and reads what they told."""
+"""Starts the processes of `child`, and reads their output."""
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from forked import Forked
 
 TESTS = Path(__file__).parent.parent
 
 
-def started(role: str, path: Path, number: int) -> subprocess.Popen[str]:
+def started(role: str, path: Path, number: int) -> Forked:
     """Start a process in a role."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "faults.child", role, str(path), str(number)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    return Forked(
+        *("-m", "faults.child", role, path, number),
         text=True,
         cwd=TESTS,
         # Without a folder for it the token table is not loaded: that would take longer than the rest.
@@ -23,8 +21,8 @@ def started(role: str, path: Path, number: int) -> subprocess.Popen[str]:
     )
 
 
-def told(process: subprocess.Popen[str]) -> list[list[Any]]:
-    """Wait for the end of a process and return what it told; a line that was cut short was not told."""
+def told(process: Forked) -> list[list[Any]]:
+    """Wait for a process to end and return its lines; an incomplete line does not count."""
     assert process.stdout is not None
     lines = process.stdout.readlines()
     process.communicate()

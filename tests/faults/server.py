@@ -1,16 +1,15 @@
-"""The real server in a process of its own, spoken to line by line, so that it can be killed between two bytes."""
+"""The real server in its own process, called line by line, so that it can be killed between two bytes."""
 
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-MAIN = Path(__file__).parent.parent.parent / "main.py"
+from forked import COMMAND, Forked
+
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 STORE_TOOLS = {
     "report": "store_report",
@@ -24,11 +23,8 @@ class Server:
     """A server on a file, with the toy engine."""
 
     def __init__(self, path: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(MAIN), "serve", "--database-path", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+        self._process = Forked(
+            *(COMMAND, "serve", "--database-path", path),
             env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""},
             cwd=path.parent,
         )
@@ -63,7 +59,7 @@ class Server:
         raise EOFError
 
     def answers(self, method: str, every: Iterator[dict[str, Any]], under_way: int) -> Iterator[dict[str, Any]]:
-        """Keep so many requests under way, one for each set of parameters, and yield their results as they come."""
+        """Keep this many requests running, one per set of parameters, and yield their results as they arrive."""
         assert self._process.stdout is not None
         waiting = {self.send(method, parameters) for parameters in itertools.islice(every, under_way)}
         while waiting:

@@ -1,4 +1,4 @@
-"""Says what is wrong inside a file: damage, orphans, and memories that are stored by half."""
+"""Finds what is wrong inside a file: damage, orphans, and partly stored memories."""
 
 import contextlib
 import hashlib
@@ -80,7 +80,7 @@ PASSAGES = """
 
 
 def faults_of(path: Path, embedder: Embedder | None = None, *, indexed: bool = True) -> list[str]:
-    """Return what is wrong with a file, nothing if all is well.
+    """Return what is wrong with a file; empty if nothing is.
 
     `embedder` is what made its vectors; `indexed`: every memory has to have some.
     """

@@ -1,4 +1,4 @@
-"""The disk is full, or reports errors (R5)."""
+"""The disk is full, or reports errors."""
 
 import contextlib
 import itertools
@@ -160,7 +160,7 @@ def test_an_upgrade_or_a_backfill_that_meets_a_fault_loses_no_memory_and_the_nex
         assert whole_copies(path), attempt
 
 
-def test_reads_go_on_while_the_disk_is_full(store: SessionMemoryStore, disk: BadDisk) -> None:
+def test_reads_continue_while_the_disk_is_full(store: SessionMemoryStore, disk: BadDisk) -> None:
     search(store, 0)
     disk.fail(FULL, 1, lasting=True)
     with pytest.raises(DatabaseError, match="free some space"):
@@ -169,7 +169,7 @@ def test_reads_go_on_while_the_disk_is_full(store: SessionMemoryStore, disk: Bad
     assert store.get_session_stats("s1").total_memories == 1
 
 
-def test_an_upgrade_that_fails_leaves_no_part_of_a_copy_behind(disk: BadDisk, tmp_path: Path) -> None:
+def test_a_failed_upgrade_leaves_no_partial_copy(disk: BadDisk, tmp_path: Path) -> None:
     path = copied_original(tmp_path)
     disk.fail(FULL, 20, lasting=True)
     with pytest.raises(DatabaseError, match="free some space"):
@@ -222,7 +222,7 @@ def test_a_search_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succeeds
 
 
 def stored_until_full(store: SessionMemoryStore) -> list[str]:
-    """Store until that fails, and return what was stored."""
+    """Store until it fails, and return the stored memories."""
     stored: list[str] = []
     with contextlib.suppress(DatabaseError):
         for number in itertools.count():
@@ -231,7 +231,7 @@ def stored_until_full(store: SessionMemoryStore) -> list[str]:
     return stored
 
 
-def test_a_disk_that_is_really_full_is_said_and_everything_goes_on_when_there_is_space(small_disk: Path) -> None:
+def test_a_really_full_disk_is_reported_and_everything_works_again_when_there_is_space(small_disk: Path) -> None:
     path, ballast = small_disk / "memory.db", small_disk / "ballast"
     ballast.write_bytes(bytes(300_000))
     with open_store(path) as store:

@@ -1,4 +1,4 @@
-"""A file is damaged while nobody looks (R8)."""
+"""A file is damaged while no process uses it."""
 
 import random
 import re
@@ -23,7 +23,7 @@ MEMORIES = {number + 1: number for number in range(24)}
 PAGE = 4096
 FILE_HEADER = 100
 EVERY = effort(quick=5, long=1)
-"""One page out of so many is damaged."""
+"""One in this many pages is damaged."""
 
 
 class FilePage(NamedTuple):
@@ -39,7 +39,7 @@ class FilePage(NamedTuple):
 
     @property
     def is_of_vectors(self) -> bool:
-        """Tell whether the page can be made again from the text."""
+        """Tell whether the page can be rebuilt from the text."""
         return "vec_" in self.table
 
 
@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def pages(path: Path) -> list[FilePage]:
-    """Return every so many pages of a file."""
+    """Return a sample of the pages of a file."""
     with connected(path) as connection:
         return [FilePage(*row) for row in connection.execute("select name, pageno from dbstat order by pageno")][
             ::EVERY
@@ -106,7 +106,7 @@ def use_all(path: Path) -> None:
 
 
 def read_all(store: SessionMemoryStore) -> None:
-    """Read every memory, and compare it with what was stored."""
+    """Read every memory, and compare it with the stored one."""
     for memory_id, number in MEMORIES.items():
         found = store.get_memory_by_id(memory_id).memory
         assert found is not None
@@ -139,7 +139,7 @@ def test_a_damaged_page_is_found_by_the_integrity_check(path: Path) -> None:
         assert integrity_errors(copy), page
 
 
-def test_a_damaged_page_of_text_is_said_with_the_advice_to_restore_or_changes_no_answer(path: Path) -> None:
+def test_a_damaged_page_of_text_is_reported_with_the_advice_to_restore_or_changes_no_answer(path: Path) -> None:
     said = [failure(copy) for page, copy in without_headers(path) if not page.is_of_vectors]
     assert {message for message in said if message} == {"The database is damaged: restore it from a backup."}
     assert said.count("") < len(said) / 4
@@ -152,14 +152,14 @@ def test_a_damaged_page_of_vectors_never_changes_a_text(path: Path) -> None:
                 read_all(store)
 
 
-def test_a_damaged_page_of_vectors_is_said_with_advice(path: Path) -> None:
+def test_a_damaged_page_of_vectors_is_reported_with_advice(path: Path) -> None:
     for page, copy in without_headers(path):
         if page.is_of_vectors:
             said = failure(copy)
             assert not said or "restore" in said, page
 
 
-def test_flipped_bytes_in_a_page_are_said_or_change_no_text(path: Path) -> None:
+def test_flipped_bytes_in_a_page_are_reported_or_change_no_text(path: Path) -> None:
     said = [failure(copy) for page, copy in with_flipped_bytes(path) if not page.is_of_vectors]
     # A row whose number was flipped is not noticed by SQLite: it is not found any more.
     assert all(re.search("restore it from a backup|doctor --fix|no memory", message) for message in said if message)
@@ -173,16 +173,16 @@ def test_a_search_that_meets_a_vector_without_its_chunk_names_the_doctor(path: P
     assert "doctor --fix" in failure(path)
 
 
-def test_a_damaged_schema_is_said_when_the_file_is_opened(path: Path) -> None:
+def test_a_damaged_schema_is_reported_when_the_file_is_opened(path: Path) -> None:
     with pytest.raises(DatabaseError, match="restore it from a backup"):
         open_store(damaged(path, FilePage("sqlite_schema", 1).header, b"\xff" * 8))
 
 
-def test_a_text_that_is_no_longer_text_is_said(path: Path) -> None:
+def test_a_text_that_is_no_longer_text_is_reported(path: Path) -> None:
     copy = replaced(path, "naïve 7 ".encode(), b"na\xff\xffve 7 ")
     assert "restore it from a backup" in failure(copy)
 
 
-def test_json_that_is_no_longer_json_is_said(path: Path) -> None:
+def test_json_that_is_no_longer_json_is_reported(path: Path) -> None:
     copy = replaced(path, b'["# Memory 0"', b'[?# Memory 0"')
     assert "restore it from a backup" in failure(copy)

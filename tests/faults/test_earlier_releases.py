@@ -1,4 +1,4 @@
-"""A server of an earlier release that goes on beside the upgrade of its file, and this one beside a later upgrade."""
+"""A server of an earlier release that runs while its file is upgraded, and this release during a later upgrade."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def server(source: Path, path: Path) -> Iterator[EarlierServer]:
 
 
 def rows(path: Path) -> dict[str, list[Any]]:
-    """Return what is in the tables of text."""
+    """Return the contents of the text tables."""
     connection = apsw.Connection(str(path))
     try:
         return {
@@ -129,9 +129,7 @@ def test_after_an_upgrade_a_server_of_an_earlier_release_writes_nothing_and_says
         "delete from session_memories where id = 99",
     ],
 )
-def test_who_does_not_know_the_tables_cannot_prepare_what_adds_indexes_or_deletes_memories(
-    path: Path, sql: str
-) -> None:
+def test_an_earlier_release_cannot_prepare_statements_that_add_index_or_delete_memories(path: Path, sql: str) -> None:
     Database(path, dimensions=4).close()
     connection = apsw.Connection(str(path))
     with pytest.raises(apsw.SQLError, match="vector_memory_schema"):
@@ -146,7 +144,7 @@ def upgraded(path: Path, sql: str = "") -> None:
         connection.execute(f"insert into schema_migrations values (999, 'from the future', '2099'); {sql}")
 
 
-def test_after_an_upgrade_by_a_newer_release_nothing_is_written_and_reading_goes_on(path: Path) -> None:
+def test_after_an_upgrade_by_a_newer_release_nothing_is_written_and_reading_continues(path: Path) -> None:
     with SessionMemoryStore(path, SETTINGS) as store:
         store.store_memory("report", "# One\n\nThe first.", session_id="s", agent_id="a")
         upgraded(path)
@@ -158,7 +156,7 @@ def test_after_an_upgrade_by_a_newer_release_nothing_is_written_and_reading_goes
         assert [chunk.memory_id for chunk in found] == [1]
 
 
-def test_what_cannot_be_read_after_an_upgrade_is_not_called_damage(path: Path) -> None:
+def test_data_that_cannot_be_read_after_an_upgrade_is_not_reported_as_damage(path: Path) -> None:
     with SessionMemoryStore(path, SETTINGS) as store:
         store.store_memory("report", "# One\n\nThe first.", session_id="s", agent_id="a")
         upgraded(path, "alter table keyword_postings rename to terms")

@@ -1,18 +1,18 @@
-"""What is started on a full disk reads, and says so."""
+"""Servers and commands started on a full disk can read, and say so."""
 
 import contextlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from faults.workload import content, memory, open_store, search
+from forked import finished
 from memory_files import examine, said
-from servers import MAIN, QUICK, Server
+from servers import QUICK, Server
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.database import Database
@@ -68,7 +68,7 @@ def test_a_memory_opened_on_a_full_disk_is_read_and_written_when_there_is_space(
     assert "Access counts" not in caplog.text
 
 
-def test_a_memory_is_read_where_no_further_file_can_be_made(disk_for_few_files: Path) -> None:
+def test_a_memory_can_be_read_where_no_file_can_be_created(disk_for_few_files: Path) -> None:
     path = disk_for_few_files / "memory.db"
     original = disk_for_few_files.parent / "memory.db"
     ended(original)
@@ -80,7 +80,7 @@ def test_a_memory_is_read_where_no_further_file_can_be_made(disk_for_few_files: 
             store.store_memory(**memory(1))
 
 
-def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_left_as_it_was(
+def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_unchanged(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = small_disk / "memory.db"
@@ -94,7 +94,7 @@ def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_left_as_it_w
     assert path.read_bytes() == before
 
 
-def test_a_file_exchanged_on_a_full_disk_is_not_read_in_place_of_the_one_that_was_opened(small_disk: Path) -> None:
+def test_a_file_replaced_on_a_full_disk_is_not_read_instead_of_the_opened_one(small_disk: Path) -> None:
     path = small_disk / "memory.db"
     ended(path)
     shutil.copy(path, small_disk / "other.db")
@@ -108,13 +108,7 @@ def test_a_file_exchanged_on_a_full_disk_is_not_read_in_place_of_the_one_that_wa
 
 def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on a memory."""
-    return subprocess.run(
-        [sys.executable, str(MAIN), *words, "--database-path", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **QUICK},
-    )
+    return finished(*words, "--database-path", path, env={**os.environ, **QUICK})
 
 
 def test_a_server_and_commands_started_on_a_full_disk_read_and_say_so(small_disk: Path) -> None:

@@ -1,4 +1,4 @@
-"""Processes are killed (kill -9) at any moment (R3)."""
+"""Processes are killed (kill -9) at any moment."""
 
 import itertools
 import json
@@ -17,6 +17,7 @@ from faults.server import Server
 from faults.soundness import faults_of
 from faults.workload import memory, open_store, store_one
 from vector_memory.embedding.toy_engine import ToyEngine
+from waiting import eventually
 
 KILLS = effort(quick=8, long=75)
 KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
@@ -26,7 +27,7 @@ KILLS_OF_A_SERVER = effort(quick=1, long=15)
 
 
 def killed_while_working(path: Path, first: int, source: random.Random) -> list[list[Any]]:
-    """Let a process work on a file, kill it in the middle of something, and return what it told."""
+    """Let a process work on a file, kill it during the work, and return its lines."""
     with started("work", path, first) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(source.randint(1, 40))]
@@ -36,7 +37,7 @@ def killed_while_working(path: Path, first: int, source: random.Random) -> list[
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_process_loses_nothing_that_it_acknowledged_and_leaves_nothing_by_half(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_acknowledged_memory_and_leaves_no_partial_writes(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     for kill in range(KILLS):
         for event, *numbers in killed_while_working(path, kill * 1000, source):
@@ -48,7 +49,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged_and_leaves_nothing_
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_process_does_not_keep_the_others_from_going_on(tmp_path: Path) -> None:
+def test_a_killed_process_does_not_block_the_others(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     with open_store(path) as survivor:
         for kill in range(1, KILLS_BESIDE_ANOTHER + 1):
@@ -61,7 +62,7 @@ def test_a_killed_process_does_not_keep_the_others_from_going_on(tmp_path: Path)
 
 
 def killed_while_opening(path: Path, change: int) -> list[list[Any]]:
-    """Let a process open a file and make its vectors, and kill itself before a change; return what it told."""
+    """Let a process open a file and compute its vectors, and kill itself before a change; return its lines."""
     with started("index", path, change) as process:
         return told(process)
 
@@ -73,7 +74,7 @@ def moments(path: Path, kills: int) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-def test_a_process_killed_while_it_makes_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
+def test_a_process_killed_while_creating_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
     for change in moments(tmp_path / "memory.db", KILLS_WHILE_CREATING):
         path = tmp_path / str(change) / "memory.db"
         assert killed_while_opening(path, change) == []
@@ -109,4 +110,7 @@ def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: P
             server.ask_to_store(memory(number))
             time.sleep(random.uniform(0, 0.03))
         assert ledger.losses(path) == []
+        with open_store(path) as store:
+            store.defer_vectors()
+            eventually(lambda store=store: not store.get_memory_stats().without_vectors)
         assert faults_of(path, ToyEngine()) == []

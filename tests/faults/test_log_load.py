@@ -34,7 +34,7 @@ def some_words(source: random.Random, count: int) -> str:
 
 
 def searches(number: int, going_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of searches as long as the load goes on."""
+    """Yield the parameters of searches as long as the load lasts."""
     source = random.Random(number)
     while going_on():
         yield {"name": source.choice(SEARCHES), "arguments": {"query": some_words(source, 3)}}
@@ -63,7 +63,7 @@ def log_size(path: Path) -> int:
         return 0
 
 
-def test_the_log_stays_short_beside_servers_that_search_and_store_without_a_pause(tmp_path: Path) -> None:
+def test_the_log_stays_short_while_servers_search_and_store_without_a_pause(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(Server(path)) for _ in range(SEARCHING + STORING)]

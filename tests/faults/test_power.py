@@ -1,4 +1,4 @@
-"""Power fails while a store works (R4)."""
+"""The power fails while a store works."""
 
 import itertools
 import random
@@ -34,7 +34,7 @@ class EnoughCutsError(Exception):
 
 
 def power_failures(folder: Path, seed: int, cuts: int, synchronous: Literal["FULL", "NORMAL"] = "FULL") -> list[Cut]:
-    """Let a store work, and return what was left by power failures at random moments."""
+    """Let a store work, and return the files left by power failures at random moments."""
     left: list[Cut] = []
     ledger = Ledger()
 
@@ -102,7 +102,7 @@ def test_a_power_failure_during_an_upgrade_or_a_backfill_loses_no_memory(tmp_pat
         assert faults_of(path) == [], path
 
 
-def test_a_power_failure_after_an_upgrade_leaves_the_copy_of_the_original_whole(tmp_path: Path) -> None:
+def test_a_power_failure_after_an_upgrade_leaves_the_copy_of_the_original_intact(tmp_path: Path) -> None:
     upgraded = [path for path in upgrades_without_power(tmp_path, 1) if is_taken_over(path)]
     assert upgraded
     assert all(whole_copies(path) for path in upgraded)

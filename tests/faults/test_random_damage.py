@@ -1,4 +1,4 @@
-"""Whatever bytes are in the file, everything ends with an answer or one of our errors, and the doctor knows why."""
+"""Whatever bytes are in the file, every call ends with an answer or a package error, and the doctor reports why."""
 
 import re
 import subprocess
@@ -30,7 +30,9 @@ def template(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_damaged_file_ends_nothing_and_what_fails_for_good_the_doctor_knows(template: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_crashes_nothing_and_the_doctor_reports_every_permanent_failure(
+    template: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "damaged"
     folder.mkdir(mode=0o700)
     code = Path(__file__).with_name("use_damaged.py")

@@ -1,4 +1,4 @@
-"""Two processes write and checkpoint the same file (R1), and nothing but SQLite opens it (R7)."""
+"""Two processes write and checkpoint the same file, and only SQLite opens it."""
 
 import itertools
 import subprocess

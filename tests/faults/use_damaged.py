@@ -70,7 +70,7 @@ def calls(store: SessionMemoryStore) -> dict[str, Callable[[], object]]:
 
 
 def failures(path: Path) -> dict[str, str]:
-    """Return the errors of all calls, with what is kept in memory and without."""
+    """Return the errors of all calls, with and without the index in memory."""
     try:
         store = SessionMemoryStore(path, SETTINGS)
     except VectorMemoryError as error:

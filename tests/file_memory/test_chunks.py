@@ -74,7 +74,7 @@ def test_lines_are_counted_by_line_feeds(line_end: str) -> None:
 
 
 @given(TEXTS)
-def test_a_chunk_is_what_stands_on_its_lines(text: str) -> None:
+def test_a_chunk_is_the_text_of_its_lines(text: str) -> None:
     lines = text.split("\n")
     for chunk in cut_file(text, words, SIZE, OVERLAP):
         on_lines = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
@@ -106,7 +106,7 @@ def test_no_chunk_is_too_long_or_inside_the_next(text: str) -> None:
     )
 
 
-def test_neighbours_share_something_but_no_more_than_is_asked_for_however_long_their_paragraph_is() -> None:
+def test_neighbours_share_some_text_but_at_most_the_overlap_however_long_their_paragraph_is() -> None:
     numbered = [f"w{number}{'.' * (number % 7 == 0)}" for number in range(400)]
     for length in range(len(numbered)):
         chunks = cut_file(" ".join(numbered[:length]), words, SIZE, OVERLAP)
@@ -115,6 +115,6 @@ def test_neighbours_share_something_but_no_more_than_is_asked_for_however_long_t
             assert 1 <= len(shared) <= OVERLAP, length
 
 
-def test_an_endless_line_and_endless_blank_lines_take_no_endless_time() -> None:
+def test_a_very_long_line_and_many_blank_lines_are_cut_quickly() -> None:
     assert len(cut_file("x" * 1_000_000, lambda text: len(text) // 3 + 1)) > 1_000
     assert len(cut_file("\n" * 200_000 + "a" + " " * 200_000 + "\n \n" * 50_000 + "b", words)) == 1

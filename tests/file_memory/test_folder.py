@@ -1,4 +1,4 @@
-"""The folder: nothing leads out of it, and nothing that is written to it is lost."""
+"""The folder: no path leads out of it, and no entry is lost."""
 
 import fcntl
 import os
@@ -89,7 +89,7 @@ def test_hard_links_are_not_followed_either(folder: Path, secret: Path) -> None:
     assert secret.read_text() == "outside"
 
 
-def test_a_folder_that_is_swapped_for_a_link_after_the_check_leads_nowhere(folder: Path, secret: Path) -> None:
+def test_a_folder_replaced_by_a_link_after_the_check_leads_nowhere(folder: Path, secret: Path) -> None:
     (folder / "notes").mkdir()
     (folder / "notes" / "secret.md").write_text("inside")
     memory = MemoryFolder(folder)
@@ -119,7 +119,9 @@ def test_paths_are_those_that_searches_show_or_relative_to_the_folder(folder: Pa
         read(folder, "c.md")
 
 
-def test_all_markdown_is_seen_but_what_is_hidden_or_too_long(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_markdown_files_are_found_except_hidden_and_large_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_FILE_BYTES", 10)
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / ".obsidian").mkdir()
@@ -132,7 +134,7 @@ def test_all_markdown_is_seen_but_what_is_hidden_or_too_long(folder: Path, monke
         read(folder, "long.md")
 
 
-def test_there_is_nothing_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_empty(tmp_path: Path) -> None:
     assert MemoryFolder(tmp_path / "none").scan() == {}
 
 
@@ -143,14 +145,14 @@ def test_an_entry_is_added_under_a_heading_with_the_time_and_topic(folder: Path)
     assert (folder / "2026-02-13.md").read_text() == "## 12:05 — Deploy\n\nFirst.\n\n## 12:05\n\nSecond.\n"
 
 
-def test_an_entry_begins_after_an_empty_line_whatever_an_editor_has_left(folder: Path) -> None:
+def test_an_entry_starts_after_an_empty_line_however_the_file_ends(folder: Path) -> None:
     for left in ("Text", "Text\n", "Text\n\n"):
         (folder / "2026-02-13.md").write_text(left)
         MemoryFolder(folder).append("Entry.", None, NOON)
         assert (folder / "2026-02-13.md").read_text() == "Text\n\n## 12:05\n\nEntry.\n"
 
 
-def test_an_entry_that_is_sent_again_at_once_is_there_once(folder: Path) -> None:
+def test_an_entry_that_is_sent_twice_is_stored_once(folder: Path) -> None:
     memory = MemoryFolder(folder)
     for _ in range(2):
         memory.append("Entry.", "Topic", NOON)
@@ -158,20 +160,20 @@ def test_an_entry_that_is_sent_again_at_once_is_there_once(folder: Path) -> None
     assert (folder / "2026-02-13.md").read_text().count("Entry.") == 2
 
 
-def test_a_missing_folder_is_made_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_missing_folder_is_created_for_its_owner_only(tmp_path: Path) -> None:
     MemoryFolder(tmp_path / "new" / "memory").append("Entry.", None, NOON)
     assert (tmp_path / "new" / "memory").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new" / "memory" / "2026-02-13.md").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_is_a_link_is_left_alone(folder: Path, secret: Path) -> None:
+def test_a_log_that_is_a_link_is_not_changed(folder: Path, secret: Path) -> None:
     (folder / "2026-02-13.md").symlink_to(secret)
     with pytest.raises(MemoryStorageError):
         MemoryFolder(folder).append("Entry.", None, NOON)
     assert secret.read_text() == "outside"
 
 
-def test_a_write_that_fails_half_way_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_write_is_undone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "2026-02-13.md").write_text("Before.\n")
     write = os.write
 
@@ -186,7 +188,7 @@ def test_a_write_that_fails_half_way_leaves_nothing(folder: Path, monkeypatch: p
     assert (folder / "2026-02-13.md").read_text() == "Before.\n"
 
 
-def test_an_entry_goes_to_the_file_that_an_editor_put_in_place_meanwhile(
+def test_an_entry_goes_to_the_file_with_which_an_editor_replaced_the_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, lock = threading.Event(), fcntl.flock
@@ -215,10 +217,10 @@ def test_an_entry_goes_to_the_file_that_an_editor_put_in_place_meanwhile(
     [(Call(cancelled=True), CancelledCallError), (Call(arrived_at=-60), MemoryStorageError)],
     ids=["cancelled", "too late"],
 )
-def test_a_call_that_waits_for_a_locked_log_in_vain_writes_nothing(
+def test_a_call_that_times_out_on_a_locked_log_writes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, call: Call, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(locking, "LOCK_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(locking, "FILE_LOCK_TIMEOUT_SECONDS", 0.0)
     memory = MemoryFolder(folder)
     log = folder / memory.append("First.", None, NOON)
     before = log.read_bytes()
@@ -237,7 +239,7 @@ def test_a_call_that_waits_for_a_locked_log_in_vain_writes_nothing(
     assert log.read_bytes() == before
 
 
-def test_entries_of_several_processes_at_once_are_all_there_and_whole(folder: Path) -> None:
+def test_entries_of_several_processes_are_all_stored_whole(folder: Path) -> None:
     count, each = 4, 50
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(folder), f"w{name}", str(each)]) for name in range(count)

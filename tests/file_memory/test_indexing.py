@@ -1,4 +1,4 @@
-"""Bringing the index in step with the folder."""
+"""Updating the index from the folder."""
 
 import logging
 import os
@@ -89,7 +89,7 @@ def test_a_change_that_keeps_size_and_time_is_noticed_soon_after_it(
     assert [text for _, text, _ in chunks(index)] == ["New."]
 
 
-def test_a_file_that_only_was_touched_is_not_cut_or_embedded_again(
+def test_a_touched_file_is_not_cut_or_embedded_again(
     folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine
 ) -> None:
     (folder / "a.md").write_text("Words.")
@@ -101,7 +101,7 @@ def test_a_file_that_only_was_touched_is_not_cut_or_embedded_again(
     assert len(engine.embedded) == 1
 
 
-def test_a_file_that_is_unchanged_is_not_even_read(folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_file_is_not_read(folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
 
     (folder / "a.md").write_text("Words.")
     os.utime(folder / "a.md", (1_000_000_000, 1_000_000_000))
@@ -166,7 +166,7 @@ def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, inde
     other.close()
 
 
-def test_words_are_there_without_a_model_and_vectors_when_there_is_one(
+def test_words_are_indexed_without_a_model_and_vectors_when_there_is_one(
     folder: Path, index: IndexFile, steps: Steps
 ) -> None:
     def fail() -> ToyEngine:
@@ -182,7 +182,7 @@ def test_words_are_there_without_a_model_and_vectors_when_there_is_one(
     assert chunks(index) == [("a.md", "Words.", 1)]
 
 
-def test_a_chunk_that_cannot_be_embedded_stops_no_other_and_is_tried_again(
+def test_a_chunk_that_cannot_be_embedded_does_not_stop_others_and_is_tried_again(
     folder: Path, index: IndexFile, steps: Steps, engine: CountingEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.poison = "quokka"
@@ -198,7 +198,7 @@ def test_a_chunk_that_cannot_be_embedded_stops_no_other_and_is_tried_again(
     assert all(passages for _, _, passages in chunks(index))
 
 
-def test_an_embedding_that_takes_too_long_is_left_for_later(
+def test_an_embedding_that_takes_too_long_is_postponed(
     folder: Path, index: IndexFile, engine: CountingEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "a.md").write_text("Words.")
@@ -212,7 +212,7 @@ def test_an_embedding_that_takes_too_long_is_left_for_later(
     time.sleep(0.6)  # the first attempt ends in a thread of its own
 
 
-def test_vectors_of_another_model_are_made_anew(folder: Path, index: IndexFile, steps: Steps) -> None:
+def test_vectors_of_another_model_are_recomputed(folder: Path, index: IndexFile, steps: Steps) -> None:
     (folder / "a.md").write_text("Words.")
     steps.all()
     smaller = ToyEngine(16)
@@ -223,7 +223,7 @@ def test_vectors_of_another_model_are_made_anew(folder: Path, index: IndexFile, 
         assert len(candidates(connection).nearest(smaller.embed(["Words."])[0], 5).matches) == 2
 
 
-def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
+def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
     folder: Path, index_file: Path, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = EmbeddingModel(lambda: engine)
@@ -253,7 +253,7 @@ def test_everything_goes_on_by_words_when_sqlite_vec_cannot_be_loaded(
     again.close()
 
 
-def test_an_index_of_a_newer_release_is_left_to_it(folder: Path, index_file: Path, engine: CountingEngine) -> None:
+def test_an_index_of_a_newer_release_is_not_changed(folder: Path, index_file: Path, engine: CountingEngine) -> None:
     """Two releases on one folder would delete each other's index for ever."""
     (folder / "a.md").write_text("Words.")
     index = IndexFile(index_file, 384)
@@ -268,7 +268,7 @@ def test_an_index_of_a_newer_release_is_left_to_it(folder: Path, index_file: Pat
 
 
 @pytest.mark.parametrize("damage", ["header", "middle", "nonsense", "older tables"])
-def test_a_damaged_index_is_made_anew(
+def test_a_damaged_index_is_rebuilt(
     folder: Path, index_file: Path, engine: CountingEngine, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "a.md").write_text("Words.")
@@ -294,7 +294,7 @@ def test_a_damaged_index_is_made_anew(
     second.close()
 
 
-def test_an_index_that_another_process_made_anew_is_used_from_then_on(
+def test_an_index_that_another_process_rebuilt_is_used_from_then_on(
     folder: Path, index: IndexFile, index_file: Path, steps: Steps
 ) -> None:
     (folder / "a.md").write_text("Words.")
@@ -306,7 +306,7 @@ def test_an_index_that_another_process_made_anew_is_used_from_then_on(
     other.close()
 
 
-def test_a_database_of_another_program_is_left_alone(index_file: Path) -> None:
+def test_a_database_of_another_program_is_not_changed(index_file: Path) -> None:
 
     index_file.parent.mkdir()
     other = sqlite3.connect(index_file)
@@ -344,7 +344,7 @@ def test_every_passage_of_a_chunk_is_found(
     assert cosine > whole
 
 
-def test_an_index_knows_nothing_when_its_folder_is_gone(folder: Path, index: IndexFile, steps: Steps) -> None:
+def test_an_index_is_empty_when_its_folder_is_gone(folder: Path, index: IndexFile, steps: Steps) -> None:
     (folder / "a.md").write_text("Words.")
     steps.all()
     (folder / "a.md").unlink()
@@ -353,7 +353,7 @@ def test_an_index_knows_nothing_when_its_folder_is_gone(folder: Path, index: Ind
     assert chunks(index) == []
 
 
-def test_log_messages_say_how_far_the_first_index_is(
+def test_log_messages_report_the_progress_of_the_first_index(
     folder: Path, steps: Steps, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(25):
@@ -369,7 +369,7 @@ def test_the_index_is_for_its_owner_only(index: IndexFile) -> None:
     assert index.path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_words_of_a_file_do_not_wait_for_vectors_that_another_process_makes(
+def test_words_are_indexed_while_another_process_computes_vectors(
     folder: Path, index_file: Path, steps: Steps, engine: CountingEngine
 ) -> None:
     (folder / "a.md").write_text("Words.")

@@ -1,4 +1,4 @@
-"""Whatever is in the folder, the files that can be indexed are, and the status says what was left out and why."""
+"""Whatever is in the folder, all possible files are indexed, and the status says what was skipped and why."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ def deep(folder: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", folder / "inner"], check=True)
 
 
-def test_a_folder_of_1100_levels_leaves_the_other_files_found_and_is_named(deep: Path, open_memory: Open) -> None:
+def test_a_folder_1100_levels_deep_is_named_and_the_other_files_are_found(deep: Path, open_memory: Open) -> None:
     (deep / "plan.md").write_text("The rocket starts on Tuesday.")
     memory = open_memory()
     memory.start_background_work()
@@ -41,7 +41,7 @@ def test_a_folder_of_1100_levels_leaves_the_other_files_found_and_is_named(deep:
     assert "100 folders deep" in (memory.status().message or "")
 
 
-def test_what_cannot_be_indexed_is_named_with_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_indexed_are_named_with_the_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "good.md").write_text("Good.")
     os.mkfifo(folder / "pipe.md")
     (folder / "link.md").symlink_to(folder / "good.md")
@@ -79,7 +79,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other(folder: Path, monkeypatch: 
     ]
 
 
-def test_a_file_that_nothing_can_be_made_of_stops_no_other(
+def test_a_file_that_cannot_be_chunked_does_not_stop_others(
     folder: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = indexer.cut_file
@@ -115,9 +115,7 @@ def test_an_answer_says_when_files_could_not_be_indexed(
     assert "being indexed" not in message
 
 
-def test_an_index_whose_shadow_table_was_dropped_is_made_anew(
-    folder: Path, index_file: Path, open_memory: Open
-) -> None:
+def test_an_index_whose_shadow_table_was_dropped_is_rebuilt(folder: Path, index_file: Path, open_memory: Open) -> None:
     (folder / "a.md").write_text("Some words.")
     with open_memory() as memory:
         memory.start_background_work()

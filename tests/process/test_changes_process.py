@@ -1,9 +1,8 @@
 """What is new, while several processes write to the same file."""
 
-import subprocess
-import sys
 from pathlib import Path
 
+from forked import Forked
 from memory_files import CHILD, SETTINGS
 from vector_memory.domain import Page, Scope
 from vector_memory.store import SessionMemoryStore
@@ -20,9 +19,8 @@ with SessionMemoryStore(path, settings) as store:
 """
 
 
-def writer(path: Path, agent: str) -> "subprocess.Popen[str]":
-    arguments = [sys.executable, "-c", CHILD + WRITER, path, agent, str(MEMORIES)]
-    return subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True)
+def writer(path: Path, agent: str) -> Forked:
+    return Forked("-c", CHILD + WRITER, path, agent, MEMORIES, text=True)
 
 
 def test_a_reader_who_goes_from_cursor_to_cursor_misses_nothing_of_what_several_processes_write(tmp_path: Path) -> None:
@@ -30,9 +28,8 @@ def test_a_reader_who_goes_from_cursor_to_cursor_misses_nothing_of_what_several_
     with SessionMemoryStore(path, SETTINGS) as store:
         writers = [writer(path, f"agent-{number}") for number in range(WRITERS)]
         for one in writers:
-            assert one.stdin is not None
             one.stdin.write("go\n")
-            one.stdin.close()
+            one.stdin.flush()
         read: list[tuple[int, str]] = []
         looks, cursor, at_work = 0, None, True
         while at_work:
@@ -43,7 +40,9 @@ def test_a_reader_who_goes_from_cursor_to_cursor_misses_nothing_of_what_several_
             read += [(memory.id, memory.content) for memory in answer.results]
             cursor, looks = answer.cursor, looks + 1
             at_work = at_work or answer.has_more
-        assert [one.returncode for one in writers] == [0] * WRITERS
+        for one in writers:
+            assert one.communicate() == ("", "")
+            assert one.returncode == 0
     expected = {(f"agent-{number}", str(at)) for number in range(1, WRITERS) for at in range(MEMORIES)}
     found = [tuple(content.split()[:2]) for _, content in read]
     assert len(found) == len(expected)

@@ -10,15 +10,15 @@ import apsw
 import pytest
 
 from faults.soundness import faults_of
-from servers import SLOW_MODEL, Server, wait_for
+from servers import MAIN, SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
-SECONDS_TO_END = 0.4
-"""Of processor time."""
+SECONDS_TO_END = 0.5
+"""Clients kill a server that takes longer."""
 
 WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
 SLOW = {"VECTOR_MEMORY_EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
@@ -108,8 +108,10 @@ def test_an_idle_server_ends_in_time_when_its_client_dies(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_server_that_embeds_a_long_document_ends_in_time_and_stores_nothing_of_it(tmp_path: Path, how: str) -> None:
-    assert ends_in_time(tmp_path, storing, how)
+def test_a_server_that_embeds_a_long_document_ends_in_time_and_leaves_its_vectors_to_the_next(
+    tmp_path: Path, how: str
+) -> None:
+    assert ends_in_time(tmp_path, storing, how, kept=2)
 
 
 def test_a_server_that_searches_ends_in_time(tmp_path: Path) -> None:
@@ -131,13 +133,14 @@ def test_two_signals_in_a_row_end_a_server_like_one(tmp_path: Path) -> None:
         server.process.send_signal(2)
         return server
 
-    assert ends_in_time(tmp_path, twice, "SIGTERM")
+    assert ends_in_time(tmp_path, twice, "SIGTERM", kept=2)
 
 
 def test_a_server_that_waits_for_another_process_ends_in_time(tmp_path: Path) -> None:
     """It cannot close a file whose lock somebody else holds, and does not wait for that."""
     server = idle(tmp_path)
     other = apsw.Connection(str(server.path))
+    other.set_busy_timeout(60_000)  # the server may still be adding vectors
     other.execute("begin immediate")
     server.ask_tool("store_report", agent_id="a", session_id="s", content="Never acknowledged.")
     assert server.call("list_sessions")["success"]
@@ -169,9 +172,8 @@ def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> N
 
 def test_a_server_reads_from_a_file_too(tmp_path: Path) -> None:
     """`vector-memory < requests > answers` works like a pipe."""
-    with Server(tmp_path) as quoted:
-        (tmp_path / "requests").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n[]')
-        command = list(quoted.process.args)  # type: ignore[arg-type]
+    (tmp_path / "requests").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n[]')
+    command = [sys.executable, MAIN, "serve", "--database-path", tmp_path / "memory.db"]
     with (tmp_path / "requests").open("rb") as requests:
         done = subprocess.run(command, stdin=requests, capture_output=True, check=True, timeout=120)
     assert len(done.stdout.splitlines()) == 2

@@ -13,7 +13,9 @@ URI = "memory://sessions/team%2F%C3%A9"
 
 @pytest.fixture(scope="module", params=[LEGACY, MODERN])
 def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("reading"), version=request.param) as started:
+    folder = tmp_path_factory.mktemp("reading")
+    # Progress is that of embedding, which the receipt waits for.
+    with Server(folder, version=request.param, VECTOR_MEMORY_EMBED_IN_BACKGROUND="0") as started:
         yield started.hello()
 
 

@@ -47,7 +47,15 @@ def test_no_network_is_used_and_nothing_is_written_at_home(tmp_path: Path, model
     home = tmp_path / "home"
     home.mkdir()
     surroundings = {"PYTHONPATH": str(SLOW_MODEL)} if "/" in model else {}
-    use(Server(tmp_path, prefix=strace(), VECTOR_MEMORY_EMBEDDING_MODEL=model, HOME=str(home), **surroundings))
+    use(
+        Server(
+            tmp_path,
+            start=[*strace(), *STARTS["main.py"]],
+            VECTOR_MEMORY_EMBEDDING_MODEL=model,
+            HOME=str(home),
+            **surroundings,
+        )
+    )
     calls = [line for line in (tmp_path / "trace").read_text().splitlines() if "AF_" in line]
     assert calls, "nothing was traced"
     assert [line for line in calls if "AF_UNIX" not in line] == []

@@ -60,7 +60,7 @@ def test_memories_are_on_the_timeline_on_the_map_and_in_the_list(shown: playwrig
     ("field", "value", "found"),
     [("agent", "alice", 2), ("task", "T1", 2), ("kind", "report", 2), ("iteration", "v2", 3)],
 )
-def test_a_filter_leaves_what_it_names_everywhere(shown: playwright.Page, field: str, value: str, found: int) -> None:
+def test_a_filter_applies_to_every_part_of_the_page(shown: playwright.Page, field: str, value: str, found: int) -> None:
     shown.select_option(f"#{field}", value)
     playwright.expect(shown.locator("#count")).to_have_text(f"{found} of 5 memories")
     for place in ("#timeline .mark:not(.out)", "#map .mark:not(.out)", "article.memory"):
@@ -69,7 +69,7 @@ def test_a_filter_leaves_what_it_names_everywhere(shown: playwright.Page, field:
     playwright.expect(shown.locator("#count")).to_have_text("All 5 memories")
 
 
-def test_a_stretch_of_time_is_chosen_by_dragging_and_given_up_by_a_click(shown: playwright.Page) -> None:
+def test_a_time_range_is_selected_by_dragging_and_cleared_by_a_click(shown: playwright.Page) -> None:
     chart = shown.locator("#growth svg")
     box = chart.bounding_box()
     assert box is not None
@@ -150,7 +150,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(shown: playwright.Page) -> 
 @pytest.mark.parametrize(
     "shown", [{"viewport": WIDE, "color_scheme": scheme} for scheme in ("light", "dark")], indirect=True
 )
-def test_the_theme_is_the_systems_until_the_other_is_asked_for(shown: playwright.Page) -> None:
+def test_the_theme_is_the_systems_until_the_other_is_chosen(shown: playwright.Page) -> None:
     def brightness() -> int:
         colour = shown.evaluate("getComputedStyle(document.body).backgroundColor")
         return sum(map(int, re.findall(r"\d+", colour)[:3]))

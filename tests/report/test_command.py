@@ -4,24 +4,19 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from forked import finished
+
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "vector_memory", "report", *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return finished("report", *words)
 
 
 @pytest.mark.usefixtures("session")
-def test_the_page_is_for_its_owner_only_and_replaced_only_when_asked(tmp_path: Path) -> None:
+def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: Path) -> None:
     file, place = tmp_path / "session.html", ("--database-path", tmp_path / "memory.db")
     old = os.umask(0)
     try:
@@ -50,7 +45,7 @@ def test_the_page_is_for_its_owner_only_and_replaced_only_when_asked(tmp_path: P
 
 
 @pytest.mark.usefixtures("session")
-def test_a_session_that_is_not_there_leaves_no_file(tmp_path: Path) -> None:
+def test_an_unknown_session_creates_no_file(tmp_path: Path) -> None:
     ended = run("nobody", "-o", tmp_path / "n.html", "--database-path", tmp_path / "memory.db")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert (

@@ -1,4 +1,4 @@
-"""The page as a file: what it holds, and that it cannot do what its texts would like."""
+"""The page as a file: its contents, and that hostile texts can do nothing."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.report import session_report as reporting
-from vector_memory.maintenance.report.page import SCRIPTS, part, script_data
+from vector_memory.maintenance.report.page import SCRIPTS, script_data, source
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 
@@ -72,10 +72,10 @@ def test_data_in_a_script_element_reads_back_and_cannot_end_it(text: str) -> Non
 
 
 def test_the_parts_of_the_script_cannot_end_it_either() -> None:
-    assert not any("</script" in part(name) or "<!--" in part(name) for name in SCRIPTS)
+    assert not any("</script" in source(name) or "<!--" in source(name) for name in SCRIPTS)
 
 
-def test_texts_are_in_the_page_character_for_character(page: Path) -> None:
+def test_texts_are_in_the_page_exactly_as_stored(page: Path) -> None:
     memories = data_of(page)["memories"]
     assert isinstance(memories, list)
     assert [memory["text"] for memory in memories][-1] == HOSTILE + WORD
@@ -88,7 +88,7 @@ def test_texts_are_in_the_page_character_for_character(page: Path) -> None:
     ]
 
 
-def test_each_memory_has_its_place_on_the_map_and_its_neighbours(page: Path) -> None:
+def test_each_memory_has_a_point_on_the_map_and_neighbours(page: Path) -> None:
     memories = data_of(page)["memories"]
     assert isinstance(memories, list)
     assert all(len(memory["point"]) == 2 and len(memory["near"]) == 3 for memory in memories)
@@ -104,10 +104,12 @@ def test_a_session_without_memories_has_no_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("session")
-def test_what_makes_a_page_too_large_is_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memories_that_make_a_page_too_large_are_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reports = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16, read_only=True)))
-    monkeypatch.setattr(reporting, "MOST_MEMORIES", 4)
-    monkeypatch.setattr(reporting, "MOST_TEXT", len((HOSTILE + WORD).encode()) + 25)
+    monkeypatch.setattr(reporting, "MAX_MEMORIES", 4)
+    monkeypatch.setattr(reporting, "MAX_TEXT", len((HOSTILE + WORD).encode()) + 25)
     made = reports.page("s")
     assert (made.memories, made.shown, made.texts) == (5, 4, 2)
     file = tmp_path / "page.html"
@@ -119,7 +121,7 @@ def test_what_makes_a_page_too_large_is_left_out_and_counted(tmp_path: Path, mon
 
 
 @pytest.mark.usefixtures("session")
-def test_memories_without_vectors_are_shown_without_a_place(tmp_path: Path) -> None:
+def test_memories_without_vectors_are_shown_without_a_point(tmp_path: Path) -> None:
     with Database(tmp_path / "memory.db", dimensions=16).write() as connection:
         connection.execute("delete from memory_passages")
     made = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16))).page("s")

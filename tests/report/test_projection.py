@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from vector_memory.maintenance.report.projection import nearest, project
+from vector_memory.maintenance.report.projection import nearest_neighbours, project
 
 VECTORS = st.integers(0, 12).flatmap(
     lambda rows: arrays(np.float32, (rows, 6), elements=st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]))
@@ -46,7 +46,7 @@ def test_the_length_of_a_vector_does_not_move_its_point() -> None:
     np.testing.assert_allclose(project(vectors).points, project(longer).points, atol=1e-5)
 
 
-def test_memories_that_say_the_same_are_one_point() -> None:
+def test_memories_with_equal_vectors_are_one_point() -> None:
     points, share = project(np.tile(np.float32([0.1, 0.7, 0.2]), (4, 1)))
     assert not points.any()
     assert share == 1
@@ -56,7 +56,7 @@ def test_memories_that_say_the_same_are_one_point() -> None:
 def test_neighbours_are_those_of_a_sort_of_all_cosines(vectors: NDArray[np.float32]) -> None:
     lengths = np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
     units = vectors / np.where(lengths > 0, lengths, 1)
-    for row, found in enumerate(nearest(vectors, 3)):
+    for row, found in enumerate(nearest_neighbours(vectors, 3)):
         others = sorted((float(units[row] @ unit) for at, unit in enumerate(units) if at != row), reverse=True)
         assert [cosine for _, cosine in found] == pytest.approx(others[:3])
         assert row not in {at for at, _ in found}

@@ -1,4 +1,4 @@
-"""Markdown as HTML that can do nothing."""
+"""Markdown as inert HTML."""
 
 from html.parser import HTMLParser
 
@@ -90,7 +90,7 @@ def test_the_hostile_document_is_harmless() -> None:
         ("<b>x</b>", "<p>&lt;b&gt;x&lt;/b&gt;</p>\n"),
     ],
 )
-def test_what_is_not_allowed_is_shown_as_text(text: str, html: str) -> None:
+def test_disallowed_markup_is_shown_as_text(text: str, html: str) -> None:
     assert render(text) == html
 
 

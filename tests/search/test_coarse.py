@@ -26,7 +26,7 @@ def test_memories_come_by_iteration_as_a_number_then_by_time_the_newest_first(fi
     assert ids(filled.search_scoped(Scope("input_prompt", session_id="s"), Page(limit=10))) == [4, 2, 1, 3]
 
 
-def test_latest_first_false_turns_the_order_round(filled: SessionMemoryStore) -> None:
+def test_latest_first_false_reverses_the_order(filled: SessionMemoryStore) -> None:
     assert ids(filled.search_scoped(Scope("input_prompt", session_id="s"), Page(limit=10), latest_first=False)) == [
         3,
         1,
@@ -88,7 +88,7 @@ def test_relevance_needs_a_query(store: SessionMemoryStore) -> None:
         store.search_documents(None, Scope("report"), Page(limit=2), order="relevance")
 
 
-def test_long_documents_share_the_answer_and_say_where_they_go_on(store: SessionMemoryStore) -> None:
+def test_long_documents_share_the_answer_and_say_where_to_read_on(store: SessionMemoryStore) -> None:
     for letter in "abc":
         store.store_memory("report", f"{letter} " * 40_000, session_id="s")
     result = store.search_documents(None, Scope("report"), Page(limit=3))

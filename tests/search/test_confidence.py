@@ -1,4 +1,4 @@
-"""A weak answer says so, and where else there is something."""
+"""An answer without a close match says so, and where there is one."""
 
 import threading
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
-from test_saving import NoModel
-from vector_memory import store as session_memory_store
+from test_storing import NoModel
 from vector_memory.domain import Page, Scope
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.results.sessions import FineSearchResult
 from vector_memory.search import retriever as retrieval
 from vector_memory.settings import Settings
@@ -39,12 +39,12 @@ def ask(store: SessionMemoryStore, query: str = "a b c d") -> FineSearchResult:
     return store.search_chunks(query, HERE, Page(limit=5))
 
 
-def test_a_near_result_makes_confidence_high_and_says_nothing_more(store: SessionMemoryStore) -> None:
+def test_a_near_result_makes_confidence_high_without_further_message(store: SessionMemoryStore) -> None:
     answer = ask(store, FAR)
     assert (answer.confidence, answer.elsewhere, answer.message) == ("high", {}, "1 chunk.")
 
 
-def test_a_far_result_is_given_but_said_to_be_weak(store: SessionMemoryStore) -> None:
+def test_a_far_result_is_returned_with_a_warning(store: SessionMemoryStore) -> None:
     answer = ask(store)
     assert (answer.confidence, answer.elsewhere, len(answer.results)) == ("low", {}, 1)
     assert answer.message == (
@@ -53,18 +53,18 @@ def test_a_far_result_is_given_but_said_to_be_weak(store: SessionMemoryStore) ->
     )
 
 
-def test_an_empty_scope_is_said_to_be_empty(store: SessionMemoryStore) -> None:
+def test_an_empty_scope_is_reported_as_empty(store: SessionMemoryStore) -> None:
     answer = store.search_chunks("a b c d", Scope("report", session_id="nowhere"), Page(limit=5))
     assert (answer.confidence, answer.results) == ("low", [])
     assert (answer.message or "").startswith("Nothing is stored in this scope (memory_type, session_id)")
 
 
-def test_it_is_said_how_much_there_is_elsewhere(store: SessionMemoryStore) -> None:
+def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> None:
     put(store, "a b c d", session_iter=1)
     put(store, "a b c d", agent_id="you")
     put(store, "a b c d", agent_id="they")
     put(store, "a b c d", kind="knowledge_base")
-    put(store, "a b c d", agent_id="you", session_iter=7)  # differs in two: neither wider scope holds it
+    put(store, "a b c d", agent_id="you", session_iter=7)  # differs in two labels: neither wider scope contains it
     answer = ask(store)
     assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
     assert (answer.message or "").endswith(
@@ -73,13 +73,13 @@ def test_it_is_said_how_much_there_is_elsewhere(store: SessionMemoryStore) -> No
     )
 
 
-def test_what_is_elsewhere_is_counted_but_not_shown(store: SessionMemoryStore) -> None:
+def test_close_matches_elsewhere_are_counted_but_not_shown(store: SessionMemoryStore) -> None:
     put(store, "a b c d secret", agent_id="you")
     put(store, "a b c d", agent_id="you")
     assert "secret" not in ask(store).model_dump_json()
 
 
-def test_every_grain_says_it(store: SessionMemoryStore) -> None:
+def test_every_grain_reports_the_confidence(store: SessionMemoryStore) -> None:
     store.store_memory("system_memory", FAR, session_id="s")
     answers = [
         store.search_sections("a b c d", HERE, Page(limit=5)),
@@ -91,7 +91,7 @@ def test_every_grain_says_it(store: SessionMemoryStore) -> None:
     ] * 3
 
 
-def test_where_nothing_is_compared_by_meaning_there_is_no_confidence(store: SessionMemoryStore) -> None:
+def test_without_a_comparison_by_meaning_there_is_no_confidence(store: SessionMemoryStore) -> None:
     answers = [
         store.search_chunks("a", HERE, Page(limit=5), mode="keyword"),
         store.search_documents(None, HERE, Page(limit=5)),
@@ -100,7 +100,7 @@ def test_where_nothing_is_compared_by_meaning_there_is_no_confidence(store: Sess
     assert [answer.confidence for answer in answers] == [None] * 3
 
 
-def test_without_a_model_the_words_are_searched_and_that_is_said(tmp_path: Path, settings: Settings) -> None:
+def test_without_a_model_words_are_searched_and_a_message_says_so(tmp_path: Path, settings: Settings) -> None:
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=NoModel()) as store:  # type: ignore[arg-type]
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
@@ -115,20 +115,20 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
 ) -> None:
     loaded = threading.Event()
 
-    def load(_: Settings) -> LatticeEmbedder:
+    def load() -> LatticeEmbedder:
         loaded.wait(30)
         return LatticeEmbedder()
 
-    monkeypatch.setattr(session_memory_store, "load_embedder", load)
     monkeypatch.setattr(retrieval, "LOADING_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")
-    with SessionMemoryStore(path, settings) as store:
-        store._model.start_loading()
+    model = EmbeddingModel(load)
+    with SessionMemoryStore(path, settings, model=model) as store:
+        model.start_loading()
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "still loading" in (answer.message or "")
         loaded.set()
-        store._model.wait_for_loading(30)
+        model.wait_for_loading(30)
         assert "vector" in store.search_chunks("proxies", Scope("report"), Page(limit=3)).results[0].sources

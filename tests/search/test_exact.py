@@ -257,7 +257,7 @@ def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_pat
 
 
 @pytest.mark.parametrize("loaded", [False, True])
-def test_what_another_process_has_just_stored_is_found(tmp_path: Path, loaded: bool) -> None:
+def test_a_memory_that_another_process_just_stored_is_found(tmp_path: Path, loaded: bool) -> None:
     path = tmp_path / "memory.db"
     with open_store(path) as one, open_store(path) as other:
         if loaded:

@@ -118,7 +118,7 @@ def test_an_exact_name_is_found_though_the_meaning_is_far_and_says_where_it_came
         assert store.search_chunks("filler", HERE, Page(limit=1), mode="vector").results[0].sources == ["vector"]
 
 
-def test_by_words_only_what_has_none_of_them_is_not_found(tmp_path: Path) -> None:
+def test_a_search_by_words_does_not_find_units_without_them(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         store.store_memory("report", "the proxy was cold", session_id="s1")
         answer = store.search_chunks("warm", HERE, Page(limit=5), mode="keyword")

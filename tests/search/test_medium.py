@@ -49,7 +49,7 @@ def test_a_section_is_everything_under_the_first_two_headings() -> None:
     ]
 
 
-def test_a_preamble_a_document_without_headings_and_a_repeated_heading_are_sections_of_their_own() -> None:
+def test_a_preamble_a_document_without_headings_and_a_repeated_heading_are_separate_sections() -> None:
     sections = sections_of(
         [outline(1), outline(2, "# A"), outline(3, "# B"), outline(4, "# A"), outline(5, memory_id=2)]
     )
@@ -72,7 +72,7 @@ def test_sections_are_ranked_by_the_mean_of_their_matches(ids: list[int], source
     ranked = rank_sections(sections, [hit(number, source.random()) for number in ids])  # type: ignore[attr-defined]
     assert {chunk_id for found in ranked for chunk_id in found.section.chunk_ids} >= set(ids)
     means = [sum(match.score for match in found.hits) / len(found.hits) for found in ranked]
-    assert all(one >= other - 1e-12 for one, other in pairwise(means))
+    assert all(one >= other - 1e-6 for one, other in pairwise(means))
     assert sum(len(found.hits) for found in ranked) == len(ids)
 
 
@@ -88,7 +88,7 @@ def test_the_similarity_of_a_section_is_the_mean_of_those_chunks_that_have_one()
     assert MatchedSection(section, (hit(1, 0.9, None),)).similarity is None
 
 
-def test_the_text_of_a_section_is_the_stretch_of_the_document_that_holds_it(store: SessionMemoryStore) -> None:
+def test_the_text_of_a_section_is_its_slice_of_the_document(store: SessionMemoryStore) -> None:
     store.store_memory("report", DOCUMENT, session_id="s")
     found = store.search_sections("slow queries", Scope("report"), Page(limit=10)).results
     by_header = {section.section_header: section for section in found}

@@ -1,4 +1,4 @@
-"""Answers are as long as their caller wants, and what does not fit is named and can be asked for."""
+"""Answers are as long as requested, and results that do not fit are named and can be requested."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_pages_join_to_the_whole_list(
 
 
 @every_search
-def test_a_short_answer_names_what_it_leaves_out_and_where_to_go_on(
+def test_a_short_answer_names_what_it_omits_and_where_to_continue(
     filled: SessionMemoryStore, search: Callable[[SessionMemoryStore], Search]
 ) -> None:
     ask = search(filled)
@@ -102,6 +102,6 @@ def test_after_the_last_result_there_is_none(
 
 
 @pytest.mark.parametrize("page", [{"offset": -1}, {"offset": 10_001}, {"max_tokens": 199}, {"offset": True}])
-def test_a_page_that_cannot_be_is_refused(filled: SessionMemoryStore, page: dict[str, Any]) -> None:
+def test_an_invalid_page_is_refused(filled: SessionMemoryStore, page: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(page))):
         filled.search_chunks("word1", REPORTS, Page(limit=5, **page))

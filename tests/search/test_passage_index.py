@@ -1,4 +1,4 @@
-"""What is kept in memory never shows: answers are those of the file, as the search's own transaction sees it."""
+"""The index in memory never changes answers: they are those of the file in the search's own transaction."""
 
 import contextlib
 import random
@@ -96,7 +96,7 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     assert found == [(number, similarity(distance)) for number, distance in expected]
 
 
-def test_what_another_process_was_told_is_stored_is_found_at_once(store: SessionMemoryStore, path: Path) -> None:
+def test_a_memory_acknowledged_to_another_process_is_found_at_once(store: SessionMemoryStore, path: Path) -> None:
     other = OtherProcess(path)
     try:
         for number in range(5):
@@ -108,7 +108,7 @@ def test_what_another_process_was_told_is_stored_is_found_at_once(store: Session
         other.close()
 
 
-def test_what_another_process_deleted_is_not_found_and_what_comes_next_is(
+def test_a_memory_deleted_by_another_process_is_not_found_and_the_next_one_is(
     store: SessionMemoryStore, path: Path
 ) -> None:
     require_exact(store, "a b", REPORTS)
@@ -133,7 +133,7 @@ def test_when_most_memories_are_deleted_the_rest_is_found(store: SessionMemorySt
         require_exact(store, "a b c", Scope(kind))
 
 
-def test_behind_more_deleted_passages_than_are_fetched_at_once_the_rest_is_found(
+def test_the_rest_is_found_after_more_deleted_passages_than_one_fetch_returns(
     store: SessionMemoryStore, path: Path
 ) -> None:
     with open_store(path) as other:
@@ -147,7 +147,7 @@ def test_behind_more_deleted_passages_than_are_fetched_at_once_the_rest_is_found
     require_exact(store, "same same same same", Scope("report", session_id="s1"))
 
 
-def test_after_the_model_was_changed_and_changed_back_nothing_old_is_left(
+def test_after_the_model_was_changed_and_changed_back_no_old_vectors_are_left(
     store: SessionMemoryStore, path: Path
 ) -> None:
     require_exact(store, "a b", REPORTS)
@@ -194,7 +194,7 @@ def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(pat
         require_exact(store, "a b", scope)
 
 
-def test_what_one_search_read_is_kept_for_the_next_one_although_more_was_stored_meanwhile(
+def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
@@ -304,7 +304,7 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
 
 
 def passages_with(vectors: NDArray[np.float32]) -> Passages:
-    """Return the passages of a memory in so many chunks of one passage each."""
+    """Return the passages of a memory of this many chunks with one passage each."""
     count, dimensions = vectors.shape
     memory = IndexedMemory(1, "report", "s", "a", "", 1, 1 << 20, np.ones(count, np.uint32))
     chunks = np.array([[1, number + 1] for number in range(count)])
@@ -323,7 +323,7 @@ def test_a_signature_has_one_bit_for_each_number() -> None:
     assert [sum(int(word).bit_count() for word in words) for words in signatures_of(vectors)] == [40, 0]
 
 
-def test_a_damaged_block_of_vectors_is_said_with_advice(store: SessionMemoryStore, path: Path) -> None:
+def test_a_damaged_block_of_vectors_is_reported_with_advice(store: SessionMemoryStore, path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("update vec_chunk_search_vector_chunks00 set vectors = x'00'")
     connection.close()

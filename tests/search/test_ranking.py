@@ -40,7 +40,7 @@ def test_a_better_match_in_either_list_never_lowers_a_score(
 
 
 @given(PIECES, st.integers(1, 30))
-def test_what_is_above_the_horizon_keeps_its_place_however_long_the_lists_become(
+def test_final_ranks_do_not_change_however_long_the_lists_become(
     pieces: dict[int, tuple[float, float]], depth: int
 ) -> None:
     everything = in_order(
@@ -56,7 +56,7 @@ def test_what_is_above_the_horizon_keeps_its_place_however_long_the_lists_become
 
 
 @given(PIECES, st.integers(1, 30))
-def test_sources_are_the_lists_that_hold_a_piece(pieces: dict[int, tuple[float, float]], depth: int) -> None:
+def test_sources_are_the_lists_that_contain_a_unit(pieces: dict[int, tuple[float, float]], depth: int) -> None:
     near, worded = lists(pieces, depth)
     for hit in fuse(near, worded)[0]:
         assert ("vector" in hit.sources) is any(match.id == hit.id for match in near.matches)
@@ -64,7 +64,7 @@ def test_sources_are_the_lists_that_hold_a_piece(pieces: dict[int, tuple[float, 
         assert hit.sources
 
 
-def test_a_piece_without_a_vector_has_no_similarity_and_counts_as_one_at_0() -> None:
+def test_a_unit_without_a_vector_has_no_similarity_and_counts_as_0() -> None:
     near = Ranked([Match(1, 1, 0.9)])
     worded = Ranked([Match(2, 2, 0.5)])
     hits, _ = fuse(near, worded)
@@ -73,7 +73,7 @@ def test_a_piece_without_a_vector_has_no_similarity_and_counts_as_one_at_0() -> 
 
 
 @given(PIECES)
-def test_a_memory_stands_at_its_best_piece_with_its_best_similarity(pieces: dict[int, tuple[float, float]]) -> None:
+def test_a_memory_ranks_at_its_best_unit_with_its_best_similarity(pieces: dict[int, tuple[float, float]]) -> None:
     hits, _ = fuse(*lists(pieces, len(pieces)))
     memories = best_of_each_memory(hits)
     assert {memory.id for memory in memories} == {hit.memory_id for hit in hits}

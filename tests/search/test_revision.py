@@ -90,7 +90,7 @@ def test_the_index_notices_what_another_process_changed(tmp_path: Path, name: st
             assert answers(store) == answers(other)
 
 
-def test_what_a_process_of_its_own_deletes_is_gone_from_the_index(tmp_path: Path) -> None:
+def test_memories_that_this_process_deletes_are_gone_from_the_index(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with open_store(path) as store:
         first = store.store_memory("report", "a b c", session_id="s1").memory_id
@@ -104,7 +104,7 @@ def test_what_a_process_of_its_own_deletes_is_gone_from_the_index(tmp_path: Path
         assert [found.memory_id for found in store.search_chunks("a b", REPORTS).results] == [second]
 
 
-def test_only_what_voids_the_index_begins_an_epoch(tmp_path: Path) -> None:
+def test_only_changes_that_invalidate_the_index_start_an_epoch(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         first = revision(store)
         memory_id = store.store_memory("report", "a b c", session_id="s1").memory_id
@@ -115,7 +115,7 @@ def test_only_what_voids_the_index_begins_an_epoch(tmp_path: Path) -> None:
         assert revision(store).epoch == first.epoch + 1
 
 
-def test_a_lost_revision_is_made_again_with_a_number_that_no_process_has_seen(tmp_path: Path) -> None:
+def test_a_lost_revision_is_restored_with_an_unused_number(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with open_store(path) as store:
         store.store_memory("report", "a b c", session_id="s1")

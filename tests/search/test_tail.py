@@ -1,4 +1,4 @@
-"""With the real model: a fact is found wherever it stands in a report, by its name and in other words.
+"""With the real model: a fact is found at every position of a report, by its name and in other words.
 
 benchmarks/retrieval/planted.py asks the same of longer reports.
 """
@@ -38,7 +38,7 @@ def planted(paragraphs: list[str], fact: str, place: float) -> str:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
-    """For each place a session, which holds every report with its fact there."""
+    """For each position a session with every report that has its fact there."""
     with SessionMemoryStore(tmp_path_factory.mktemp("planted") / "memory.db") as opened:
         for place, share in PLACES.items():
             for paragraphs, planted_fact in zip(reports(), FACTS, strict=True):
@@ -60,7 +60,7 @@ def found(store: SessionMemoryStore, place: str, asked_by: str) -> float:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_fact_is_found_by_its_name_wherever_it_stands(store: SessionMemoryStore, place: str) -> None:
+def test_a_fact_is_found_by_its_name_at_every_position(store: SessionMemoryStore, place: str) -> None:
     assert found(store, place, "name") >= 0.95
 
 

@@ -81,7 +81,7 @@ def test_a_reading_connection_cannot_write(database: Database) -> None:
         connection.execute(ADD, ("a",))
 
 
-def test_a_read_sees_one_state_while_others_write(database: Database) -> None:
+def test_a_read_sees_one_snapshot_while_others_write(database: Database) -> None:
     with database.read() as reader:
         before = fetch_value(reader, COUNT)
         with database.write() as writer:
@@ -108,9 +108,7 @@ def test_many_threads_write_and_read_without_losing_a_row(database: Database) ->
         assert fetch_value(connection, COUNT) == 120
 
 
-def test_a_lock_that_is_held_too_long_becomes_an_error_that_advises_to_repeat(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_held_too_long_raises_an_error_that_says_to_repeat(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOCK_TIMEOUT_SECONDS", 0.05)
     first, second = Database(path, dimensions=16), Database(path, dimensions=16)
     with first.write(), pytest.raises(DatabaseLockError, match="repeating the call is safe"), second.write():
@@ -160,7 +158,7 @@ def add(database: Database, agent: str) -> None:
         connection.execute(ADD, (agent,))
 
 
-def test_a_call_does_not_wait_anew_for_a_stuck_lock_when_its_time_is_over(path: Path) -> None:
+def test_a_call_does_not_wait_again_for_a_stuck_lock_after_its_timeout(path: Path) -> None:
     first, second = Database(path, dimensions=16), Database(path, dimensions=16)
     late = Call(arrived_at=time.monotonic() - 60)
 
@@ -179,7 +177,7 @@ def test_a_call_does_not_wait_anew_for_a_stuck_lock_when_its_time_is_over(path: 
     second.close()
 
 
-def test_a_call_whose_time_is_over_writes_if_the_lock_is_free(database: Database) -> None:
+def test_a_call_writes_after_its_timeout_if_the_lock_is_free(database: Database) -> None:
     in_call(Call(arrived_at=time.monotonic() - 60), lambda: add(database, "slow")).join()
     with database.read() as connection:
         assert fetch_value(connection, COUNT) == 1
@@ -208,7 +206,7 @@ def test_a_call_that_is_cancelled_while_it_waits_writes_nothing(path: Path, *, s
     holder.close()
 
 
-def test_a_call_that_is_cancelled_after_it_has_begun_to_write_is_finished(database: Database) -> None:
+def test_a_call_that_is_cancelled_after_it_started_to_write_is_completed(database: Database) -> None:
     call = Call()
 
     def write_twice() -> None:
@@ -221,7 +219,7 @@ def test_a_call_that_is_cancelled_after_it_has_begun_to_write_is_finished(databa
         assert fetch_value(connection, COUNT) == 2
 
 
-def test_closing_sends_writers_away_that_wait_for_another_process(path: Path) -> None:
+def test_closing_releases_writers_that_wait_for_another_process(path: Path) -> None:
     first, second = Database(path, dimensions=16), Database(path, dimensions=16)
     sent_away: list[str] = []
 
@@ -241,7 +239,7 @@ def test_closing_sends_writers_away_that_wait_for_another_process(path: Path) ->
     first.close()
 
 
-def test_a_writer_whose_turn_comes_after_the_end_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_whose_turn_comes_after_closing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_lock, "LONGEST_PAUSE", 60.0)  # so that it sleeps until its turn
     lock = write_lock.WriteLock()
     sent_away = []
@@ -291,7 +289,7 @@ def test_the_path_of_a_folder_is_refused(tmp_path: Path) -> None:
         Database(tmp_path, dimensions=16)
 
 
-def test_a_file_that_is_not_sqlite_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_file_that_is_not_sqlite_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"not a database, and longer than a header would be " * 20)
     before = path.read_bytes()
@@ -308,7 +306,7 @@ def test_a_file_that_is_not_sqlite_is_refused_and_left_as_it_was(tmp_path: Path)
         "create table schema_migrations (version text); insert into schema_migrations values ('20240101')",
     ],
 )
-def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path, other: str) -> None:
+def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path: Path, other: str) -> None:
     path = tmp_path / "other.db"
     connection = apsw.Connection(str(path))
     connection.execute(other)
@@ -319,7 +317,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_was(tmp_path: P
     assert path.read_bytes() == before
 
 
-def test_a_file_of_a_newer_release_is_refused_and_left_as_it_was(path: Path) -> None:
+def test_a_file_of_a_newer_release_is_refused_and_unchanged(path: Path) -> None:
     Database(path, dimensions=16).close()
     connection = apsw.Connection(str(path))
     connection.execute("insert into schema_migrations values (999, 'from the future', '2099')")
@@ -330,7 +328,7 @@ def test_a_file_of_a_newer_release_is_refused_and_left_as_it_was(path: Path) -> 
     assert path.read_bytes() == before
 
 
-def test_opening_a_present_file_writes_nothing(path: Path) -> None:
+def test_opening_an_up_to_date_file_writes_nothing(path: Path) -> None:
     Database(path, dimensions=16).close()
     before = path.read_bytes()
     Database(path, dimensions=16).close()
@@ -367,7 +365,7 @@ def test_an_sqlite_that_can_damage_shared_files_is_refused(path: Path, monkeypat
     assert not path.exists()
 
 
-def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_the_reader_is_gone(
+def test_erasing_does_not_wait_for_a_reader_and_is_completed_when_the_reader_is_gone(
     database: Database, path: Path
 ) -> None:
     reader = apsw.Connection(str(path))
@@ -377,7 +375,7 @@ def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_th
     reader.execute(COUNT).fetchall()
     with database.write() as connection:
         connection.execute("delete from session_memories")
-    assert database.forget_deleted() is False
+    assert database.purge_deleted() is False
 
     def is_erased() -> bool:
         return erasure.unerased(database._writer) is None
@@ -387,8 +385,8 @@ def test_erasing_what_was_deleted_waits_for_no_reader_and_is_made_up_for_when_th
     eventually(is_erased)
 
 
-def test_nothing_is_written_to_a_memory_opened_for_reading_only(tmp_path: Path) -> None:
-    """Neither by the door for writes, which says so, nor past it; reading goes on."""
+def test_nothing_is_written_to_a_read_only_memory(tmp_path: Path) -> None:
+    """Neither through `write`, which raises, nor around it; reading continues."""
     path = tmp_path / "memory.db"
     Database(path, dimensions=4).close()
     database = Database(path, dimensions=4, read_only=True)

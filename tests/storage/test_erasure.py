@@ -1,4 +1,4 @@
-"""Deleted text leaves the file and the log, whoever is left to see to it."""
+"""Deleted text leaves the file and the log, whichever process completes it."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def is_anywhere(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("end", [OtherProcess.close, OtherProcess.kill], ids=["ended", "killed"])
-def test_what_a_process_deleted_beside_a_reader_is_erased_by_another_one_after_its_end(
+def test_data_deleted_during_a_read_is_erased_by_another_process_later(
     tmp_path: Path, end: Callable[[OtherProcess], None]
 ) -> None:
     path = tmp_path / "memory.db"
@@ -55,7 +55,7 @@ def test_what_a_process_deleted_beside_a_reader_is_erased_by_another_one_after_i
         eventually(lambda: not is_anywhere(path))
 
 
-def test_what_an_index_of_files_forgot_beside_a_reader_is_erased_by_the_next_one_that_opens_it(tmp_path: Path) -> None:
+def test_data_that_a_file_index_deleted_during_a_read_is_erased_when_it_is_next_opened(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     chunk = NewChunk(WORD, 1, 1, "hash", {WORD: 1})
     with closing(FileIndex(path, dimensions=4)) as index, index.write() as connection:
@@ -70,7 +70,7 @@ def test_what_an_index_of_files_forgot_beside_a_reader_is_erased_by_the_next_one
         eventually(lambda: not is_anywhere(path))
 
 
-def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_the_file(tmp_path: Path) -> None:
+def test_data_deleted_during_a_read_is_erased_also_through_a_link_to_the_file(tmp_path: Path) -> None:
     path, link = tmp_path / "memory.db", tmp_path / "link.db"
     Database(path, dimensions=4).close()
     link.symlink_to(path)
@@ -80,7 +80,7 @@ def test_what_was_deleted_beside_a_reader_is_erased_also_where_a_link_leads_to_t
         eventually(lambda: erasure.unerased(database._writer) is None)
 
 
-def test_after_the_count_of_deletes_was_lost_and_made_again_everything_is_to_be_erased(tmp_path: Path) -> None:
+def test_after_the_count_of_deletes_was_lost_everything_is_erased_again(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     Database(path, dimensions=16).close()
     change(path, "drop table erasure")

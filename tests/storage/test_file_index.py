@@ -108,7 +108,7 @@ def test_deleted_files_are_in_no_table(index: FileIndex) -> None:
     assert word_scores(index, "quokka") == {}
 
 
-def test_vectors_for_a_chunk_that_is_gone_are_dropped(index: FileIndex) -> None:
+def test_vectors_of_a_deleted_chunk_are_dropped(index: FileIndex) -> None:
     with index.write() as connection:
         file_rows.adopt_fingerprint(connection, TOY)
         file_rows.add_vectors(connection, 7, EMBEDDER.embed(["text"]))

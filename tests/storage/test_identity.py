@@ -48,7 +48,7 @@ def texts(database: Database) -> list[str]:
 
 
 def texts_in(path: Path) -> list[str]:
-    """Return what is in a file, opened anew."""
+    """Return the contents of a reopened file."""
     database = Database(path, dimensions=4)
     try:
         return texts(database)
@@ -71,7 +71,7 @@ def replace(path: Path) -> None:
 
 
 def leave_a_link(path: Path) -> None:
-    """SQLite looks for the log beside the file that the link points to; the open one is beside the link."""
+    """SQLite expects the log next to the target of the link; the open log is next to the link."""
     move(path)
     path.symlink_to("moved.db")
 
@@ -87,7 +87,7 @@ def test_a_database_that_is_not_at_its_path_is_neither_written_nor_read(
         texts(database)
 
 
-def test_a_database_that_is_put_back_is_written_and_read_again_and_lacks_only_what_was_refused(
+def test_a_database_that_is_put_back_works_again_and_lacks_only_refused_memories(
     database: Database, path: Path
 ) -> None:
     kept = path.with_name("kept.db")
@@ -99,7 +99,7 @@ def test_a_database_that_is_put_back_is_written_and_read_again_and_lacks_only_wh
     assert texts(database) == ["first", "third"]
 
 
-def test_a_connection_that_was_opened_while_the_file_was_exchanged_is_not_kept(
+def test_a_connection_that_was_opened_while_the_file_was_replaced_is_not_kept(
     database: Database, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, connect = path.with_name("kept.db"), database._connect
@@ -134,7 +134,7 @@ def test_without_its_own_log_a_database_is_neither_written_nor_read_until_the_lo
     assert texts(database) == ["first", "third"]
 
 
-def test_at_the_end_a_moved_database_has_all_that_was_stored_and_nothing_stays_at_its_old_place(
+def test_after_closing_a_moved_database_has_every_memory_and_nothing_is_left_at_its_old_path(
     database: Database, path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -144,7 +144,7 @@ def test_at_the_end_a_moved_database_has_all_that_was_stored_and_nothing_stays_a
     assert texts_in(tmp_path / "elsewhere" / "store.db") == ["first"]
 
 
-def test_at_the_end_a_database_that_took_the_place_of_an_open_one_gets_nothing_of_its_log(
+def test_after_closing_a_database_that_replaced_an_open_one_gets_nothing_of_its_log(
     database: Database, path: Path
 ) -> None:
     other = path.with_name("other.db")
@@ -166,7 +166,7 @@ def test_a_moved_database_keeps_its_log_while_another_server_has_it_open(databas
     assert texts(database) == ["first", "second"]
 
 
-def test_no_new_database_is_made_beside_a_log_without_one(path: Path, tmp_path: Path) -> None:
+def test_no_database_is_created_next_to_an_orphaned_log(path: Path, tmp_path: Path) -> None:
     """SQLite would delete the log, which may hold the only copy of the latest memories."""
     server = Database(path, dimensions=4)
     add(server, "first")
@@ -185,7 +185,7 @@ def test_no_new_database_is_made_beside_a_log_without_one(path: Path, tmp_path: 
     assert texts_in(killed) == ["first"]
 
 
-def test_a_log_that_a_moved_database_left_beside_a_link_is_not_ignored(path: Path, tmp_path: Path) -> None:
+def test_a_log_that_a_moved_database_left_next_to_a_link_is_not_ignored(path: Path, tmp_path: Path) -> None:
     server = Database(path, dimensions=4)
     add(server, "first")
     killed = tmp_path / "killed" / "store.db"
@@ -200,7 +200,7 @@ def test_a_log_that_a_moved_database_left_beside_a_link_is_not_ignored(path: Pat
     assert texts_in(killed) == ["first"]
 
 
-def test_a_database_behind_a_symbolic_link_is_as_good_as_any(tmp_path: Path) -> None:
+def test_a_database_can_be_opened_through_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "real" / "store.db")
@@ -216,7 +216,7 @@ def test_a_database_behind_a_symbolic_link_is_as_good_as_any(tmp_path: Path) -> 
     database.close()
 
 
-def test_each_read_and_each_write_looks_at_the_files_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_read_and_each_write_checks_the_files_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     texts(database)
     looks: list[str] = []
     stat = os.stat
@@ -234,7 +234,7 @@ def test_each_read_and_each_write_looks_at_the_files_once(database: Database, mo
 
 
 def test_an_index_of_files_without_its_own_log_is_not_in_place(tmp_path: Path) -> None:
-    """So that it is opened anew, as one that was exchanged."""
+    """So that it is reopened, as if it had been replaced."""
     index = FileIndex(tmp_path / "index.sqlite", dimensions=4)
     assert index.is_in_place()
     log_of(index.path).unlink()
@@ -262,7 +262,7 @@ def opened_elsewhere(path: Path) -> str:
 
 @pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
 def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(database: Database, path: Path) -> None:
-    """SQLite would mix the two. Beside a server that has this very file open all is well."""
+    """SQLite would mix the two. With a server that has this very file open, there is no problem."""
     assert opened_elsewhere(path) == ""
     kept = path.with_name("kept.db")
     path.rename(kept)
@@ -282,10 +282,10 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
 
 @pytest.mark.skipif(not TABLE.exists(), reason="the system does not tell who has locked a file")
 @pytest.mark.parametrize("link", [leave_a_link, lambda path: path.with_name("hard.db").hardlink_to(path)])
-def test_no_database_is_opened_beside_a_server_that_uses_another_log_with_it(
+def test_no_database_is_opened_while_a_server_uses_another_log_with_it(
     database: Database, path: Path, link: Callable[[Path], None]
 ) -> None:
-    """Two logs of one database: what one of them holds would be lost, or damage what the other one wrote."""
+    """Two logs of one database: the contents of one would be lost, or damage those of the other."""
     link(path)
     name = path if path.is_symlink() else path.with_name("hard.db")
     assert "under another name" in opened_elsewhere(name)
@@ -295,9 +295,7 @@ def test_no_database_is_opened_beside_a_server_that_uses_another_log_with_it(
 
 
 @pytest.mark.usefixtures("database")
-def test_a_lock_that_one_reading_of_the_table_misses_is_found_all_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may leave out entries when the table changes while it is read."""
     inode = log_index_of(path).stat().st_ino
     readings = iter(["", f"1: POSIX  ADVISORY  READ 1 08:01:{inode} 128 128\n"])

@@ -56,18 +56,18 @@ def count(connection: apsw.Connection) -> int:
     return int(number)
 
 
-def test_looking_leaves_no_trace(path: Path, tmp_path: Path) -> None:
+def test_inspecting_leaves_no_trace(path: Path, tmp_path: Path) -> None:
     before = bytes_of(tmp_path)
     assert inspect(path, count) == 1
     assert bytes_of(tmp_path) == before
 
 
-def test_looking_cannot_write(path: Path) -> None:
+def test_inspecting_cannot_write(path: Path) -> None:
     with pytest.raises(DatabaseError):
         inspect(path, lambda connection: connection.execute("delete from session_memories"))
 
 
-def test_a_file_that_changes_under_the_eyes_is_looked_at_again(path: Path) -> None:
+def test_a_file_that_changes_during_the_inspection_is_inspected_again(path: Path) -> None:
     seen: list[int] = []
 
     def look(connection: apsw.Connection) -> int:
@@ -80,7 +80,7 @@ def test_a_file_that_changes_under_the_eyes_is_looked_at_again(path: Path) -> No
     assert seen == [1, 2]
 
 
-def test_a_file_that_a_server_opens_meanwhile_is_looked_at_again(path: Path) -> None:
+def test_a_file_that_a_server_opens_during_the_inspection_is_inspected_again(path: Path) -> None:
     seen: list[int] = []
     opened: list[SessionMemoryStore] = []
 
@@ -96,7 +96,7 @@ def test_a_file_that_a_server_opens_meanwhile_is_looked_at_again(path: Path) -> 
     opened[0].close()
 
 
-def test_what_is_in_the_log_only_is_seen(path: Path) -> None:
+def test_data_that_is_only_in_the_log_is_seen(path: Path) -> None:
     with SessionMemoryStore(path, SETTINGS) as opened:
         opened.store_memory("input_prompt", "second", session_id="s")
         assert inspect(path, count) == 2
@@ -120,7 +120,7 @@ def test_a_file_is_on_the_innermost_and_latest_mount(
     assert filesystem.file_system(Path(path)) == kind
 
 
-def test_a_link_is_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_is_on_the_file_system_of_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mounts").write_text(MOUNTS.lstrip())
     (tmp_path / "link").symlink_to("/mnt/with space")
     monkeypatch.setattr(filesystem, "MOUNTS", tmp_path / "mounts")
@@ -137,7 +137,7 @@ def test_a_network_file_system_is_refused_and_others_are_not(tmp_path: Path, mon
     filesystem.require_local(Path("/mnt/with space/memory.db"))
 
 
-def test_a_store_on_a_network_file_system_is_refused_before_a_file_is_made(
+def test_a_store_on_a_network_file_system_is_refused_before_a_file_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(f"30 27 0:9 / {tmp_path} rw - nfs4 server:/x rw\n")

@@ -77,7 +77,7 @@ class UndoneError(Exception):
 
 @contextmanager
 def undone(database: Database) -> Iterator[apsw.Connection]:
-    """Give an empty file, and undo what is written to it."""
+    """Yield an empty file, and undo all writes."""
     with suppress(UndoneError), database.write() as connection:
         yield connection
         raise UndoneError
@@ -140,7 +140,7 @@ def same(found: Sequence[Match], wanted: Sequence[Match]) -> bool:
 
 
 @given(st.lists(memories, max_size=8), st.sets(st.integers(0, 7)), scopes, texts, st.integers(1, 5))
-def test_scores_are_those_of_bm25_over_the_scope_whatever_else_is_there_or_was_deleted(
+def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
     opened: Database, stored: list[dict[str, Any]], deleted: set[int], scope: Scope, query: str, limit: int
 ) -> None:
     with undone(opened) as connection:
@@ -186,7 +186,7 @@ def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection)
     assert find(connection, "beta gamma") != before
 
 
-def test_what_begins_a_new_block_is_ranked_like_the_rest(connection: apsw.Connection) -> None:
+def test_units_in_a_new_block_are_ranked_like_the_others(connection: apsw.Connection) -> None:
     pieces: dict[Unit, list[str]] = {}
     for number in range(keywords.UNITS_PER_BLOCK // 20 + 4):
         content = [f"alpha word{number} piece{part}" + " beta" * (part % 3) for part in range(40)]
@@ -197,7 +197,7 @@ def test_what_begins_a_new_block_is_ranked_like_the_rest(connection: apsw.Connec
     assert same(find(connection, "beta word3 piece7"), plain_bm25(pieces, query_terms("beta word3 piece7")))
 
 
-def test_a_term_that_is_very_often_in_a_piece_counts_like_one_that_is_often(connection: apsw.Connection) -> None:
+def test_very_frequent_terms_of_a_unit_count_like_frequent_ones(connection: apsw.Connection) -> None:
     pieces = [["alpha " * 5000], ["alpha " * keywords.MAX_COUNT + "beta " * (5000 - keywords.MAX_COUNT)]]
     for text in pieces:
         save(connection, text, PROMPT)
@@ -245,7 +245,7 @@ def test_an_identifier_is_a_term_as_it_stands(inside: str) -> None:
     assert inside in query_terms(f"what is {inside}?")
 
 
-def test_identifiers_inside_an_identifier_are_terms_too() -> None:
+def test_identifiers_inside_an_identifier_are_also_terms() -> None:
     assert {"a/b/c.py", "c.py"} <= set(terms("a/b/c.py"))
     assert {"src/values.py:check_text", "values.py", "check_text"} <= set(terms("src/values.py:check_text"))
 
@@ -263,7 +263,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE)
-def test_syntax_in_a_query_means_nothing(connection: apsw.Connection, query: str) -> None:
+def test_a_query_has_no_syntax(connection: apsw.Connection, query: str) -> None:
     save(connection, ["alpha"])
     save(connection, ["alphabet"])
     assert [match.memory_id for match in find(connection, query)][:1] == [find(connection, "alpha")[0].memory_id]
@@ -271,7 +271,7 @@ def test_syntax_in_a_query_means_nothing(connection: apsw.Connection, query: str
 
 
 @given(st.text(max_size=60))
-def test_any_text_can_be_stored_and_asked_for_and_finds_itself(opened: Database, text: str) -> None:
+def test_any_text_can_be_stored_and_finds_itself(opened: Database, text: str) -> None:
     with undone(opened) as connection:
         # Lone surrogates are never stored.
         content = text.encode(errors="ignore").decode()
@@ -282,7 +282,7 @@ def test_any_text_can_be_stored_and_asked_for_and_finds_itself(opened: Database,
         assert set(query_terms(content)) <= set(terms(content))
 
 
-def test_what_was_deleted_is_not_found_and_the_rest_is(connection: apsw.Connection) -> None:
+def test_deleted_memories_are_not_found_and_the_others_are(connection: apsw.Connection) -> None:
     ids = [save(connection, [f"alpha number{number}", "alpha"]) for number in range(5)]
     for memory_id in (ids[1], ids[4]):
         delete_memory(connection, memory_id)
@@ -315,7 +315,7 @@ def test_no_word_of_a_text_is_in_the_index(connection: apsw.Connection) -> None:
     assert not any(b"zanzi" in row for row in rows)
 
 
-def test_made_again_the_index_answers_as_before(connection: apsw.Connection) -> None:
+def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -> None:
     ids = [
         save(connection, [f"alpha number{number}", "alpha beta"], session_id=f"s{number % 2}") for number in range(6)
     ]

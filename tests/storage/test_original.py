@@ -1,4 +1,4 @@
-"""A file of the original server is taken over in place."""
+"""A file of the original server is upgraded in place."""
 
 import shutil
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_every_memory_keeps_its_id_and_its_text(path: Path) -> None:
     database.close()
 
 
-def test_kinds_iterations_sessions_and_times_are_brought_to_one_form(database: Database) -> None:
+def test_kinds_iterations_sessions_and_times_are_normalized(database: Database) -> None:
     with database.read() as connection:
         memories = [get_memory(connection, number) for number in range(1, 7)]
     shown = [(memory.memory_type, memory.session_id, memory.session_iter) for memory in memories if memory]
@@ -55,7 +55,7 @@ def test_kinds_iterations_sessions_and_times_are_brought_to_one_form(database: D
     assert memories[0].created_at == "2025-05-13T09:30:00.000000+00:00"
 
 
-def test_chunks_that_stand_in_their_document_keep_their_ids_and_get_offsets(database: Database) -> None:
+def test_chunks_found_in_their_document_keep_their_ids_and_get_offsets(database: Database) -> None:
     with database.read() as connection:
         memory = get_memory(connection, 1)
         stored = chunks_of(connection, 1)
@@ -67,20 +67,20 @@ def test_chunks_that_stand_in_their_document_keep_their_ids_and_get_offsets(data
     assert stored[1].chunk.headings == ("# Outage of 12 May", "## Cause")
 
 
-def test_chunks_that_lost_characters_are_dropped_to_be_made_again(database: Database) -> None:
+def test_chunks_that_lost_characters_are_dropped_and_cut_again(database: Database) -> None:
     with database.read() as connection:
         assert chunks_of(connection, 3) == []
         assert count_unindexed(connection) == 6
 
 
-def test_the_old_vectors_are_gone_and_the_keywords_are_there(database: Database) -> None:
+def test_the_old_vectors_are_gone_and_the_keywords_are_indexed(database: Database) -> None:
     with database.read() as connection:
         assert fetch_value(connection, "select count(*) from vec_chunk_search") == 0
         for word, found in {"ledger": (2, 1), "noon": (2, 2)}.items():
             assert [match[:2] for match in rank(connection, Scope(), [word]).best(10).matches] == [found]
 
 
-def test_the_id_of_a_deleted_memory_is_never_given_again(database: Database) -> None:
+def test_the_id_of_a_deleted_memory_is_never_reused(database: Database) -> None:
     with database.write() as connection:
         connection.execute(
             """
@@ -92,7 +92,7 @@ def test_the_id_of_a_deleted_memory_is_never_given_again(database: Database) -> 
         assert connection.last_insert_rowid() == 41
 
 
-def test_a_copy_of_the_file_is_kept_as_it_was(path: Path, database: Database) -> None:
+def test_an_unchanged_copy_of_the_file_is_kept(path: Path, database: Database) -> None:
     del database
     copy = apsw.Connection(str(path) + ".before-upgrade")
     assert "reports" in fetch_column(copy, "select memory_type from session_memories")
@@ -100,13 +100,13 @@ def test_a_copy_of_the_file_is_kept_as_it_was(path: Path, database: Database) ->
     copy.close()
 
 
-def test_taking_over_twice_is_the_same_as_once(path: Path) -> None:
+def test_upgrading_twice_is_the_same_as_once(path: Path) -> None:
     for _ in range(2):
         Database(path, dimensions=384).close()
     assert [file.name for file in path.parent.glob("*.before-upgrade*")] == ["memory.db.before-upgrade"]
 
 
-def test_an_upgrade_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_upgrade_leaves_the_file_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: apsw.Connection) -> None:
         raise apsw.FullError
 
@@ -118,7 +118,7 @@ def test_an_upgrade_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch
     connection.close()
 
 
-def test_pieces_are_located_only_if_they_cover_the_document_in_order() -> None:
+def test_chunks_are_located_only_if_they_cover_the_document_in_order() -> None:
     assert locate("one two three", ["one two", "two three"]) == [Span(0, 7), Span(4, 13)]
     assert locate("one two three", ["one", "three"]) == []
     assert locate("one two three", ["one two"]) == []
@@ -126,7 +126,7 @@ def test_pieces_are_located_only_if_they_cover_the_document_in_order() -> None:
     assert locate("aa", ["a", "a"]) == [Span(0, 1), Span(1, 2)]
 
 
-def test_tags_that_are_no_texts_become_texts(path: Path) -> None:
+def test_tags_that_are_not_strings_become_strings(path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("update session_memories set tags = '[1, \"two\", null]' where id = 1")
     connection.execute("update session_memories set tags = 'no json' where id = 2")

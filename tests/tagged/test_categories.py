@@ -8,7 +8,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.store import SessionMemoryStore
-from vector_memory.tagged.categories import ABBREVIATIONS, CATEGORIES, PHRASES, SHORT, nearest
+from vector_memory.tagged.categories import ABBREVIATIONS, CATEGORIES, MIN_COMPARED, PHRASES, nearest_category
 from vector_memory.tagged.vocabulary import Vocabulary
 
 
@@ -17,7 +17,7 @@ def vocabulary(tmp_path: Path, model: EmbeddingModel) -> Vocabulary:
     return Vocabulary(SqliteStorage(Database(tmp_path / "memory.db", dimensions=384)), model)
 
 
-def test_the_categories_are_the_seeds_nine() -> None:
+def test_the_categories_are_the_nine_of_the_specification() -> None:
     assert CATEGORIES == (
         "code-solution",
         "bug-fix",
@@ -41,13 +41,13 @@ def test_a_category_means_itself_in_any_spelling(vocabulary: Vocabulary, categor
     ("word", "category"),
     [("auth", "security"), ("bug", "bug-fix"), ("fix", "bug-fix"), ("bugs", "bug-fix"), ("perf", "performance")],
 )
-def test_the_seeds_short_words_are_looked_up(modelless_store: SessionMemoryStore, word: str, category: str) -> None:
+def test_the_specified_short_words_are_looked_up(modelless_store: SessionMemoryStore, word: str, category: str) -> None:
     """They need no model."""
     assert modelless_store.tagged.store("A note.", word).category == category
 
 
 def test_the_dictionary_has_short_words_only() -> None:
-    assert all(len(word) < SHORT for word in ABBREVIATIONS)
+    assert all(len(word) < MIN_COMPARED for word in ABBREVIATIONS)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_longer_words_are_compared_by_meaning(vocabulary: Vocabulary, word: str,
 
 
 @pytest.mark.parametrize("word", ["cooking", "holiday", "xyz", "miscellaneous", "project-context"])
-def test_a_word_that_is_near_no_category_means_none(vocabulary: Vocabulary, word: str) -> None:
+def test_a_word_that_is_not_near_any_category_has_none(vocabulary: Vocabulary, word: str) -> None:
     """So is `project-context`, which a table of the seed uses, though it is none of its categories."""
     assert vocabulary.category(word) is None
 
@@ -79,11 +79,11 @@ def cosines(**near: float) -> dict[str, float]:
     return found | {PHRASES[name.replace("_", "-")][0]: cosine for name, cosine in near.items()}
 
 
-def test_the_nearest_counts_from_a_half_on() -> None:
-    assert nearest(cosines(security=0.5, learning=0.4)) == "security"
-    assert nearest(cosines(security=0.4999)) is None
+def test_the_nearest_category_needs_a_similarity_of_one_half() -> None:
+    assert nearest_category(cosines(security=0.5, learning=0.4)) == "security"
+    assert nearest_category(cosines(security=0.4999)) is None
 
 
-def test_the_nearest_has_to_be_a_tenth_nearer_than_other() -> None:
-    assert nearest(cosines(security=0.7, other=0.6)) == "security"
-    assert nearest(cosines(security=0.6999, other=0.6)) is None
+def test_the_nearest_category_must_be_a_tenth_nearer_than_other() -> None:
+    assert nearest_category(cosines(security=0.7, other=0.6)) == "security"
+    assert nearest_category(cosines(security=0.6999, other=0.6)) is None

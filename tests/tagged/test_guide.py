@@ -1,4 +1,4 @@
-"""The handbook: it says what is so, and names only what there is."""
+"""The handbook: it is correct, and names only existing tools."""
 
 import re
 
@@ -17,7 +17,7 @@ TEXTS = [*map(text_of, range(len(LEVELS))), INSTRUCTIONS, work_with_memory("a ta
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_handbook_names_only_tools_that_there_are(text: str) -> None:
+def test_the_handbook_names_only_existing_tools(text: str) -> None:
     assert set(NAMED.findall(text)) <= TOOLS
 
 
@@ -30,24 +30,24 @@ def test_daily_use_knows_all_categories_and_prefixes() -> None:
         assert f"`{word}`" in text_of(1)
 
 
-def test_the_last_level_states_the_values_that_hold() -> None:
+def test_the_last_level_states_the_current_values() -> None:
     text = text_of(3)
     for value in (
-        f"{merging.MERGE:.2f}",
-        f"{merging.MERGE_OF_SAME_VERSION:.2f}",
+        f"{merging.MERGE_THRESHOLD:.2f}",
+        f"{merging.MERGE_THRESHOLD_SAME_VERSION:.2f}",
         f"{merging.SUBSTRING_BOOST:.2f}",
-        f"{merging.LEAST_SUBSTRING} letters",
-        f"at least {categories.LEAST_SIMILARITY:.2f}",
-        f"{categories.MARGIN:.2f} above",
-        f"fewer than {categories.SHORT} letters",
+        f"{merging.MIN_SUBSTRING} letters",
+        f"at least {categories.MIN_SIMILARITY:.2f}",
+        f"{categories.MIN_MARGIN:.2f} above",
+        f"fewer than {categories.MIN_COMPARED} letters",
         f"{MAX_NOTE:,} characters",
-        f"| {tags.MAX_TAGS} |",
+        f"| {tags.MAX_TAGS_PER_NOTE} |",
         f"{tags.MAX_TAG} characters",
         f"| {MAX_RESULTS} |",
         f"{Settings().memory_limit:,} (`VECTOR_MEMORY_MEMORY_LIMIT`",
     ):
         assert value in text, value
-    assert merging.STOP_WORDS.issubset(re.findall(r"[a-z]+", text))
+    assert merging.GENERAL_WORDS.issubset(re.findall(r"[a-z]+", text))
     guards = text.partition("| Guard |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| ([a-z]+) \|", guards, re.MULTILINE) == list(merging.GUARDS)
 

@@ -90,7 +90,7 @@ def test_the_statistics_count_them_all(server: Server) -> None:
 
 
 @pytest.mark.usefixtures("receipts")
-def test_all_pages_of_a_search_hold_each_note_once(server: Server) -> None:
+def test_the_pages_of_a_search_contain_each_note_once(server: Server) -> None:
     seen: list[int] = []
     offset: int | None = 0
     while offset is not None:

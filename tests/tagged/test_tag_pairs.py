@@ -1,4 +1,4 @@
-"""What the vocabulary makes of real pairs of tags (benchmarks/tags.py measures them, docs/tagged.md tells)."""
+"""How the vocabulary merges real pairs of tags (measured by benchmarks/tags.py, described in docs/tagged.md)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from vector_memory.domain import utc_now
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
-from vector_memory.tagged.tags import sifted
+from vector_memory.tagged.tags import accept_tags
 from vector_memory.tagged.vocabulary import Vocabulary
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 def are_merged(database: Database, model: EmbeddingModel, tags: tuple[str, ...]) -> bool:
     """Tell whether an empty vocabulary has one tag for two, in whatever order they come."""
     vocabulary = Vocabulary(SqliteStorage(database), model)
-    accepted, refused = sifted(tags)
+    accepted, refused = accept_tags(tags)
     assert not refused
     with database.write() as connection:
         connection.execute("delete from canonical_tags")
@@ -46,7 +46,7 @@ def are_merged(database: Database, model: EmbeddingModel, tags: tuple[str, ...])
     return merged.pop()
 
 
-def test_there_are_at_least_200_pairs_and_each_is_there_once() -> None:
+def test_there_are_at_least_200_pairs_without_duplicates() -> None:
     assert len(PAIRS) >= 200
     assert len({frozenset(pair[:2]) for pair in PAIRS}) == len(PAIRS)
     assert set(SURPRISES) <= set(PAIRS)
@@ -59,5 +59,5 @@ def test_each_pair_merges_or_not_as_expected_or_as_recorded(database: Database, 
 
 
 def test_no_two_subjects_are_ever_merged() -> None:
-    """What is recorded as a surprise is a form that was missed; a wrong merge could not be undone."""
+    """The recorded surprises are missed forms; a wrong merge could not be undone."""
     assert {pair[2] for pair in SURPRISES} == {"merge"}

@@ -1,4 +1,4 @@
-"""What may be a tag, which two are one, and what a tag weighs: the rules of seed 004 as pure functions."""
+"""Which tags are valid, which merge, and their weights: the rules of the specification as pure functions."""
 
 import math
 
@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.tagged.merging import (
+    GENERAL_WORDS,
     GUARDS,
-    STOP_WORDS,
+    as_words,
     best_match,
     guarded,
     is_boosted,
     merges,
     score,
-    spoken,
     threshold,
 )
 from vector_memory.tagged.numbers import numbers, versions
-from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, cleaned, problem_with, sifted, weight
+from vector_memory.tagged.tags import MAX_TAG, PREFIXES, VALID, accept_tags, normalized_tag, problem_with, weight
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-_ .:"
-TAGS = st.text(ALPHABET, min_size=1, max_size=30).map(cleaned).filter(lambda tag: problem_with(tag) is None)
+TAGS = st.text(ALPHABET, min_size=1, max_size=30).map(normalized_tag).filter(lambda tag: problem_with(tag) is None)
 COSINES = st.floats(-1, 1, allow_nan=False)
 
 
 @pytest.mark.parametrize("tag", ["type:refactor", "module:billing", "vendor:stripe", "api v2", "n_plus-one", "vue.js"])
-def test_the_seeds_valid_tags_are_tags(tag: str) -> None:
-    assert sifted([tag]) == ([tag], [])
+def test_the_specified_valid_tags_are_accepted(tag: str) -> None:
+    assert accept_tags([tag]) == ([tag], [])
 
 
 @pytest.mark.parametrize(
@@ -45,32 +45,32 @@ def test_the_seeds_valid_tags_are_tags(tag: str) -> None:
         ("x" * (MAX_TAG + 1), "longer than 100"),
     ],
 )
-def test_what_cannot_be_a_tag_is_refused_with_a_reason(tag: str, reason: str) -> None:
-    accepted, (refused,) = sifted([tag])
+def test_an_invalid_tag_is_refused_with_a_reason(tag: str, reason: str) -> None:
+    accepted, (refused,) = accept_tags([tag])
     assert accepted == []
     assert reason in refused.reason
     assert tag.startswith(refused.tag)
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_each_prefix_of_the_seeds_list_begins_a_structured_tag(prefix: str) -> None:
+def test_each_specified_prefix_starts_a_structured_tag(prefix: str) -> None:
     assert problem_with(f"{prefix}:value") is None
 
 
 def test_a_tag_is_written_in_one_way() -> None:
     """Case and needless spaces make no difference, nor do spaces around a colon; a tag is taken once."""
     sent = ["API v2.0", " api  V2.0\t", "Module: Billing", "module:billing"]
-    assert sifted(sent) == (["api v2.0", "module:billing"], [])
+    assert accept_tags(sent) == (["api v2.0", "module:billing"], [])
 
 
 @given(st.text(max_size=120))
 def test_accepted_tags_keep_the_rules_and_cleaning_them_again_changes_nothing(text: str) -> None:
-    accepted, refused = sifted([text])
+    accepted, refused = accept_tags([text])
     assert len(accepted) + len(refused) == 1
     for tag in accepted:
         assert VALID.fullmatch(tag)
         assert len(tag) <= MAX_TAG
-        assert cleaned(tag) == tag
+        assert normalized_tag(tag) == tag
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_accepted_tags_keep_the_rules_and_cleaning_them_again_changes_nothing(te
         ("laravel", set()),
     ],
 )
-def test_versions_are_read_as_in_the_seed(tag: str, expected: set[tuple[int, ...]]) -> None:
+def test_versions_are_read_as_specified(tag: str, expected: set[tuple[int, ...]]) -> None:
     assert versions(tag) == expected
 
 
@@ -110,7 +110,9 @@ def test_numbers_within_words_count() -> None:
         ("prefix", "type:refactor", "refactor"),
     ],
 )
-def test_each_guard_forbids_the_seeds_example_however_similar_they_are(guard: str, tag: str, other: str) -> None:
+def test_each_guard_forbids_the_specified_example_however_similar_the_tags_are(
+    guard: str, tag: str, other: str
+) -> None:
     assert not GUARDS[guard](tag, other)
     assert not merges(tag, other, 1.0)
     assert not merges(other, tag, 1.0)
@@ -122,7 +124,7 @@ def test_a_version_is_found_whatever_separates_it_from_the_word_before(tag: str)
 
 
 @pytest.mark.parametrize("tag", ["python 3.11rc", "v3.11beta"])
-def test_a_number_that_goes_on_in_letters_is_no_shorter_version(tag: str) -> None:
+def test_a_number_followed_by_letters_is_not_a_version(tag: str) -> None:
     """Else `python 3.11rc` would be version 3, and never be the `python 3.11 rc` that it is."""
     assert versions(tag) == set()
     assert not guarded("python 3.11rc", "python 3.11 rc")
@@ -138,7 +140,7 @@ def test_the_same_version_lowers_the_threshold() -> None:
     assert not merges("laravel", "lumen", 0.8999)
 
 
-def test_a_tag_within_another_is_boosted_to_the_seeds_figures() -> None:
+def test_a_tag_within_another_gets_the_specified_boost() -> None:
     assert score("laravel", "laravel framework", 0.8959) == 0.9259
     assert merges("laravel framework", "laravel", 0.87)
     assert not merges("laravel framework", "laravel", 0.8699)
@@ -150,7 +152,7 @@ def test_short_and_general_words_are_never_boosted(shorter: str, longer: str) ->
     assert not merges(shorter, longer, 0.89)
 
 
-@pytest.mark.parametrize("word", sorted(STOP_WORDS))
+@pytest.mark.parametrize("word", sorted(GENERAL_WORDS))
 def test_no_stop_word_is_boosted(word: str) -> None:
     assert not is_boosted(word, f"{word} something")
 
@@ -158,12 +160,12 @@ def test_no_stop_word_is_boosted(word: str) -> None:
 @pytest.mark.parametrize(
     ("tag", "other"), [("front end", "frontend"), ("rate_limiting", "rate-limiting"), ("base 64", "base64")]
 )
-def test_tags_with_the_same_letters_are_one_without_any_vector(tag: str, other: str) -> None:
+def test_tags_with_the_same_letters_merge_without_vectors(tag: str, other: str) -> None:
     assert merges(tag, other, 0.0)
     assert best_match(tag, ["web", other], [0.0, 0.0]) == other
 
 
-def test_the_same_letters_with_other_numbers_are_two() -> None:
+def test_tags_with_the_same_letters_and_other_numbers_do_not_merge() -> None:
     assert not merges("v1.0", "v10", 0.0)
 
 
@@ -181,7 +183,7 @@ def test_merging_is_symmetric_and_grows_with_the_similarity(tag: str, other: str
 
 
 @given(TAGS, st.lists(st.tuples(TAGS, COSINES), max_size=8))
-def test_the_best_match_may_be_merged_and_none_is_better(tag: str, near: list[tuple[str, float]]) -> None:
+def test_the_best_match_is_allowed_to_merge_and_no_other_is_better(tag: str, near: list[tuple[str, float]]) -> None:
     known, cosines = [other for other, _ in near], [cosine for _, cosine in near]
     found = best_match(tag, known, cosines)
     allowed = {other: score(tag, other, cosine) for other, cosine in near if merges(tag, other, cosine)}
@@ -192,16 +194,18 @@ def test_the_best_match_may_be_merged_and_none_is_better(tag: str, near: list[tu
 
 
 def test_separators_read_as_spaces() -> None:
-    assert spoken("rate-limiting_rules v2.0") == "rate limiting rules v2.0"
+    assert as_words("rate-limiting_rules v2.0") == "rate limiting rules v2.0"
 
 
 @pytest.mark.parametrize(("frequency", "expected"), [(2, 0.91), (1, 1.44)])
-def test_weights_are_those_of_the_seeds_table_where_it_keeps_its_formula(frequency: int, expected: float) -> None:
+def test_weights_are_those_of_the_specified_table_where_it_follows_its_formula(frequency: int, expected: float) -> None:
     assert round(weight(frequency), 2) == expected
 
 
 @pytest.mark.parametrize(("frequency", "shown", "formula"), [(50, 0.26, 0.25), (10, 0.43, 0.42)])
-def test_the_other_rows_of_the_seeds_table_are_of_another_formula(frequency: int, shown: float, formula: float) -> None:
-    """They are 1 / ln(frequency), which would be infinite for a tag that stands once."""
+def test_the_other_rows_of_the_specified_table_follow_another_formula(
+    frequency: int, shown: float, formula: float
+) -> None:
+    """They are 1 / ln(frequency), which would be infinite for a tag that occurs once."""
     assert round(1 / math.log(frequency), 2) == shown
     assert round(weight(frequency), 2) == formula

@@ -1,9 +1,10 @@
-"""Storing and finding tagged memories, with the real model: seed 004's examples, and its rules."""
+"""Storing and finding tagged memories, with the real model: the examples and rules of the specification."""
 
 from pathlib import Path
 
 import pytest
 
+from faults.soundness import connected
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
@@ -15,7 +16,7 @@ from vector_memory.validation import MAX_NOTE
 QUICK = "UserController@store: N+1 on roles. Fix: ->with('roles'). Pattern: eager load relationships in store methods."
 
 
-def test_the_seeds_quick_example_is_stored_and_found(tagged: TaggedMemories) -> None:
+def test_the_specified_quick_example_is_stored_and_found(tagged: TaggedMemories) -> None:
     """Its tag n+1 is against its own rule for tags: it is left out, and the receipt says so."""
     receipt = tagged.store(QUICK, "bug-fix", ["laravel", "eloquent", "n+1"])
     assert (receipt.category, receipt.tags, receipt.rejected_tags) == ("bug-fix", ["laravel", "eloquent"], ["n+1"])
@@ -35,7 +36,7 @@ def test_slow_database_finds_a_query_problem_without_a_shared_word(tagged: Tagge
     assert best.sources == ["vector"]
 
 
-def test_the_seeds_tags_are_normalized_and_every_variant_finds_them(tagged: TaggedMemories) -> None:
+def test_the_specified_tags_are_normalized_and_every_variant_finds_them(tagged: TaggedMemories) -> None:
     first = tagged.store("One.", tags=["API v2.0", "api 2", "Laravel Framework"])
     assert first.tags == ["api v2.0", "laravel framework"]
     assert '"api 2" counts as "api v2.0"' in str(first.message)
@@ -58,7 +59,7 @@ def test_the_seeds_tags_are_normalized_and_every_variant_finds_them(tagged: Tagg
         ("v1.0", "v2.0"),
     ],
 )
-def test_the_seeds_bad_merges_do_not_happen(tagged: TaggedMemories, tag: str, other: str) -> None:
+def test_the_specified_bad_merges_do_not_happen(tagged: TaggedMemories, tag: str, other: str) -> None:
     assert tagged.store("One.", tags=[tag]).tags == [tag]
     assert tagged.store("Two.", tags=[other]).tags == [other]
 
@@ -97,7 +98,7 @@ def test_the_same_notes_in_the_same_order_give_the_same_vocabulary(tagged: Tagge
     ]
 
 
-def test_the_same_content_is_not_stored_twice_and_its_id_is_given(store: SessionMemoryStore) -> None:
+def test_the_same_content_is_refused_with_its_id(store: SessionMemoryStore) -> None:
     first = store.tagged.store("The same.", "bug", ["laravel"])
     with pytest.raises(DuplicateMemoryError, match="Memory already exists") as refused:
         store.tagged.store("The same.", "learning", ["symfony"])
@@ -134,7 +135,7 @@ def test_references_to_tasks_are_found_literally(tagged: TaggedMemories, query: 
     assert "keyword" in best.sources
 
 
-def test_a_number_that_no_memory_refers_to_is_not_found_by_its_look(tagged: TaggedMemories) -> None:
+def test_a_number_does_not_find_similar_numbers(tagged: TaggedMemories) -> None:
     tagged.store("Discovered during task #42: the importer drops the last line.")
     assert tagged.search("#43").results == []
 
@@ -163,7 +164,7 @@ def test_a_filter_that_nothing_can_pass_finds_nothing(tagged: TaggedMemories) ->
         tagged.search("one", category="cooking")
 
 
-def test_pages_of_a_search_join_without_gaps_and_tell_the_total(tagged: TaggedMemories) -> None:
+def test_pages_of_a_search_have_no_gaps_and_the_total(tagged: TaggedMemories) -> None:
     ids = {tagged.store(f"Note {number} about caching.").memory_id for number in range(7)}
     seen, offset = [], 0
     while True:
@@ -191,7 +192,7 @@ def test_distance_is_one_minus_the_similarity(tagged: TaggedMemories) -> None:
     assert found.distance == 1 - found.similarity
 
 
-def test_a_category_that_is_none_is_filed_under_other_and_the_receipt_says_so(tagged: TaggedMemories) -> None:
+def test_an_unknown_category_is_stored_as_other_and_the_receipt_says_so(tagged: TaggedMemories) -> None:
     receipt = tagged.store("Soup.", "cooking")
     assert receipt.category == "other"
     assert "Stored as other" in str(receipt.message)
@@ -200,7 +201,7 @@ def test_a_category_that_is_none_is_filed_under_other_and_the_receipt_says_so(ta
 
 @pytest.mark.parametrize("tags", ["laravel", {"laravel": 1}, [1], [["laravel"]]])
 def test_tags_must_be_a_list(tagged: TaggedMemories, tags: list[str]) -> None:
-    with pytest.raises(ValidationError, match="Tags must be a list"):
+    with pytest.raises(ValidationError, match="tags must be a list"):
         tagged.store("One.", tags=tags)
 
 
@@ -211,13 +212,13 @@ def test_more_than_ten_tags_are_refused_and_not_cut(tagged: TaggedMemories) -> N
     assert len(tagged.store("One.", tags=names[:10]).tags) == 10
 
 
-def test_only_reading_by_id_counts_as_use(store: SessionMemoryStore) -> None:
+def test_only_reading_by_id_counts_as_use(store: SessionMemoryStore, tmp_path: Path) -> None:
     store.tagged.store("One.")
     store.tagged.search("one")
     store.tagged.list_recent()
     assert store.tagged.get(1).memory is not None
-    store._access.close()
-    with store._database.read() as connection:
+    store.close()  # what was read is counted by then
+    with connected(tmp_path / "memory.db") as connection:
         assert connection.execute("select access_count from session_memories").get == 1
 
 
@@ -256,7 +257,7 @@ def test_a_tagged_memory_cannot_be_stored_past_its_rules(store: SessionMemorySto
         store.store_memory("tagged_memory", "A note.", tags=["Not Canonical"])
 
 
-def test_a_search_that_finds_nothing_near_says_where_there_is_something(store: SessionMemoryStore) -> None:
+def test_a_search_without_a_close_match_says_where_there_is_one(store: SessionMemoryStore) -> None:
     """Under other categories and tags; not in the knowledge base, for which this family has no tool."""
     store.store_memory("knowledge_base", "The cache of the start page.", agent_id="a", title="T")
     store.tagged.store("The cache of the start page.", "performance", ["redis"])

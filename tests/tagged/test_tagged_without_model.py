@@ -1,9 +1,10 @@
-"""Tagged memories where no model can be loaded, and what becomes of them when one is there."""
+"""Tagged memories without a model, and what happens to them when one is available again."""
 
 from pathlib import Path
 
 import pytest
 
+from faults.soundness import connected
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
@@ -11,8 +12,8 @@ from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.store import SessionMemoryStore
 
 
-def without_vectors(store: SessionMemoryStore) -> list[str]:
-    with store._database.read() as connection:
+def without_vectors(path: Path) -> list[str]:
+    with connected(path) as connection:
         return fetch_column(connection, "select tag from canonical_tags where embedding is null order by id")
 
 
@@ -34,7 +35,7 @@ def test_tags_are_compared_by_their_letters(modelless_store: SessionMemoryStore)
     assert modelless_store.tagged.search("one", tags=["FrontEnd"]).count == 1
 
 
-def test_a_longer_word_for_a_category_is_filed_under_other_and_the_receipt_says_why(
+def test_a_longer_word_for_a_category_is_stored_as_other_and_the_receipt_says_why(
     modelless_store: SessionMemoryStore,
 ) -> None:
     receipt = modelless_store.tagged.store("One.", "optimization")
@@ -47,40 +48,40 @@ def test_a_longer_word_for_a_category_is_filed_under_other_and_the_receipt_says_
 
 
 def test_tags_get_their_vectors_before_the_next_ones_are_compared_with_them(
-    modelless_store: SessionMemoryStore, store: SessionMemoryStore
+    modelless_store: SessionMemoryStore, store: SessionMemoryStore, tmp_path: Path
 ) -> None:
     """What became canonical without a model is compared like any other as soon as there is one."""
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
-    assert without_vectors(store) == ["laravel framework", "docker"]
+    assert without_vectors(tmp_path / "memory.db") == ["laravel framework", "docker"]
     assert store.tagged.search("one", tags=["laravel"]).total == 0
     assert store.tagged.store("Two.", tags=["laravel"]).tags == ["laravel framework"]
-    assert without_vectors(store) == []
+    assert without_vectors(tmp_path / "memory.db") == []
     assert store.tagged.search("one", tags=["laravel"]).total == 2
 
 
-def test_the_backfill_makes_the_vectors_of_tags_too(
-    modelless_store: SessionMemoryStore, store: SessionMemoryStore
+def test_the_backfill_also_computes_the_vectors_of_tags(
+    modelless_store: SessionMemoryStore, store: SessionMemoryStore, tmp_path: Path
 ) -> None:
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
     store.backfill_embeddings()
-    assert without_vectors(store) == []
+    assert without_vectors(tmp_path / "memory.db") == []
     assert store.tagged.search("one", tags=["laravel"]).count == 1
 
 
-def test_with_another_model_tags_are_compared_by_letters_until_reembed_makes_them_anew(
+def test_with_another_model_tags_are_compared_by_letters_until_reembed_recomputes_them(
     tmp_path: Path, model: EmbeddingModel
 ) -> None:
     path = tmp_path / "memory.db"
     with SessionMemoryStore(path, embedder=ToyEngine()) as store:
         store.tagged.store("One.", tags=["laravel framework", "docker"])
-        with store._database.read() as connection:
+        with connected(path) as connection:
             before = fetch_column(connection, "select embedding from canonical_tags order by id")
     with SessionMemoryStore(path, model=model) as store:
         assert store.tagged.store("Two.", tags=["laravel"]).tags == ["laravel"]
-        assert without_vectors(store) == ["laravel"]
+        assert without_vectors(path) == ["laravel"]
         store.reembed()
-        assert without_vectors(store) == []
-        with store._database.read() as connection:
+        assert without_vectors(path) == []
+        with connected(path) as connection:
             after = fetch_column(connection, "select embedding from canonical_tags order by id limit 2")
             assert {len(vector) for vector in (*before, *after)} == {384 * 4}
             assert fetch_value(connection, "select model from embedding_models") == model.fingerprint.model

@@ -1,4 +1,4 @@
-"""A server in memory over a real store with the toy engine, spoken to in both protocol eras."""
+"""A server in memory over a real store with the toy engine, called in both protocol eras."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext

@@ -18,7 +18,7 @@ from vector_memory.results.sessions import SharedProvenance
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SessionMem
 @pytest.fixture
 async def client(parts: tuple[SessionMemoryStore, FileMemory]) -> AsyncIterator[Client]:
     store, files = parts
-    server = create_server(lambda: nullcontext(store), Offer(toolsets="all"), lambda: nullcontext(files))
+    server = create_server(lambda: nullcontext(store), ServerOptions(toolsets="all"), lambda: nullcontext(files))
     async with Client(server) as client:
         yield client
 

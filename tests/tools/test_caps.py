@@ -1,4 +1,4 @@
-"""Whatever is stored and asked, no answer has more bytes than it may have; what is cut is marked."""
+"""Whatever is stored and requested, no answer exceeds its limit of bytes; cut text is marked."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
@@ -18,7 +18,7 @@ from vector_memory.results.shortening import value_size
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ def parts(
 
 
 def fill(store: SessionMemoryStore) -> None:
-    """Store what is long in every field."""
+    """Store memories with long values in every field."""
     for kind in ("report", "working_memory", "system_memory", "session_context", "input_prompt", "report_observation"):
         for number in range(2):
             agent = f"{number}{NULS}"
@@ -87,7 +87,7 @@ def fill(store: SessionMemoryStore) -> None:
 async def client(parts: tuple[SessionMemoryStore, FileMemory]) -> Any:
     """Give a client of a server of all families over that memory."""
     store, files = parts
-    server = create_server(lambda: nullcontext(store), Offer(toolsets="all"), lambda: nullcontext(files))
+    server = create_server(lambda: nullcontext(store), ServerOptions(toolsets="all"), lambda: nullcontext(files))
     async with Client(server) as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""The tool that says what is new, as a client calls it."""
+"""The tool search_changes, as a client calls it."""
 
 import pytest
 
@@ -28,7 +28,7 @@ async def test_a_cursor_may_come_as_a_number(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"since": "17"}, "since is a cursor that this memory has not given"),
+        ({"since": "17"}, "since is not a cursor of this memory"),
         ({"since": "last week"}, "since must be the cursor of an earlier answer"),
         ({"memory_type": "letter"}, "memory_type must be one of"),
         ({"limit": 0}, "limit must be"),
@@ -36,7 +36,9 @@ async def test_a_cursor_may_come_as_a_number(call: Call) -> None:
         ({"query": ""}, "query must not be empty"),
     ],
 )
-async def test_what_is_wrong_is_answered_with_what_to_send(call: Call, arguments: dict[str, object], said: str) -> None:
+async def test_invalid_arguments_are_answered_with_what_to_send(
+    call: Call, arguments: dict[str, object], said: str
+) -> None:
     answer = await call("search_changes", session_id="s", **arguments)
     assert answer.is_error
     assert answer.structured_content["error"] == "ValidationError"

@@ -14,7 +14,7 @@ TEMPLATE = ResourceTemplateReference(type="ref/resource", uri="memory://sessions
 
 @pytest.fixture(autouse=True)
 def named(store: SessionMemoryStore) -> None:
-    """Sessions, agents and tasks; what was used last is named last."""
+    """Sessions, agents and tasks; the most recently used is listed last."""
     for session, agent, task in (
         ("alpha-1", "researcher", "find"),
         ("beta", "writer", "write"),
@@ -49,7 +49,7 @@ async def test_agents_and_tasks_are_those_of_the_chosen_session(client: Client) 
 
 
 @pytest.mark.parametrize("typed", ["%", "_", "'", '"', "*", "\\", "a%", "x" * 5_000])
-async def test_what_is_typed_is_text_and_no_pattern(client: Client, typed: str) -> None:
+async def test_typed_text_is_not_a_pattern(client: Client, typed: str) -> None:
     assert (await completed(client, "session_id", typed)).values == []
 
 
@@ -58,7 +58,7 @@ async def test_other_arguments_are_not_completed(client: Client) -> None:
     assert (await completed(client, "content", "w")).values == []
 
 
-async def test_of_many_some_are_named_and_the_number_of_all(
+async def test_some_of_many_are_named_with_the_total_number(
     client: Client, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vector_memory.sessions.statistics.MAX_LIMIT", 10)

@@ -29,7 +29,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 class User:
-    """Answers every question in the same way, and remembers what was asked."""
+    """Answers every question in the same way, and records the questions."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer

@@ -15,7 +15,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.files import FileMemory
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 SNAPSHOTS = Path(__file__).parents[1] / "contract" / "file_snapshots"
@@ -56,7 +56,7 @@ def no_store() -> SessionMemoryStore:
 
 @pytest.fixture
 async def client(files: FileMemory, era: str) -> AsyncIterator[Client]:
-    server = create_server(no_store, Offer(toolsets="files"), lambda: files)
+    server = create_server(no_store, ServerOptions(toolsets="files"), lambda: files)
     async with Client(server, mode=era) as client:
         files.start_background_work()
         yield client
@@ -70,7 +70,7 @@ def call(client: Client) -> Call:
     return call
 
 
-async def test_parameters_and_keys_are_those_of_the_seed(client: Client) -> None:
+async def test_parameters_and_keys_are_those_of_the_specification(client: Client) -> None:
     tools = {tool.name: tool for tool in await client.list_tools()}
     assert list(tools) == list(SEED)
     for name, (parameters, keys) in SEED.items():
@@ -79,7 +79,7 @@ async def test_parameters_and_keys_are_those_of_the_seed(client: Client) -> None
         assert set(keys) <= tools[name].output_schema["properties"].keys()
 
 
-async def test_results_have_the_keys_of_the_seed(call: Call) -> None:
+async def test_results_have_the_keys_of_the_specification(call: Call) -> None:
     answer = await call("memory_search", query="quokka")
     assert answer.structured_content is not None
     (found,) = answer.structured_content["results"]
@@ -131,13 +131,13 @@ async def test_the_status_says_what_is_indexed(call: Call, files: FileMemory) ->
     assert answer["dbSizeBytes"] > 0
 
 
-async def test_a_client_that_asks_is_told_how_far_the_index_is(client: Client, files: FileMemory) -> None:
+async def test_a_client_that_asks_receives_the_progress_of_the_index(client: Client, files: FileMemory) -> None:
     told: list[str | None] = []
 
     async def note(_progress: float, _total: float | None, message: str | None) -> None:
         told.append(message)
 
-    files._follower.wait = lambda _seconds: False  # type: ignore[method-assign]  # as during a long first index
+    files._watcher.wait = lambda _seconds: False  # type: ignore[method-assign]  # as during a long first index
     await client.call_tool("memory_search", {"query": "quokka"}, progress_handler=note)
     assert told
     assert set(told) == {"Indexing memory files"}
@@ -160,7 +160,7 @@ async def test_only_the_tool_that_writes_says_so(client: Client) -> None:
     assert not any(hint and hint.destructive_hint for hint in hints.values())
 
 
-def test_a_server_that_only_reads_offers_no_writing() -> None:
+def test_a_read_only_server_offers_no_tool_that_writes() -> None:
     assert [tool.name for tool in offered([Toolset.FILES], read_only=True)] == [
         "memory_search",
         "memory_get",

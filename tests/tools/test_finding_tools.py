@@ -13,7 +13,7 @@ from vector_memory.chunking.tokens import find_token_counter, has_cl100k
 from vector_memory.server.app import create_server
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import Offer, Profile, Toolset
+from vector_memory.settings import Profile, ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -106,11 +106,11 @@ def test_the_core_profile_is_small_and_stores_finds_at_every_grain_continues_and
 
 def test_the_full_list_is_the_default() -> None:
     assert len(offered([Toolset.SESSION])) == 29
-    assert Offer().profile is Profile.FULL
+    assert ServerOptions().profile is Profile.FULL
 
 
 async def test_a_core_server_works_and_names_no_tool_that_it_does_not_offer(store: SessionMemoryStore) -> None:
-    server = create_server(lambda: nullcontext(store), Offer(profile=Profile.CORE))
+    server = create_server(lambda: nullcontext(store), ServerOptions(profile=Profile.CORE))
     async with Client(server, mode="legacy") as client:
         tools = await client.list_tools()
         told = " ".join([client.initialize_result.instructions or "", *(tool.description or "" for tool in tools)])
@@ -128,5 +128,5 @@ async def test_a_core_server_works_and_names_no_tool_that_it_does_not_offer(stor
 
 def test_the_core_profile_is_one_of_session_tools() -> None:
     with pytest.raises(pydantic.ValidationError, match="omit --toolsets"):
-        Offer(profile=Profile.CORE, toolsets="all")
+        ServerOptions(profile=Profile.CORE, toolsets="all")
     assert len(offered([Toolset.SESSION], profile=Profile.CORE, read_only=True)) == 6

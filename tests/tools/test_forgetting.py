@@ -1,4 +1,4 @@
-"""What was deleted is in no byte of the memory's files, whatever it was and whoever stored it (requirement S3)."""
+"""Deleted data is erased from every byte of the memory's files, whatever it was and whoever stored it."""
 
 import hashlib
 import subprocess
@@ -99,7 +99,7 @@ def make_old(store: SessionMemoryStore, memory_id: int) -> None:
 
 @pytest.mark.parametrize("way", ["delete_memory", "cleanup_old_memories"])
 @pytest.mark.parametrize("tool", STORING, ids=[tool.name for tool in STORING])
-async def test_deleted_text_names_and_vectors_are_in_no_byte_of_the_files(
+async def test_deleted_text_names_and_vectors_are_erased_from_the_files(
     call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool, way: str
 ) -> None:
     await call("store_report", agent_id="a", session_id="s", content="It stays.")

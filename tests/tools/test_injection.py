@@ -68,7 +68,7 @@ async def call(server: FastMCP) -> AsyncIterator[Call]:
 
 @pytest.fixture
 def bystanders(store: SessionMemoryStore) -> None:
-    """Memories 1 to 3, which nobody may touch or find by another name than theirs."""
+    """Memories 1 to 3, which no call may change, or find under another name."""
     for text in BYSTANDERS:
         store.store_memory("report", text, agent_id="a", session_id="s", task_code="t")
     store.store_memory("knowledge_base", BYSTANDERS[0], agent_id="a", title="T", category="c")
@@ -126,7 +126,7 @@ async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str)
 
 @pytest.mark.usefixtures("bystanders")
 @pytest.mark.parametrize("tool", SESSION_TOOLS, ids=[tool.name for tool in SESSION_TOOLS])
-async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
+async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
     call: Call, tmp_path: Path, tool: MemoryTool
 ) -> None:
     before = shape(tmp_path)
@@ -149,7 +149,7 @@ async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
 
 
 @pytest.mark.parametrize("parameter", SCOPED_BY)
-async def test_what_is_filed_under_a_hostile_name_is_found_by_that_name_only(call: Call, parameter: str) -> None:
+async def test_memories_under_a_hostile_name_are_found_by_that_name_only(call: Call, parameter: str) -> None:
     kind, stored = "reports", {"agent_id": "a", "session_id": "s", "content": "Words."}
     tool = "store_report"
     if parameter == "category":

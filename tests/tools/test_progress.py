@@ -1,6 +1,7 @@
 """Progress of long stores, and receipts that say what was indexed."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from anyio import BrokenResourceError
@@ -8,10 +9,10 @@ from fastmcp import Client
 from mcp.server.session import ServerSession
 
 from eras import Call
+from faults.soundness import connected
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing.indexer import BATCH, Indexer
 from vector_memory.storage.sqlite.database import Connection
-from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +35,7 @@ def listen(told: Told) -> Callable[..., object]:
     return listen
 
 
-async def test_a_client_that_asks_is_told_how_far_a_long_store_has_come(
+async def test_a_client_that_asks_receives_the_progress_of_a_long_store(
     client: Client, told: Told, listen: Callable[..., object]
 ) -> None:
     answer = await client.call_tool("store_report", REPORT, progress_handler=listen)
@@ -45,7 +46,9 @@ async def test_a_client_that_asks_is_told_how_far_a_long_store_has_come(
     assert told[0][2] == f"Embedded {BATCH} of {passages} passages."
 
 
-async def test_all_of_it_is_told_before_the_answer(client: Client, told: Told, listen: Callable[..., object]) -> None:
+async def test_all_progress_is_sent_before_the_answer(
+    client: Client, told: Told, listen: Callable[..., object]
+) -> None:
     """Nothing follows after the answer: the protocol forbids it."""
     await client.call_tool("store_report", REPORT, progress_handler=listen)
     before = len(told)
@@ -54,7 +57,7 @@ async def test_all_of_it_is_told_before_the_answer(client: Client, told: Told, l
     assert told[-1][0] == told[-1][1]
 
 
-async def test_every_kind_of_memory_tells_its_progress(
+async def test_every_kind_of_memory_reports_its_progress(
     client: Client, told: Told, listen: Callable[..., object]
 ) -> None:
     here, agent = {"session_id": "s", "session_iter": 1}, {"agent_id": "a", "session_id": "s"}
@@ -72,7 +75,9 @@ async def test_every_kind_of_memory_tells_its_progress(
         assert [(progress, total) for progress, total, _ in told] == [(1, 1)], tool
 
 
-async def test_a_client_that_cannot_be_told_loses_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_cannot_receive_progress_loses_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken(*_: object) -> None:
         raise BrokenResourceError
 
@@ -95,11 +100,11 @@ async def test_receipts_say_what_was_indexed(call: Call) -> None:
     assert prompt.structured_content["token_count"] is None
 
 
-async def test_all_of_it_is_in_the_passages_that_a_receipt_counts(call: Call, store: SessionMemoryStore) -> None:
+async def test_the_passages_that_a_receipt_counts_contain_the_whole_text(call: Call, tmp_path: Path) -> None:
     """No character but white space is outside the passages that have a vector."""
     for tool in ("store_report", "store_system_memory"):
         receipt = (await call(tool, **REPORT)).structured_content
-        with store._database.read() as connection:
+        with connected(tmp_path / "memory.db") as connection:
             spans = passages(connection, receipt["memory_id"])
         assert len(spans) == receipt["passages_created"]
         covered = set().union(*(range(start, end) for start, end in spans))

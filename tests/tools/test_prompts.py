@@ -11,7 +11,7 @@ from mcp_types import INVALID_PARAMS, EmbeddedResource, TextResourceContents
 
 from tool_calls import SESSION_TOOLS
 from vector_memory.server.app import create_server
-from vector_memory.settings import Offer
+from vector_memory.settings import ServerOptions
 from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +60,7 @@ async def test_each_prompt_is_described_with_its_arguments(client: Client) -> No
 
 @pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("name", ARGUMENTS)
-async def test_each_prompt_is_short_and_holds_what_was_asked(client: Client, name: str) -> None:
+async def test_each_prompt_is_short_and_contains_its_arguments(client: Client, name: str) -> None:
     [text] = await texts(client, name)
     assert len(text) < 2_500
     assert '"s"' in text
@@ -70,7 +70,7 @@ async def test_each_prompt_is_short_and_holds_what_was_asked(client: Client, nam
 
 @pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("name", ARGUMENTS)
-async def test_each_prompt_names_only_tools_and_parameters_that_there_are(client: Client, name: str) -> None:
+async def test_each_prompt_names_only_existing_tools_and_parameters(client: Client, name: str) -> None:
     tools = {tool.name for tool in SESSION_TOOLS}
     parameters = {parameter for tool in SESSION_TOOLS for parameter in tool.parameters["properties"]}
     [text] = await texts(client, name)
@@ -81,7 +81,7 @@ async def test_each_prompt_names_only_tools_and_parameters_that_there_are(client
 
 @pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("name", ["hand_over", "continue_session"])
-async def test_what_is_stored_comes_as_a_resource_and_never_among_the_instructions(client: Client, name: str) -> None:
+async def test_stored_text_is_a_resource_and_never_part_of_the_instructions(client: Client, name: str) -> None:
     [text] = await texts(client, name)
     assert STORED not in text
     assert "stored data" in text
@@ -131,7 +131,7 @@ async def test_a_session_of_many_memories_is_listed_in_part(client: Client, stor
         ("sing", {}, "Unknown prompt"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_with_what_to_do(
+async def test_a_prompt_that_cannot_be_built_is_refused_with_advice(
     client: Client, name: str, arguments: dict[str, str], said: str
 ) -> None:
     with pytest.raises(MCPError) as raised:
@@ -140,6 +140,6 @@ async def test_what_cannot_be_made_is_refused_with_what_to_do(
     assert said in raised.value.error.message
 
 
-async def test_a_server_that_only_reads_offers_no_prompt_that_asks_to_store(store: SessionMemoryStore) -> None:
-    async with Client(create_server(lambda: nullcontext(store), Offer(read_only=True))) as client:
+async def test_a_read_only_server_offers_no_prompt_that_asks_to_store(store: SessionMemoryStore) -> None:
+    async with Client(create_server(lambda: nullcontext(store), ServerOptions(read_only=True))) as client:
         assert [prompt.name for prompt in await client.list_prompts()] == ["continue_session"]

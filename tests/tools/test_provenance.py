@@ -68,7 +68,7 @@ def stored(store: SessionMemoryStore) -> dict[str, Object]:
 
 
 def recalled(value: object, around: Object) -> Iterator[Object]:
-    """Yield, for each object in an answer that holds recalled text, its fields and those of the objects around it."""
+    """Yield, for each object of an answer with recalled text, its fields and those of the enclosing objects."""
     if isinstance(value, list):
         for inner in value:
             yield from recalled(inner, around)
@@ -81,7 +81,7 @@ def recalled(value: object, around: Object) -> Iterator[Object]:
 
 
 @pytest.mark.parametrize("tool", READING, ids=lambda tool: tool.name)
-async def test_recalled_text_says_of_which_kind_agent_session_and_time_it_is(
+async def test_recalled_text_has_its_kind_agent_session_and_time(
     call: Call, stored: dict[str, Object], tool: MemoryTool
 ) -> None:
     found = list(recalled(await call(tool.name, **good_arguments(tool)), {}))
@@ -99,7 +99,7 @@ async def test_an_exported_file_says_where_its_text_comes_from(call: Call, store
         assert stored["report"][name] in front
 
 
-def test_the_tools_that_hand_out_text_are_known_by_their_answers() -> None:
+def test_the_tools_that_return_text_are_recognized_by_their_answers() -> None:
     """Those that count, store, delete or write hand out none; a new tool is checked if its answer has a content."""
     others = {tool.name for tool in SESSION_TOOLS} - {tool.name for tool in READING}
     assert {name for name in others if not name.startswith("store_")} == {
@@ -111,7 +111,7 @@ def test_the_tools_that_hand_out_text_are_known_by_their_answers() -> None:
     }
 
 
-async def test_the_server_says_that_results_are_data_and_no_instructions(server: FastMCP) -> None:
+async def test_the_server_says_that_results_are_data_and_not_instructions(server: FastMCP) -> None:
     async with Client(server, mode="legacy") as client:
         assert client.initialize_result is not None
         said = client.initialize_result.instructions or ""

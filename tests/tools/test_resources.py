@@ -64,7 +64,7 @@ def split(page: str) -> tuple[dict[str, Any], str]:
     return dict(yaml.safe_load(front)), text.removeprefix("\n")
 
 
-async def test_what_there_is_to_read_is_listed(client: Client) -> None:
+async def test_all_resources_are_listed(client: Client) -> None:
     listed = {str(one.uri): one.mime_type for one in await client.list_resources()}
     templates = {one.uri_template: one.mime_type for one in await client.list_resource_templates()}
     assert listed == {"memory://sessions": "application/json", "memory://stats/search": "application/json"}
@@ -77,7 +77,7 @@ async def test_what_there_is_to_read_is_listed(client: Client) -> None:
         assert one.description
 
 
-async def test_one_finds_the_way_from_the_sessions_to_a_memory(client: Client, store: SessionMemoryStore) -> None:
+async def test_the_sessions_lead_to_each_memory(client: Client, store: SessionMemoryStore) -> None:
     add(store, "# First\n\nWords.", "old")
     add(store, "# Second\n\nMore words.", "new", title="T", task_code="t")
     sessions = await read_json(client, "memory://sessions")
@@ -109,7 +109,7 @@ async def test_a_session_may_have_any_name(client: Client, store: SessionMemoryS
 
 
 @given(name=st.text(min_size=1, max_size=50).filter(str.strip))
-async def test_what_a_uri_names_is_what_it_was_made_of(server: FastMCP, name: str) -> None:
+async def test_a_uri_names_what_it_was_built_from(server: FastMCP, name: str) -> None:
     template = await server.get_resource_template(session_uri(name))
     assert template is not None
     assert template.matches(session_uri(name)) == {"session_id": name}
@@ -131,7 +131,7 @@ async def test_a_long_memory_is_read_in_parts_that_join_to_the_text(tmp_path: Pa
     assert "".join(parts) == text
 
 
-async def test_lists_stay_within_what_an_answer_may_hold(tmp_path: Path, era: str) -> None:
+async def test_lists_stay_within_the_limit_of_an_answer(tmp_path: Path, era: str) -> None:
     with SessionMemoryStore(tmp_path / "m.db", Settings(embedding_model="toy", max_response_tokens=2_000)) as store:
         for number in range(30):
             add(store, "数据" * 200, f"{number}" + "数" * 190, "é" * 200, title="🙂" * 400)
@@ -165,7 +165,7 @@ async def test_text_that_looks_like_provenance_does_not_change_it(client: Client
         ("memory://elsewhere", "not found"),
     ],
 )
-async def test_what_cannot_be_read_is_refused_with_what_to_do(
+async def test_an_unreadable_resource_is_refused_with_advice(
     client: Client, store: SessionMemoryStore, uri: str, said: str
 ) -> None:
     add(store, "x")
@@ -174,7 +174,7 @@ async def test_what_cannot_be_read_is_refused_with_what_to_do(
     assert said in error.error.message
 
 
-async def test_an_unexpected_failure_says_nothing_of_what_was_inside(
+async def test_an_unexpected_failure_reveals_no_content(
     client: Client, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -191,7 +191,7 @@ async def test_an_unexpected_failure_says_nothing_of_what_was_inside(
     assert all("RuntimeError" in line and "hunter2" not in line for line in said)
 
 
-async def test_reading_a_memory_counts_and_looking_at_lists_does_not(client: Client, store: SessionMemoryStore) -> None:
+async def test_reading_a_memory_counts_and_reading_lists_does_not(client: Client, store: SessionMemoryStore) -> None:
     add(store, "x")
     await read(client, "memory://sessions")
     await read(client, "memory://sessions/s")

@@ -58,7 +58,7 @@ def test_compact_keeps_the_meaning(schema: dict[str, Any], expected: dict[str, A
     assert compact(expected) == expected
 
 
-def test_what_only_a_success_has_may_be_null_in_a_failure() -> None:
+def test_fields_of_a_success_may_be_null_in_a_failure() -> None:
     """Required fields become nullable and only `success` stays required; the schema it was made of is untouched."""
     schema = {
         "properties": {"success": {"type": "boolean", "default": True}, "id": {"type": "integer"}, "n": {"default": 0}},
@@ -76,7 +76,7 @@ def test_what_only_a_success_has_may_be_null_in_a_failure() -> None:
     assert schema == before
 
 
-def test_definitions_are_put_where_they_are_referred_to_and_the_place_has_the_last_word() -> None:
+def test_definitions_are_inlined_and_the_referring_schema_takes_precedence() -> None:
     """Nothing refers to anything any more, however deep; the schema it was made of is untouched."""
     schema = {
         "$defs": {"A": {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}}}, "B": {"title": "B"}},

@@ -9,11 +9,13 @@ from fastmcp import Client, FastMCP
 
 import vector_memory
 from eras import Call
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.app import INSTRUCTIONS, create_server, instructions_for
 from vector_memory.server.tools import offered
-from vector_memory.settings import Offer, Settings, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -26,14 +28,14 @@ def test_instructions_are_not_cut_by_clients() -> None:
 
 @pytest.mark.parametrize("toolsets", ["session", "tagged", "files", "session,files", "all"])
 @pytest.mark.parametrize("read_only", [False, True])
-def test_instructions_of_every_offer_reach_the_agent_whole(toolsets: str, read_only: bool) -> None:
+def test_instructions_for_every_choice_of_tools_reach_the_agent_complete(toolsets: str, read_only: bool) -> None:
     """They stay below the 2 KB at which clients cut them, and say when nothing can be stored."""
-    told = instructions_for(Offer(toolsets=toolsets, read_only=read_only))
+    told = instructions_for(ServerOptions(toolsets=toolsets, read_only=read_only))
     assert len(told.encode()) < 2048
     assert ("read-only" in told) == read_only
 
 
-def test_instructions_name_only_what_there_is() -> None:
+def test_instructions_name_only_existing_tools() -> None:
     """Every tool that the instructions name exists."""
     names = {tool.name for tool in offered([Toolset.SESSION])}
     for word in (
@@ -81,10 +83,10 @@ async def test_store_lives_as_long_as_the_server(tmp_path: Path) -> None:
         store.list_sessions()
 
 
-async def test_a_reading_server_offers_only_tools_that_read(store: SessionMemoryStore) -> None:
+async def test_a_read_only_server_offers_only_tools_that_read(store: SessionMemoryStore) -> None:
     """With --read-only no tool that changes something is listed, nor answers."""
     store.store_memory("report", "A finding.", session_id="s")
-    async with Client(create_server(lambda: store, Offer(read_only=True))) as client:
+    async with Client(create_server(lambda: store, ServerOptions(read_only=True))) as client:
         hints = {tool.name: tool.annotations.read_only_hint for tool in await client.list_tools() if tool.annotations}
         refused = [
             await client.call_tool("delete_memory", {"memory_id": 1}, raise_on_error=False),
@@ -97,19 +99,18 @@ async def test_a_reading_server_offers_only_tools_that_read(store: SessionMemory
     assert found.structured_content["total_results"] == 1
 
 
-async def test_a_model_that_nobody_uses_is_let_go_and_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle server gives the model's memory back, and the next search has it again."""
     monkeypatch.setattr("vector_memory.server.app.SECONDS_UNASKED", 0)
     monkeypatch.setattr("vector_memory.server.app.SECONDS_BETWEEN_LOOKS", 0.01)
     settings = Settings(embedding_model="toy", embedding_idle_seconds=0.2)
-    store = SessionMemoryStore(tmp_path / "memory.db", settings)
+    model = EmbeddingModel(ToyEngine)
+    store = SessionMemoryStore(tmp_path / "memory.db", settings, model=model)
     async with Client(create_server(lambda: store)) as client:
-        with anyio.fail_after(10):
-            while not store._model.is_ready:
+        with anyio.fail_after(PATIENCE):
+            while not model.is_ready:
                 await anyio.sleep(0.01)
-            while store._model.is_ready:
+            while model.is_ready:
                 await anyio.sleep(0.01)
         found = await client.call_tool("search_reports_specific_chunks", {"query": "x", "search_mode": "vector"})
     assert found.structured_content["success"]

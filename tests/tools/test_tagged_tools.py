@@ -12,11 +12,12 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.elicitation import ElicitResult
 
 from eras import Call
+from faults.soundness import connected
 from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, text_of
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import Offer, Toolset
+from vector_memory.settings import ServerOptions, Toolset
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 
@@ -55,7 +56,7 @@ HOSTILE = (
 
 @pytest.fixture
 def server(store: SessionMemoryStore) -> FastMCP:
-    return create_server(lambda: nullcontext(store), Offer(toolsets="tagged"))
+    return create_server(lambda: nullcontext(store), ServerOptions(toolsets="tagged"))
 
 
 async def note(call: Call, content: str = "A note.", **more: object) -> dict[str, Any]:
@@ -71,7 +72,7 @@ async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
     assert seen == json.loads(SNAPSHOT.read_text())
 
 
-async def test_the_tools_and_their_parameters_are_the_seeds(client: Client) -> None:
+async def test_the_tools_and_their_parameters_are_those_of_the_specification(client: Client) -> None:
     """Every parameter of the seed is there; what there is more may be left out."""
     seen = {tool.name: tool.input_schema for tool in await client.list_tools()}
     assert list(seen) == list(SEEDS_TOOLS)
@@ -102,7 +103,7 @@ def test_the_list_costs_an_agent_little() -> None:
     assert all(noise not in text for noise in ("anyOf", '"default":null', "additionalProperties", "$ref"))
 
 
-async def test_a_note_goes_through_its_life(call: Call) -> None:
+async def test_a_note_is_stored_found_read_and_deleted(call: Call) -> None:
     stored = await note(call, "An N+1 query.", category="bug", tags=["Laravel", "random:stuff"])
     assert stored["success"] is True
     assert (stored["category"], stored["tags"], stored["rejected_tags"]) == ("bug-fix", ["laravel"], ["random:stuff"])
@@ -124,7 +125,7 @@ async def test_a_note_goes_through_its_life(call: Call) -> None:
     assert (await call("get_tag_weights")).structured_content["weights"] == {"laravel": 1.4427}
 
 
-async def test_the_seeds_common_errors_come_as_it_says(call: Call) -> None:
+async def test_the_specified_errors_are_returned(call: Call) -> None:
     """Failed calls have the protocol's mark, `success` false, a code, and a message that says what to do."""
     first = await note(call)
     again = await call("store_memory", content="A note.")
@@ -145,7 +146,7 @@ async def test_tags_that_were_sent_as_json_text_are_read(call: Call) -> None:
     assert (await note(call, tags='["laravel", "redis"]'))["tags"] == ["laravel", "redis"]
 
 
-async def test_a_clean_up_deletes_what_it_is_told(call: Call) -> None:
+async def test_a_clean_up_deletes_what_was_requested(call: Call) -> None:
     for number in range(3):
         await note(call, f"Note {number}.")
     answer = (await call("clear_old_memories", days_old=0, max_to_keep=1)).structured_content
@@ -154,7 +155,7 @@ async def test_a_clean_up_deletes_what_it_is_told(call: Call) -> None:
 
 @pytest.mark.parametrize("agrees", [True, False])
 @pytest.mark.parametrize("tool", ["delete_by_memory_id", "clear_old_memories"])
-async def test_a_user_who_can_be_asked_is_asked_before_anything_is_deleted(
+async def test_the_user_is_asked_before_anything_is_deleted_if_the_client_can_ask(
     server: FastMCP, store: SessionMemoryStore, era: str, tool: str, agrees: bool
 ) -> None:
     asked: list[str] = []
@@ -188,8 +189,8 @@ GOOD = {"content": "Words about databases.", "query": "databases", "memory_id": 
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
-async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
-    hostile_call: Call, store: SessionMemoryStore, tool: MemoryTool
+async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
+    hostile_call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
 ) -> None:
     """Whatever stands in any text parameter changes no table and finds nothing that it should not."""
     store.tagged.store("The bystander, about databases.", "learning", ["bystander"])
@@ -202,7 +203,7 @@ async def test_hostile_text_is_taken_for_text_or_refused_by_every_tool(
                 assert body["error"] in (None, "ValidationError"), (parameter, text, body)
                 if tool.name == "search_memories" and parameter in ("category", "tags") and value != '["laravel"]':
                     assert body["results"] == [], (parameter, text)
-    with store._database.read() as connection:
+    with connected(tmp_path / "memory.db") as connection:
         assert connection.execute("select content from session_memories where id = 1").get in (
             "The bystander, about databases.",
             *([None] if tool.name.startswith(("delete", "clear")) else []),
@@ -220,7 +221,7 @@ async def test_the_handbook_can_be_read_level_by_level(client: Client) -> None:
         assert content.text == text_of(level)  # type: ignore[union-attr]
 
 
-async def test_the_prompt_holds_the_five_habits_and_the_task(client: Client) -> None:
+async def test_the_prompt_contains_the_five_habits_and_the_task(client: Client) -> None:
     (prompt,) = [prompt for prompt in await client.list_prompts() if prompt.name == "work_with_memory"]
     assert prompt.arguments is not None
     assert [(argument.name, argument.required) for argument in prompt.arguments] == [("task", True)]
@@ -234,7 +235,9 @@ async def test_the_prompt_holds_the_five_habits_and_the_task(client: Client) -> 
 async def test_instructions_lead_to_the_handbook_and_are_not_cut_by_clients(
     store: SessionMemoryStore, toolsets: str
 ) -> None:
-    async with Client(create_server(lambda: nullcontext(store), Offer(toolsets=toolsets)), mode="legacy") as client:
+    async with Client(
+        create_server(lambda: nullcontext(store), ServerOptions(toolsets=toolsets)), mode="legacy"
+    ) as client:
         assert client.initialize_result is not None
         instructions = str(client.initialize_result.instructions)
     assert len(instructions.encode()) < 2048
@@ -242,8 +245,8 @@ async def test_instructions_lead_to_the_handbook_and_are_not_cut_by_clients(
     assert "never as instructions" in instructions[:300]
 
 
-async def test_a_reading_server_offers_no_tool_and_no_prompt_that_stores(store: SessionMemoryStore) -> None:
-    offer = Offer(toolsets="tagged", read_only=True)
+async def test_a_read_only_server_offers_no_tool_and_no_prompt_that_stores(store: SessionMemoryStore) -> None:
+    offer = ServerOptions(toolsets="tagged", read_only=True)
     async with Client(create_server(lambda: nullcontext(store), offer)) as client:
         names = {tool.name for tool in await client.list_tools()}
         assert await client.list_prompts() == []
@@ -251,7 +254,7 @@ async def test_a_reading_server_offers_no_tool_and_no_prompt_that_stores(store: 
 
 
 async def test_both_families_work_on_one_store(store: SessionMemoryStore) -> None:
-    async with Client(create_server(lambda: nullcontext(store), Offer(toolsets="session,tagged"))) as client:
+    async with Client(create_server(lambda: nullcontext(store), ServerOptions(toolsets="session,tagged"))) as client:
         await client.call_tool("store_memory", {"content": "A note about caching.", "category": CATEGORIES[0]})
         await client.call_tool("store_report", {"agent_id": "a", "session_id": "s", "content": "About caching."})
         notes = await client.call_tool("search_memories", {"query": "caching"})

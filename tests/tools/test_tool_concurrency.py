@@ -73,7 +73,7 @@ async def test_same_store_twenty_times_is_one_memory(call: Call, rows: Rows) -> 
 @pytest.mark.parametrize(
     ("tool", "arguments"), [("get_session_stats", {"session_id": "s"}), ("delete_memory", {"memory_id": 1})]
 )
-async def test_slow_store_stops_nobody_else(
+async def test_a_slow_store_blocks_no_other_call(
     call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
 ) -> None:
     """While one call waits for the disk another is answered: no tool runs the store on the event loop."""

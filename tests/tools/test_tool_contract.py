@@ -67,7 +67,7 @@ def added_keys(tool: str) -> set[str]:
     if tool.startswith("search_"):
         return {"omitted", "next_offset", "confidence", "elsewhere"} | OBSERVATIONS
     if tool.startswith("store_"):
-        return {"passages_created", "token_count"}
+        return {"passages_created", "token_count", "vectors"}
     added = {
         "reconstruct_document": CUT | OBSERVATIONS | {"agent_id", "session_id", "created_at"},
         "expand_chunk_context": OBSERVATIONS | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
@@ -90,7 +90,7 @@ def added_item_keys(tool: str) -> set[str]:
 
 
 def first_item(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the one result, session, chunk or memory that a body holds."""
+    """Return the one result, session, chunk or memory of a body."""
     listed = body.get("results") or body.get("sessions") or body.get("chunks") or [body.get("memory")]
     item: dict[str, Any] = listed[0]
     return item
@@ -208,7 +208,7 @@ async def test_lists_and_objects_may_come_as_json_text(call: Call) -> None:
     assert (memory["tags"], memory["metadata"]) == (["p", "q"], {"k": [1]})
 
 
-async def test_null_means_left_out(call: Call) -> None:
+async def test_null_means_omitted(call: Call) -> None:
     """A parameter that is null counts as left out, also where it has a default."""
     answer = await call("list_sessions", limit=None, agent_id=None)
     assert answer.structured_content["success"] is True
@@ -229,7 +229,7 @@ async def test_documents_come_by_relevance_with_a_query_and_by_time_without(call
     assert await found() == await found(order="recent") == [2, 1]
 
 
-async def test_export_replaces_only_when_asked(call: Call) -> None:
+async def test_an_export_replaces_a_file_only_on_request(call: Call) -> None:
     """A file that is there is kept, unless overwrite is sent."""
     await call("store_report", agent_id="a", session_id="s", content="x")
     export = {"memory_id": 1, "output_path": "a.md"}

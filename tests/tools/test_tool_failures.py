@@ -23,7 +23,7 @@ from vector_memory.store import SessionMemoryStore
 pytestmark = pytest.mark.anyio
 
 REPORT = {"agent_id": "a", "session_id": "s", "content": "A report on databases."}
-SECRET = "hunter2-stored-content"  # noqa: S105 - it stands for stored content
+SECRET = "hunter2-stored-content"  # noqa: S105 - a marker for stored content
 
 BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "missing": ("store_report", {"agent_id": "a", "content": "x"}, "session_id is required."),
@@ -142,7 +142,7 @@ async def test_failed_body_has_the_tools_shape(client: Client, call: Call) -> No
 
 
 async def test_messages_repeat_no_values(call: Call) -> None:
-    """What was sent is not sent back: it may be secret, or a megabyte."""
+    """Sent values are not repeated: they may be secret, or a megabyte."""
     bad: dict[str, dict[str, Any]] = {
         "store_report": {"agent_id": SECRET, "session_id": [SECRET], "content": {SECRET: 1}, "tags": SECRET},
         "list_sessions": {"limit": SECRET, "agent_id": [SECRET]},
@@ -161,7 +161,7 @@ async def test_unknown_parameters_are_shown_in_part(call: Call) -> None:
     assert len(answer.structured_content["message"]) < 500
 
 
-async def test_duplicate_names_what_is_there(call: Call, rows: Rows) -> None:
+async def test_a_duplicate_names_the_stored_memory(call: Call, rows: Rows) -> None:
     """A repeated store changes nothing and gives the id of the first, so that a retry is harmless."""
     first = await call("store_report", **REPORT)
     before = rows()
@@ -200,7 +200,7 @@ async def test_every_error_has_its_code(
 async def test_unexpected_errors_tell_no_secrets(
     server: FastMCP, era: str, caplog: pytest.LogCaptureFixture, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
-    """An error that nobody foresaw gets its family's code; neither the answer nor the log repeats its words."""
+    """An unexpected error gets the code of its family; neither the answer nor the log repeats its message."""
     async with Client(server, mode=era) as client:
         server._lifespan_result["store"] = BrokenStore()
         with caplog.at_level(logging.INFO):

@@ -9,7 +9,7 @@ from fastmcp import Client
 
 from tool_calls import ADDED_TOOLS, SESSION_TOOLS, wire_list
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
-from vector_memory.server.tools import TOOLSETS
+from vector_memory.server.tools import by_purpose
 from vector_memory.settings import Toolset
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:
 async def test_tools_come_in_the_same_order(client: Client) -> None:
     """The order is that of the toolset, every time and in both eras."""
     names = [tool.name for tool in await client.list_tools()]
-    assert names == [tool.name for tools in TOOLSETS[Toolset.SESSION].values() for tool in tools]
+    assert names == [tool.name for tools in by_purpose(Toolset.SESSION).values() for tool in tools]
     assert names == [tool.name for tool in await client.list_tools()]
 
 
@@ -98,6 +98,6 @@ def test_list_is_short_in_tokens() -> None:
 
 
 @pytest.mark.parametrize("noise", ['"title":"', "anyOf", '"default":null', "additionalProperties", "$ref"])
-def test_schemas_hold_no_noise(noise: str) -> None:
+def test_schemas_contain_no_noise(noise: str) -> None:
     """Input schemas hold nothing that an agent pays for and learns nothing from."""
     assert all(noise not in json.dumps(tool.parameters, separators=(",", ":")) for tool in SESSION_TOOLS)

@@ -3,6 +3,14 @@
 from vector_memory.chunking.enrichment import header
 from vector_memory.chunking.markdown import MAX_CHUNKS, chunk_document
 from vector_memory.chunking.passages import cut_passages
-from vector_memory.chunking.tokens import TokenCounter, find_token_counter
+from vector_memory.chunking.tokens import TokenCounter, WordPieceCounter, find_token_counter
 
-__all__ = ["MAX_CHUNKS", "TokenCounter", "chunk_document", "cut_passages", "find_token_counter", "header"]
+__all__ = [
+    "MAX_CHUNKS",
+    "TokenCounter",
+    "WordPieceCounter",
+    "chunk_document",
+    "cut_passages",
+    "find_token_counter",
+    "header",
+]

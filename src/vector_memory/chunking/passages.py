@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from vector_memory.domain import Span
 
-PieceSpans = Callable[[str], list[Span]]
+TokenSpans = Callable[[str], list[Span]]
 
 # Characters tokenized at once: a tokenizer needs up to a kilobyte of memory per word piece while it works.
 BLOCK = 16_384
@@ -18,25 +18,25 @@ BLOCKS = re.compile(rf"(?s:.{{1,{BLOCK}}})(?:\Z|(?=\s)|(?<=\s))|(?s:.{{1,{BLOCK}
 WHITE_SPACE = re.compile(r"\s")
 
 
-def cut_passages(text: str, piece_spans: PieceSpans, limit: int) -> list[Span]:
+def cut_passages(text: str, token_spans: TokenSpans, limit: int) -> list[Span]:
     """Return windows of at most `limit` word pieces that together contain every word piece of `text`, in order.
 
     Cuts are between words (runs without white space), or inside a word that has more than `limit` pieces. A window has
     at most `limit` pieces even when it is tokenized alone, unless a single piece of a word then splits into more. Text
     without word pieces is one passage; blank text has none. Windows do not overlap.
 
-    `piece_spans` is called with at most 16,384 characters.
+    `token_spans` is called with at most 16,384 characters.
     """
     passages = [
         Span(block.start() + window.start, block.start() + window.end)
         for block in BLOCKS.finditer(text)
-        for window in _windows(block[0], piece_spans, limit)
+        for window in _windows(block[0], token_spans, limit)
     ]
     return passages or ([_trim(text, 0, len(text))] if text.strip() else [])
 
 
-def _windows(text: str, piece_spans: PieceSpans, limit: int) -> Iterator[Span]:
-    spans = piece_spans(text)
+def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
+    spans = token_spans(text)
     ends = list(accumulate((span.end for span in spans), max))
     cuts = [at for at in range(1, len(spans)) if spans[at].start >= ends[at - 1]] + [len(spans)]
     word_cuts = [at for at in cuts if at == len(spans) or WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1)]
@@ -45,7 +45,7 @@ def _windows(text: str, piece_spans: PieceSpans, limit: int) -> Iterator[Span]:
         last = _furthest(first, limit, word_cuts, cuts)
         window = _trim(text, spans[first].start, ends[last - 1])
         # A piece cut from its word can become several: take fewer until the window fits or cannot be shorter.
-        while (excess := len(piece_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
+        while (excess := len(token_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
             last = _furthest(first, max(1, last - first - excess), word_cuts, cuts)
             window = _trim(text, spans[first].start, ends[last - 1])
         yield window

@@ -4,9 +4,13 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
+
+from vector_memory.domain import Span
 
 # tiktoken stores a downloaded encoding under the SHA-1 of its URL. If the file's SHA-256 is wrong, it deletes the file
 # and downloads it again (tiktoken/load.py, read_file_cached), so it must only ever see the correct file.
@@ -23,6 +27,13 @@ MAX_BYTES_PER_TOKEN = 16
 SLICE = re.compile(r"(?s:.{1,4096})(?:\Z|(?<=\S)(?= \S))|(?s:.{1,4096})")
 
 
+# What every tokenizer takes for a space. Other characters that Unicode calls spaces are removed by some.
+SPACES = re.compile(r"[ \t\r\n]+")
+
+KNOWN_WORDS = 100_000
+"""Words whose numbers of pieces are remembered: about 10 MB."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCounter:
     """Counts the tokens of a text. `name` says how: `cl100k_base`, `model` or `estimate`."""
@@ -33,6 +44,33 @@ class TokenCounter:
     def __call__(self, text: str) -> int:
         """Return the number of tokens in a text."""
         return self.count(text)
+
+
+class WordPieceCounter:
+    """Counts an embedding model's word pieces, which never cross a space: every word is tokenized once, then known.
+
+    `token_spans(text)` returns the spans of the pieces, in the order of their starts. Safe to use from several threads.
+    """
+
+    def __init__(self, token_spans: Callable[[str], Sequence[Span]]) -> None:
+        self._piece_spans = token_spans
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        """Return the number of word pieces in a text."""
+        words = SPACES.split(text)
+        if len(self._counts) > KNOWN_WORDS:
+            self._counts = {}
+        counts = self._counts  # another thread may begin a new one at any moment
+        unknown = [word for word in dict.fromkeys(words) if word not in counts]
+        counts.update(zip(unknown, self._counted(unknown), strict=True))
+        return sum(map(counts.__getitem__, words))
+
+    def _counted(self, words: Sequence[str]) -> Iterable[int]:
+        starts = [span.start for span in self._piece_spans(" ".join(words))]
+        ends = accumulate(len(word) + 1 for word in words)
+        passed = [bisect_left(starts, end) for end in ends]
+        return (after - before for before, after in pairwise([0, *passed]))
 
 
 def find_token_counter(piece_counter: Callable[[str], int] | None) -> TokenCounter:

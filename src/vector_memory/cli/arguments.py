@@ -26,19 +26,21 @@ from cyclopts import (
 from vector_memory.cli.accepted import accepted, unusable
 from vector_memory.settings import (
     SPECIFIED,
-    FilePlace,
-    Offer,
-    Place,
+    DatabaseLocation,
+    FileLocations,
+    ServerOptions,
     Settings,
 )
 
 PREFIX = "VECTOR_MEMORY_"
-ALIASES = {name: name.upper() for name in SPECIFIED} | {name: f"CWE_{name.upper()}" for name in FilePlace.model_fields}
+ALIASES = {name: name.upper() for name in SPECIFIED} | {
+    name: f"CWE_{name.upper()}" for name in FileLocations.model_fields
+}
 """The variable names of the specification; names with the prefix take precedence."""
 
 SWITCHES = {
     f"--{name.replace('_', '-')}"
-    for name, field in (Settings.model_fields | Offer.model_fields).items()
+    for name, field in (Settings.model_fields | ServerOptions.model_fields).items()
     if field.annotation is bool
 }
 
@@ -75,8 +77,9 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
             raise UsageError(f"{argument.name} is empty: give it a value or omit it.")
     known = _by_name(arguments)
     flagged = {name for name, argument in known.items() if argument.tokens}
-    if flagged & Place.model_fields.keys():  # a flag for the location overrides all variables for the location
-        flagged |= Place.model_fields.keys()
+    # A flag for the location overrides all variables for the location.
+    if flagged & DatabaseLocation.model_fields.keys():
+        flagged |= DatabaseLocation.model_fields.keys()
     tokens = {name: token for name in known if name not in flagged and (token := _from_environment(name))}
     for name in unusable({name: token.value for name, token in tokens.items() if name in Settings.model_fields}):
         token = tokens.pop(name)
@@ -87,7 +90,7 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
 
 def _from_environment(name: str) -> Token | None:
     """Return the value of a parameter's variable. An empty variable counts as unset."""
-    if not any(name in model.model_fields for model in (Settings, Offer, Place, FilePlace)):
+    if not any(name in model.model_fields for model in (Settings, ServerOptions, DatabaseLocation, FileLocations)):
         return None
     variables = [f"{PREFIX}{name.upper()}", *filter(None, [ALIASES.get(name)])]
     return next(
@@ -162,7 +165,7 @@ def _refused(argument: Argument, token: Token) -> str:
 
 def _accepted_by(argument: Argument) -> str:
     name = argument.field_info.name
-    if name in Settings.model_fields | Offer.model_fields:
+    if name in Settings.model_fields | ServerOptions.model_fields:
         return accepted(name)
     if choices := _choices(argument.hint):
         *others, last = choices

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from vector_memory.cli.terminal import console
 from vector_memory.cli.terminal_text import as_json
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
-from vector_memory.maintenance.doctor.report import Finding, Report, State, counted
+from vector_memory.maintenance.doctor.report import Finding, Report, State
 from vector_memory.settings import Settings
 
 WIDEST = 100

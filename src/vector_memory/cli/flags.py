@@ -7,9 +7,9 @@ from cyclopts import Parameter
 
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import Place, Settings
+from vector_memory.settings import DatabaseLocation, Settings
 
-PlaceFlags = Annotated[Place, Parameter(name="*")]
+LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
 SettingsFlags = Annotated[Settings, Parameter(name="*")]
 HiddenSettingsFlags = Annotated[Settings, Parameter(name="*", show=False)]
 """Settings that a command accepts but does not list: `serve --help` lists them."""
@@ -36,7 +36,7 @@ OfTask = Annotated[str | None, Parameter(name="--task", help="Only this task.")]
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]
 
 
-def existing(place: Place) -> Path:
+def existing(place: DatabaseLocation) -> Path:
     """Return the path of the database. Raises ConfigurationError if it does not exist."""
     path = place.file()
     if not path.is_file():

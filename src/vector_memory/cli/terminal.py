@@ -51,11 +51,6 @@ def moment(time: str) -> str:
     return f"{time[:10]} {time[11:16]}"
 
 
-def counted(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun in singular or plural."""
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
-
-
 def say(line: str) -> None:
     """Print a line."""
     sys.stdout.write(f"{line}\n")

@@ -15,13 +15,13 @@ from vector_memory.domain.text import Span as Span
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
     LARGEST,
-    LEAST_TOKENS,
     MAX_CONTENT,
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
     MAX_LIMIT,
     MAX_OFFSET,
     MAX_TITLE,
+    MIN_TOKENS,
     check_instance,
     check_metadata,
     check_optional_text,
@@ -36,7 +36,7 @@ from vector_memory.validation import (
 MAIN_AGENT = "main-orchestrator"
 """The agent of session contexts and input prompts."""
 
-SHARED = "shared"
+SHARED_AGENT = "shared"
 """The agent id of tagged memories, which belong to no agent."""
 
 
@@ -57,8 +57,8 @@ class MemoryKind(StrEnum):
 class KindTraits:
     """How memories of one kind are handled.
 
-    `chunked`: split into chunks that are found separately. `session_scoped`: belongs to a session and an iteration.
-    `enriched`: title and heading are put in front of its passages if enrichment is on.
+    `chunked`: split into chunks that searches return separately. `session_scoped`: belongs to a session and an
+    iteration. `enriched`: if enrichment is on, its passages are embedded with the title and heading in front.
     """
 
     chunked: bool
@@ -80,7 +80,7 @@ DEFAULT_CATEGORY = "general"
 
 
 def utc_now() -> str:
-    """Return the current time as ISO 8601 in UTC with microseconds: a fixed format, which sorts as text."""
+    """Return the current time as ISO 8601 in UTC with microseconds: a fixed format that sorts as text."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -125,7 +125,7 @@ class NewMemory:
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
-        """Create a memory from a caller's values; fields that only some kinds have are also kept in the metadata."""
+        """Create a memory from a caller's values. Fields that only some kinds have are also kept in the metadata."""
         kind = parse_kind(kind)
         if kind is MemoryKind.TAGGED:
             raise ValidationError("Store tagged memories with store_memory, which normalizes their tags.")
@@ -165,7 +165,7 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Scope:
-    """Filters for memories. None matches any; of several tags a memory needs only one.
+    """Filters for memories. None matches any value. A memory needs only one of several tags.
 
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
     `after_id`: only memories stored after this one. Raises ValidationError.
@@ -274,7 +274,7 @@ class Page:
         check_range("limit", self.limit, 1, MAX_LIMIT)
         check_range("offset", self.offset, 0, MAX_OFFSET)
         if self.max_tokens is not None:
-            check_range("max_tokens", self.max_tokens, LEAST_TOKENS, LARGEST)
+            check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
 
     @classmethod
     def checked(cls, value: object) -> "Page":

@@ -1,7 +1,12 @@
-"""Parts of texts, and what makes vectors of texts comparable."""
+"""Parts of texts, and what makes the vectors of texts comparable."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun in the singular or plural; `plural` defaults to the noun with an "s"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 class Span(NamedTuple):
@@ -15,8 +20,8 @@ class Span(NamedTuple):
 class Fingerprint:
     """What must be equal for two vectors to be comparable.
 
-    `model`: the model's name. `dimensions`: the length of a vector. `precision`: of the weights, for example `fp32`.
-    `engine`: the kind of runtime that computes it, for example `onnxruntime`.
+    `model`: the model's name. `dimensions`: the length of a vector. `precision`: the type of the weights, for example
+    `fp32`. `engine`: the runtime that computes the vectors, for example `onnxruntime`.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Turns texts into vectors: one interface, several engines, and a model that is loaded on demand."""
+"""Turns texts into vectors: one interface, several engines, and a model loaded on demand."""
 
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.model import EmbeddingModel, load_embedder

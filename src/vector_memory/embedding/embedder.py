@@ -20,17 +20,17 @@ class Embedder(Protocol):
         ...
 
     @property
-    def max_pieces(self) -> int:
-        """The number of word pieces that one vector should represent, without special tokens."""
+    def tokens_per_vector(self) -> int:
+        """Maximum number of tokens that one vector should represent, without special tokens."""
         ...
 
-    def piece_spans(self, text: str) -> list[Span]:
-        """Return the spans of all word pieces of `text`, in order, as character offsets, without special tokens."""
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the spans of the tokens of `text`, in order, as character offsets, without special tokens."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one L2-normalised float32 row per text, shape (len(texts), dimensions).
 
-        A text's vector does not depend on the other texts of the call, not even in its last bit.
+        A text's vector is the same, bit for bit, whatever other texts are in the call.
         """
         ...

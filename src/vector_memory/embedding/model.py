@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 TOY_MODEL = "toy"
 CACHED_QUERIES = 1_000
 LOAD_ATTEMPTS = 2
-RETRY_SECONDS = 30.0
+LOAD_RETRY_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
 
 def load_embedder(settings: "Settings") -> Embedder:
-    """Load and return the engine of `settings.embedding_model`; this takes 0.2 s to several seconds.
+    """Load and return the engine of `settings.embedding_model`. This takes 0.2 s to several seconds.
 
-    all-MiniLM-L6-v2 runs on ONNX Runtime, `toy` is the engine for tests, everything else needs sentence-transformers.
-    Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if the length of its vectors is
-    not VECTOR_MEMORY_EMBEDDING_DIM.
+    all-MiniLM-L6-v2 runs on ONNX Runtime, `toy` is the engine for tests, and any other model needs
+    sentence-transformers. Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if the
+    length of its vectors is not VECTOR_MEMORY_EMBEDDING_DIM.
     """
     engine = _load_engine(settings.embedding_model.removeprefix("sentence-transformers/"), settings)
     dimensions = engine.fingerprint.dimensions
@@ -62,8 +62,8 @@ def _load_engine(name: str, settings: "Settings") -> Embedder:
 class EmbeddingModel:
     """An Embedder that loads its engine at first use, or earlier on request; thread-safe.
 
-    While the engine is loading, callers wait. If it cannot be loaded, every use raises the same
-    EmbeddingUnavailableError at once; after 30 s the next use tries again, so that a new model is noticed.
+    Callers wait while the engine loads. If it cannot be loaded, every use raises the same EmbeddingUnavailableError
+    at once. After 30 s the next use tries again, so that a new model is noticed.
     """
 
     def __init__(self, load: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,19 +96,19 @@ class EmbeddingModel:
     def wait_for_loading(self, seconds: float) -> bool:
         """Wait at most this long for an engine that loads in the background; False: it is still loading.
 
-        Where nobody has called `start_loading`, as in a command, this returns True at once: the next use loads the
-        engine, and takes as long as it takes.
+        If `start_loading` was not called, as in a command, this returns True at once: the next use loads the engine
+        and waits for it.
         """
         if self._engine is None and self._loads_in_background:
             self.start_loading()
             self._loader.join(seconds)
         return not self._loader.is_alive()
 
-    def let_go(self, idle_seconds: float) -> None:
-        """Unload the engine if it has been idle for so long; the next use loads it again."""
+    def unload_if_idle(self, idle_seconds: float) -> None:
+        """Unload the engine if it was not used for `idle_seconds`; the next use loads it again."""
         if self._engine is not None and self._clock() - self._used_at >= idle_seconds:
             self._engine = None
-            give_memory_back()
+            return_freed_memory()
 
     @property
     def failure(self) -> EmbeddingUnavailableError | None:
@@ -121,20 +121,20 @@ class EmbeddingModel:
         return self._loaded().fingerprint
 
     @property
-    def max_pieces(self) -> int:
-        """The number of word pieces that one vector should represent."""
-        return self._loaded().max_pieces
+    def tokens_per_vector(self) -> int:
+        """Maximum number of tokens that one vector should represent."""
+        return self._loaded().tokens_per_vector
 
-    def piece_spans(self, text: str) -> list[Span]:
-        """Return the spans of the word pieces of `text`, in characters."""
-        return self._loaded().piece_spans(text)
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the spans of the tokens of `text`, in characters."""
+        return self._loaded().token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions)."""
         return self._loaded().embed(texts)
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a query, shape (dimensions,), read-only; the last 1,000 are cached."""
+        """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached."""
         return self._query_vector(text)
 
     def _embed_query(self, text: str) -> Vectors:
@@ -159,7 +159,7 @@ class EmbeddingModel:
         return engine
 
     def _may_try(self) -> bool:
-        return self._failure is None or self._clock() - self._failed_at >= RETRY_SECONDS
+        return self._failure is None or self._clock() - self._failed_at >= LOAD_RETRY_SECONDS
 
     def _attempt(self) -> None:
         for _ in range(LOAD_ATTEMPTS):
@@ -172,8 +172,8 @@ class EmbeddingModel:
                 return
 
 
-def give_memory_back() -> None:
-    """Make glibc return freed memory to the system, which it otherwise keeps. Other C libraries need no call."""
+def return_freed_memory() -> None:
+    """Make glibc return freed memory to the system; it would otherwise keep it. Other C libraries need no call."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 

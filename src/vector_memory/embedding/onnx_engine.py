@@ -4,9 +4,8 @@
 model.safetensors, which ONNX Runtime maps into memory. Pooling and normalisation are those of sentence-transformers:
 the mean of the last hidden states, divided by max(its length, 1e-12).
 
-Only texts with the same number of tokens share a call, so that nothing is padded or masked. This is fastest on a CPU,
-and every number is computed in the same order whatever else is in the call: a text's vector is always the same, bit
-for bit.
+Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
+every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
 """
 
 import itertools
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 DIMENSIONS = 384
-# The model was trained on 128 pieces and reads 256 (sentence-transformers' max_seq_length), including [CLS] and [SEP].
-TRAINED_PIECES = 126
-READ_PIECES = 254
+# The model was trained on 128 tokens and reads 256 (sentence-transformers' max_seq_length), including [CLS] and [SEP].
+TRAINED_TOKENS = 126
+READ_TOKENS = 254
 CLS, SEP = 101, 102
-# Limits of one call: larger batches are not faster, and their working memory stays with the process.
+# Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
 MAX_TOKENS = 512
-# The model is small and the machine is the user's: more threads mostly wait for each other.
+# The model is small: more threads mostly wait for each other, and the user needs the other CPUs.
 MAX_THREADS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
 GRAPH = "minilm.onnx"
-# The placeholder for the weights' file in the graph; its fixed width allows plain replacement.
+# The placeholder for the weights' file in the graph; its fixed width allows replacement in place.
 LOCATION = b"./" + b"@" * 64
 
 Tokens = NDArray[np.int64]
@@ -51,7 +50,7 @@ class OnnxEngine:
     """Computes all-MiniLM-L6-v2 vectors on the CPU; thread-safe."""
 
     fingerprint = Fingerprint("all-MiniLM-L6-v2", DIMENSIONS, "fp32", "onnxruntime")
-    max_pieces = TRAINED_PIECES
+    tokens_per_vector = TRAINED_TOKENS
 
     def __init__(self, weights: Weights, threads: int | None = None) -> None:
         """Load the model. `threads`: the threads per call; default: one per available CPU, at most four.
@@ -59,20 +58,20 @@ class OnnxEngine:
         Raises EmbeddingUnavailableError if the files are not the official ones.
         """
         weights.verify(TOKENIZER_FILE)
-        with ThreadPoolExecutor(1) as beside:
-            verified = beside.submit(weights.verify, MODEL_FILE)  # hash 90 MB while the rest is loading
+        with ThreadPoolExecutor(1) as background:
+            verified = background.submit(weights.verify, MODEL_FILE)  # hash 90 MB while the rest loads
             self._tokenizer = _load_tokenizer(weights)
-            _import_runtime()  # part of what is loaded meanwhile
+            _import_runtime()  # now rather than in _open_session, while the hash is computed
             verified.result()
         self._session = _open_session(weights, threads or min(MAX_THREADS, _available_cpus()))
 
-    def piece_spans(self, text: str) -> list[Span]:
-        """Return the spans of the word pieces, in characters. A Hangul syllable has 2-3 pieces with the same span."""
-        # encode_batch lets other threads run meanwhile; encode would hold the interpreter lock for 1 s on 500 kB.
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
+        # encode_batch releases the interpreter lock; encode would hold it for 1 s on 500 kB.
         return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), 384). Only the first 254 pieces of a text are read."""
+        """Return one unit vector per text, shape (len(texts), 384). Only the first 254 tokens of a text are read."""
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
         for group in equal_length_groups([len(each) for each in tokens]):
@@ -83,11 +82,11 @@ class OnnxEngine:
 
     def _tokens(self, text: str) -> Tokens:
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        return np.array([CLS, *encoding.ids[:READ_PIECES], SEP], np.int64)
+        return np.array([CLS, *encoding.ids[:READ_TOKENS], SEP], np.int64)
 
 
 def equal_length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices with equal lengths: at most 8, and at most 512 tokens in total if more than one."""
+    """Yield groups of indices with equal lengths: at most 8 texts, and at most 512 tokens if there are several."""
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     for length, same in itertools.groupby(order, key=lengths.__getitem__):
         size = min(MAX_TEXTS, max(1, MAX_TOKENS // length))
@@ -105,13 +104,13 @@ def _load_tokenizer(weights: Weights) -> "Tokenizer":
     from tokenizers import Tokenizer  # noqa: PLC0415 - lazy, as everywhere in this package
 
     tokenizer = Tokenizer.from_file(str(weights.file(TOKENIZER_FILE)))
-    tokenizer.no_truncation()  # the file asks for 128 tokens, always
+    tokenizer.no_truncation()  # the file configures truncation and padding to 128 tokens
     tokenizer.no_padding()
     return tokenizer
 
 
 def _import_runtime() -> ModuleType:
-    """Import ONNX Runtime without its telemetry, which would resolve a host and write a device id at import."""
+    """Import ONNX Runtime without its telemetry, which would resolve a host and write a device id on import."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # noqa: PLC0415 - lazy, as everywhere in this package
 
@@ -124,7 +123,7 @@ def _open_session(weights: Weights, threads: int) -> "InferenceSession":
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads
-    options.enable_mem_pattern = False  # plans memory for shapes that repeat; ours do not
+    options.enable_mem_pattern = False  # it plans memory for shapes that repeat; these do not
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # no busy waiting after a call
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
     return onnxruntime.InferenceSession(
@@ -136,10 +135,10 @@ def _open_session(weights: Weights, threads: int) -> "InferenceSession":
 
 
 def _graph_over(file_name: str) -> bytes:
-    """Return the graph with the path of the weights' file, which may be an unnamed blob of the Hugging Face cache."""
+    """Return the graph with the path of the weights' file, which may be a blob in the Hugging Face cache."""
     location = b"./" + file_name.encode().rjust(len(LOCATION) - 2, b"/")  # `.///name` is `name`
     if len(location) != len(LOCATION):
-        raise EmbeddingUnavailableError("The name of the file behind model.safetensors is too long: rename it.")
+        raise EmbeddingUnavailableError("The name of the file that model.safetensors links to is too long: rename it.")
     return (files("vector_memory.embedding") / GRAPH).read_bytes().replace(LOCATION, location)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ORGANISATION = "sentence-transformers"
 # The limit for models that do not declare one.
-USUAL_PIECES = 510
+DEFAULT_TOKENS = 510
 
 
 class SentenceTransformersEngine:
@@ -30,17 +30,17 @@ class SentenceTransformersEngine:
 
         Raises EmbeddingUnavailableError if the extra or the model is missing, or the model cannot be used.
         """
-        self._one_at_a_time = threading.Lock()  # every call modifies its tokenizer, which breaks if shared
+        self._one_at_a_time = threading.Lock()  # every call modifies the tokenizer, which threads cannot share
         self._model = _load(name, folder)
         self._tokenizer = _own_tokenizer(name, self._model)
         dimensions = self._model.encode("", show_progress_bar=False).shape[-1]
         precision = str(next(self._model.parameters()).dtype).removeprefix("torch.").replace("float", "fp")
         self.fingerprint = Fingerprint(name.removeprefix(f"{ORGANISATION}/"), dimensions, precision, ORGANISATION)
         special = self._tokenizer.num_special_tokens_to_add(is_pair=False)
-        self.max_pieces = (self._model.max_seq_length or USUAL_PIECES + special) - special
+        self.tokens_per_vector = (self._model.max_seq_length or DEFAULT_TOKENS + special) - special
 
-    def piece_spans(self, text: str) -> list[Span]:
-        """Return the spans of the word pieces, in characters."""
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the spans of the tokens, in characters."""
         return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -54,7 +54,7 @@ class SentenceTransformersEngine:
 
 
 def _load(name: str, folder: Path | None) -> "SentenceTransformer":
-    # The hub's client reads this at import. With local_files_only alone it still contacts the hub for other files.
+    # The hub client reads this on import. With local_files_only alone it still contacts the hub for other files.
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - takes seconds, and is optional
@@ -84,7 +84,7 @@ def _own_tokenizer(name: str, model: "SentenceTransformer") -> Tokenizer:
     backend: Any = getattr(model.tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise EmbeddingUnavailableError(
-            f"The tokenizer of the model {name} does not report the positions of word pieces: choose another "
+            f"The tokenizer of the model {name} does not report the positions of tokens: choose another "
             "VECTOR_MEMORY_EMBEDDING_MODEL."
         )
     tokenizer = Tokenizer.from_str(backend.to_str())

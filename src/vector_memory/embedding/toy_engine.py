@@ -13,45 +13,45 @@ import numpy as np
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Vectors
 
-PIECE = re.compile(r"\w{1,8}|[^\w\s]")
+TOKEN = re.compile(r"\w{1,8}|[^\w\s]")
 WORD = re.compile(r"\w+")
 ENDING = re.compile(r"(?<=\w{3})(?:ings?|ed|es|e|s|ly)$")
-# Like the real model, it reads twice as much as one vector should represent, and no more.
-MAX_PIECES = 126
-READ_PIECES = 254
+# As with the real model, it reads at most twice as much as one vector should represent.
+TOKENS_PER_VECTOR = 126
+READ_TOKENS = 254
 
 
 class ToyEngine:
     """Bag of hashed word stems as a unit vector; thread-safe."""
 
-    max_pieces = MAX_PIECES
+    tokens_per_vector = TOKENS_PER_VECTOR
 
     def __init__(self, dimensions: int = 384) -> None:
         self.fingerprint = Fingerprint("toy", dimensions, "fp32", "toy")
 
-    def piece_spans(self, text: str) -> list[Span]:
-        """Return the spans of pieces: up to eight letters of a word, or one other character that is not a space."""
-        return [Span(*match.span()) for match in PIECE.finditer(text)]
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the spans of the tokens: up to eight letters of a word, or one other character except white space."""
+        return [Span(*match.span()) for match in TOKEN.finditer(text)]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions)."""
         counts = np.zeros((len(texts), self.fingerprint.dimensions))
         for row, text in zip(counts, texts, strict=True):
             for stem in self._stems(text):
-                place, sign = _place(stem, len(row))
-                row[place] += sign
-            row[0] += not row.any()  # a text without words needs a direction, too
+                dimension, sign = _dimension(stem, len(row))
+                row[dimension] += sign
+            row[0] += not row.any()  # a text without words also needs a direction
         # Sums of squares of integers are exact in 64 bits, so they are the same on every machine.
         vectors: Vectors = (counts / np.sqrt(np.square(counts).sum(axis=1, keepdims=True))).astype(np.float32)
         return vectors
 
     def _stems(self, text: str) -> Iterator[str]:
-        spans = self.piece_spans(text)[:READ_PIECES]
+        spans = self.token_spans(text)[:READ_TOKENS]
         for word in WORD.findall(text[: spans[-1].end] if spans else ""):
             yield ENDING.sub("", word.casefold())
 
 
-def _place(stem: str, dimensions: int) -> tuple[int, int]:
-    """Return the dimension of a stem and its sign there."""
+def _dimension(stem: str, dimensions: int) -> tuple[int, int]:
+    """Return the dimension that a stem is hashed to, and its sign there."""
     number = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest(), "little")
     return (number >> 1) % dimensions, 1 if number & 1 else -1

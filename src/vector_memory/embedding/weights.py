@@ -1,6 +1,6 @@
 """Finds the official all-MiniLM-L6-v2 files on this machine, and refuses any others.
 
-Nothing is downloaded here: `fetch.py` does that when the user asks for it.
+Nothing is downloaded here: `fetch.py` downloads the model when the user asks for it.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ SHA256 = {
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 
-MISSING = (
+WEIGHTS_MISSING = (
     "The embedding model all-MiniLM-L6-v2 is not on this machine. Run `vector-memory fetch-model` once (about 90 MB), "
     "or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json."
 )
@@ -30,14 +30,14 @@ MISSING = (
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A folder with the model's files. `source` names it for the user, `remedy` says what to do about a wrong file."""
+    """A folder with the model's files. `source`: its name for the user. `remedy`: what to do about a wrong file."""
 
     folder: Path
     source: str
     remedy: str
 
     def file(self, name: str) -> Path:
-        """Return the real path of a file: ONNX Runtime refuses symlinks, which the Hugging Face cache consists of."""
+        """Return the real path of a file: the Hugging Face cache consists of symlinks, which ONNX Runtime refuses."""
         return Path(os.path.realpath(self.folder / name))
 
     @property
@@ -53,7 +53,7 @@ class Weights:
 
 def is_official(name: str, path: Path) -> bool:
     """Return whether the file at `path` has the SHA-256 of the official file `name` (0.05-0.1 s for the weights)."""
-    # Read, not mapped: a mapped file would count towards the resident memory of the process.
+    # The file is read, not mapped: a mapped file would count towards the resident memory of the process.
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256[name]
 
@@ -68,7 +68,7 @@ def find_weights(configured: Path | None) -> Weights:
     for found in _installed():
         if found.is_complete:
             return found
-    raise EmbeddingUnavailableError(MISSING)
+    raise EmbeddingUnavailableError(WEIGHTS_MISSING)
 
 
 def _configured(folder: Path) -> Weights:
@@ -86,8 +86,8 @@ def _installed() -> Iterator[Weights]:
     for snapshot in _snapshots(hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"):
         yield Weights(snapshot, "the Hugging Face cache", "Run `vector-memory fetch-model` to replace it.")
     spec = importlib.util.find_spec(PACKAGE)  # does not import the package, which would import torch
-    for place in (spec and spec.submodule_search_locations) or ():
-        yield Weights(Path(place) / "model", f"the package {PACKAGE}", "Reinstall that package.")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield Weights(Path(folder) / "model", f"the package {PACKAGE}", "Reinstall that package.")
 
 
 def _snapshots(repository: Path) -> Iterator[Path]:

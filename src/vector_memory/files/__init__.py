@@ -1,4 +1,4 @@
-"""A folder of Markdown files as a memory: indexed, followed while people and agents edit it, and searched."""
+"""A folder of Markdown files as a memory: indexed, watched for changes by people and agents, and searched."""
 
 from vector_memory.files.memory import FileMemory, FileSource, index_path
 

@@ -1,8 +1,8 @@
-"""The folder of Markdown files: what is in it, reading it, and adding to its daily logs. Nothing leads out of it.
+"""The folder of Markdown files: lists and reads files, and adds to the daily logs. No path leads out of the folder.
 
-Links inside the folder are not followed, neither to files nor to folders; a file with several hard links counts as one,
-because its other names may be anywhere. Paths are walked folder by folder, and what
-is opened is what was checked (as in `exporting`), so a folder that is swapped for a link meanwhile leads nowhere else.
+Links inside the folder are not followed, neither to files nor to folders. A file with several hard links is treated
+like a link, because its other names may be outside the folder. Paths are opened folder by folder through descriptors
+(as in `sessions.exports`), so replacing a folder with a link in the meantime does not lead out of it either.
 """
 
 import errno
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
-from vector_memory.files.walking import Skip, Skipped, shown, walk
+from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, refusal
 from vector_memory.storage.disk.locking import lock
 from vector_memory.storage.disk.protection import is_database
@@ -26,26 +26,26 @@ from vector_memory.storage.disk.protection import is_database
 logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 5_000_000
-"""Longer files are not indexed: nobody writes so much by hand."""
+"""Larger files are not indexed: nobody writes that much by hand."""
 
-DAILY = re.compile(r"\d{4}-\d{2}-\d{2}\.md")
+DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md")
 
 WRITE_ATTEMPTS = 5
-"""An editor may put another file in the place of the one that is being written to; so often in a row it does not."""
+"""An editor may replace the file that is being written. More replacements in a row are not expected."""
 
 
 class FileStatus(NamedTuple):
-    """What tells whether a file may have changed: the time in nanoseconds, and bytes."""
+    """What shows that a file may have changed: modification time in nanoseconds, and size in bytes."""
 
     mtime: int
     size: int
 
 
 class MemoryFolder:
-    """A folder of Markdown files (`*.md`, also in its folders), which need not exist.
+    """A folder of Markdown files (`*.md`, also in subfolders), which need not exist.
 
-    Files are named by their path inside it, with `/`. What begins with a dot is left out. `name`: of the folder itself,
-    in front of the paths that callers see.
+    Files are named by their path inside it, with `/`. Names that start with a dot are ignored. `name`: the name of the
+    folder itself, which callers see in front of each path.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,19 +54,19 @@ class MemoryFolder:
         self.skipped: list[Skipped] = []
 
     def exists(self) -> bool:
-        """Whether there is such a folder."""
-        return os.path.isdir(self.path)  # noqa: PTH112 - the other one raises where a parent cannot be read
+        """Whether the folder exists."""
+        return os.path.isdir(self.path)  # noqa: PTH112 - Path.is_dir raises if a parent cannot be read
 
     def shown(self, path: str) -> str:
         """Return a path as callers see it, for example memory/MEMORY.md."""
         return f"{self.name}/{path}"
 
     def scan(self) -> dict[str, FileStatus]:
-        """Return the files by their paths; nothing if there is no folder. `skipped` says what was left out."""
+        """Return the files by path; no files if there is no folder. `skipped` lists what was left out."""
         skipped: list[Skipped] = []
 
         def skip(path: PurePosixPath, reason: str) -> None:
-            skipped.append(Skipped(shown(path), reason))
+            skipped.append(Skipped(printable_path(path), reason))
 
         try:
             return dict(self._scanned(skip))
@@ -77,19 +77,19 @@ class MemoryFolder:
                 log_skipped(skipped)
             self.skipped = skipped
 
-    def _scanned(self, skip: Skip) -> Iterator[tuple[str, FileStatus]]:
-        for place in walk(self.path, skip):
-            if not place.name.lower().endswith(".md"):
+    def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
+        for entry in walk(self.path, skip):
+            if not entry.name.lower().endswith(".md"):
                 continue
-            if not is_markdown(place.name):
-                skip(place.path, "its name is not UTF-8 or not printable")
-            elif status := status_of(place.name, place.parent):
-                yield str(place.path), status
+            if not is_markdown(entry.name):
+                skip(entry.path, "its name is not UTF-8 or not printable")
+            elif status := file_status(entry.name, entry.parent):
+                yield str(entry.path), status
             else:
-                skip(place.path, f"it is a link, not a regular file, or longer than {MAX_FILE_BYTES:,} bytes")
+                skip(entry.path, f"it is a link, not a regular file, or longer than {MAX_FILE_BYTES:,} bytes")
 
     def read(self, path: str) -> tuple[bytes, FileStatus]:
-        """Return a file's content, and its state before it was read. Raises NotFoundError, ValidationError."""
+        """Return a file's content and its status before it was read. Raises NotFoundError, ValidationError."""
         parts = PurePosixPath(path).parts
         try:
             with opened_parent(self.path, parts[:-1], make=False) as parent, opened_file(parent, parts[-1]) as file:
@@ -108,9 +108,9 @@ class MemoryFolder:
         return data, FileStatus(before.st_mtime_ns, before.st_size)
 
     def find(self, path: str) -> str:
-        """Return the path inside the folder that a caller means, who may have put the folder's name in front.
+        """Return a caller's path as a path inside the folder. The folder's name in front is optional.
 
-        Raises ValidationError if it leads out of the folder or is no Markdown file, NotFoundError.
+        Raises ValidationError if the path leads out of the folder or is not a Markdown file.
         """
         wanted = PurePosixPath(path)
         if "\0" in path or wanted.is_absolute() or any(part.startswith(".") for part in wanted.parts):
@@ -121,13 +121,13 @@ class MemoryFolder:
         if not is_markdown(wanted.name):
             raise ValidationError(f"path must be a Markdown file, for example {self.name}/MEMORY.md.")
         inner = PurePosixPath(*wanted.parts[1:]) if wanted.parts[0] == self.name and len(wanted.parts) > 1 else wanted
-        return str(inner if os.path.isfile(self.path / inner) else wanted)  # noqa: PTH113 - the other one may raise
+        return str(inner if os.path.isfile(self.path / inner) else wanted)  # noqa: PTH113 - Path.is_file may raise
 
     def append(self, entry: str, topic: str | None, now: datetime) -> str:
-        """Add an entry to the log of the day, and return its path. Several processes may do so at once.
+        """Add an entry to the log of the day and return the log's path. Several processes may do so at once.
 
-        The same entry at the end of the log, of the same minute, is not repeated: a lost answer can be asked for again.
-        Raises MemoryStorageError if the disk refuses, ValidationError if a link has the name of the log.
+        If the log already ends with this entry and the same minute, nothing is added, so a caller can repeat a call
+        whose answer was lost. Raises MemoryStorageError if the log cannot be written.
         """
         name = f"{now:%Y-%m-%d}.md"
         heading = f"## {now:%H:%M} — {topic}" if topic else f"## {now:%H:%M}"
@@ -138,11 +138,11 @@ class MemoryFolder:
         except NotADirectoryError:
             raise MemoryStorageError("VECTOR_MEMORY_MEMORY_DIR is not a folder: choose another path.") from None
         except OSError as error:
-            raise as_ours(error) from None
+            raise write_error(error) from None
         return name
 
 
-def as_ours(error: OSError) -> Exception:
+def write_error(error: OSError) -> MemoryStorageError:
     """Return the error for a daily log that could not be written."""
     if isinstance(refusal(error), ValidationError):
         return MemoryStorageError("Today's log is a link or not a regular file, and was not changed: remove it.")
@@ -150,11 +150,11 @@ def as_ours(error: OSError) -> Exception:
 
 
 def append_block(parent: int, name: str, block: bytes) -> None:
-    """Add a block to a file, with an empty line before it: all of it or nothing, in one piece."""
+    """Add a block to a file after an empty line. If writing fails, the file is unchanged."""
     for _ in range(WRITE_ATTEMPTS):
         with locked_log(parent, name) as log:
             if not is_in_place(log, parent, name):
-                continue  # an editor has put another file in its place
+                continue  # an editor has replaced the file
             size = os.fstat(log).st_size
             tail = os.pread(log, len(block) + 2, max(0, size - len(block) - 2))
             if tail.rstrip().endswith(block.rstrip()):
@@ -165,14 +165,14 @@ def append_block(parent: int, name: str, block: bytes) -> None:
 
 
 def separator(tail: bytes) -> bytes:
-    """Return the line ends that are missing between what is there and a new block."""
+    """Return the line feeds to add between the end of a file and a new block."""
     if not tail or tail.endswith(b"\n\n"):
         return b""
     return b"\n" if tail.endswith(b"\n") else b"\n\n"
 
 
 def write_all(log: int, data: bytes, size: int) -> None:
-    """Append to a file of that size that is locked; when it fails, nothing was appended."""
+    """Append to a locked file of `size` bytes. If writing fails, the file is cut back to that size."""
     try:
         written = os.write(log, data)
         while written < len(data):
@@ -185,7 +185,7 @@ def write_all(log: int, data: bytes, size: int) -> None:
 
 @contextmanager
 def locked_log(parent: int, name: str) -> Iterator[int]:
-    """Give a descriptor of a file that nobody else who asks this way has; the file is made if it is missing."""
+    """Yield a descriptor of a file that is locked against other callers; the file is created if it is missing."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     require_no_database(parent, name)
     descriptor = os.open(name, flags, 0o600, dir_fd=parent)
@@ -198,7 +198,7 @@ def locked_log(parent: int, name: str) -> Iterator[int]:
 
 
 def is_in_place(descriptor: int, parent: int, name: str) -> bool:
-    """Whether an open file still has its name."""
+    """Whether the name still leads to the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=parent, follow_symlinks=False))
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def is_in_place(descriptor: int, parent: int, name: str) -> bool:
 
 @contextmanager
 def opened_file(parent: int, name: str) -> Iterator[int]:
-    """Give a descriptor of an ordinary file, for reading; never of what a link leads to."""
+    """Yield a descriptor of a regular file for reading. Links are not followed."""
     require_no_database(parent, name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     try:
@@ -218,7 +218,7 @@ def opened_file(parent: int, name: str) -> Iterator[int]:
 
 
 def require_ordinary(status: os.stat_result) -> None:
-    """Raise an OSError for anything but a file with one name."""
+    """Raise an OSError unless this is a regular file without other hard links."""
     if not stat.S_ISREG(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is not a file")
     if not is_ordinary(status):
@@ -226,18 +226,18 @@ def require_ordinary(status: os.stat_result) -> None:
 
 
 def is_ordinary(status: os.stat_result) -> bool:
-    """Whether this is a file, with one name."""
+    """Whether this is a regular file without other hard links."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1
 
 
 def require_no_database(parent: int, name: str) -> None:
-    """Raise an OSError for a database, which must not even be opened: closing it would drop SQLite's locks."""
+    """Raise an OSError for a database. It must not even be opened: closing it would drop SQLite's locks."""
     if is_database(parent, name):
         raise OSError(errno.EINVAL, "the file is a database")
 
 
-def status_of(name: str, parent: int) -> FileStatus | None:
-    """Return the state of a file that can be indexed; None for links, other things, and files that are too long."""
+def file_status(name: str, parent: int) -> FileStatus | None:
+    """Return the status of a file that can be indexed; None for links, anything but regular files, and large files."""
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
@@ -248,21 +248,21 @@ def status_of(name: str, parent: int) -> FileStatus | None:
 
 
 def is_markdown(name: str) -> bool:
-    """Whether a file of this name belongs to the memory. A name that is no UTF-8 could not be told to a client."""
+    """Whether a file of this name belongs to the memory. A name that is not UTF-8 cannot be sent to a client."""
     return name.lower().endswith(".md") and not name.startswith(".") and name.isprintable()
 
 
-def text_of(data: bytes) -> str:
-    """Return a file's content as text, whatever bytes it has, without a byte order mark."""
+def decoded(data: bytes) -> str:
+    """Return a file's content as text without a byte order mark. Invalid bytes are replaced."""
     return data.decode(errors="replace").removeprefix("\ufeff")
 
 
 def is_daily(path: str) -> bool:
     """Whether a file is the log of a day: YYYY-MM-DD.md."""
-    return DAILY.fullmatch(PurePosixPath(path).name) is not None
+    return DAILY_NAME.fullmatch(PurePosixPath(path).name) is not None
 
 
 def log_skipped(skipped: Sequence[Skipped]) -> None:
-    """Note how many files and folders are left out, and why; their names are for whoever asks for the status."""
+    """Log how many files and folders were left out, and why. Only the status names them."""
     for reason, number in Counter(each.reason for each in skipped).items():
-        logger.warning("Left out of the memory folder: %d files or folders (%s)", number, reason)
+        logger.warning("Skipped in the memory folder: %d (%s)", number, reason)

@@ -1,4 +1,4 @@
-"""The index's file, which can be lost: opened when it is used, and rebuilt when it is damaged."""
+"""The index's file: opened on first use, and rebuilt if it is damaged. Losing it loses no memories."""
 
 import logging
 import threading
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class IndexFile:
-    """An index, exchanged when it turns out to be damaged, also by another process; safe for several threads.
+    """An index that is replaced if it is damaged, by this or another process. Thread-safe.
 
-    It is opened when it is used first, so that a server whose index cannot be opened has its other tools. Raises
-    DatabaseError then, and when the file is not ours to delete.
+    It is opened on first use, so a server whose index cannot be opened still offers its other tools. Using it raises
+    DatabaseError if it cannot be opened, or if the file belongs to another program.
     """
 
     def __init__(self, path: Path, dimensions: int) -> None:
@@ -28,19 +28,19 @@ class IndexFile:
         self._index: FileIndex | None = None
 
     def use(self, work: Callable[[FileIndex], T]) -> T:
-        """Return `work(index)`. If the index is damaged or was exchanged meanwhile, do it again with a new one."""
+        """Return `work(index)`. If the index is damaged or was replaced in the meantime, repeat it with the new one."""
         index = self.current()
         try:
             return work(index)
         except DatabaseError as error:
             if is_worthless(error):
-                self._make_anew(index)
+                self._rebuild(index)
             elif self.current() is index:
                 raise
             return work(self.current())
 
     def current(self) -> FileIndex:
-        """Return the index that is in place."""
+        """Return the current index, after opening it if necessary."""
         with self._lock:
             if self._index is None:
                 self._index = self._open()
@@ -54,7 +54,7 @@ class IndexFile:
         if self._index is not None:
             self._index.close()
 
-    def _make_anew(self, damaged: FileIndex) -> None:
+    def _rebuild(self, damaged: FileIndex) -> None:
         with self._lock:
             if self._index is damaged:
                 self._index.close()
@@ -63,7 +63,7 @@ class IndexFile:
                 self._index = self._open()
 
     def _open(self) -> FileIndex:
-        """Open the file. What is wrong with its folder has to be told by the setting: no caller has named the path."""
+        """Open the file. Errors name the setting of its folder, because the caller did not give the path."""
         try:
             return self._opened()
         except DatabaseLockError:
@@ -81,12 +81,12 @@ class IndexFile:
         except DatabaseError as error:
             if not is_worthless(error):
                 raise
-            if self._identity() == before:  # else another process has been faster
+            if self._identity() == before:  # otherwise another process has already replaced it
                 self._remove()
         return FileIndex(self.path, dimensions=self._dimensions)
 
     def _remove(self) -> None:
-        """Delete the file: it has the name that only we give, and nothing in it is not in the folder too."""
+        """Delete the file. It has a name that only this package uses, and everything in it comes from the folder."""
         logger.warning("The index of the memory folder is damaged or outdated: rebuilding it")
         remove_index(self.path)
 

@@ -12,16 +12,16 @@ from typing import Self
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
-from vector_memory.files.folder import MemoryFolder, text_of
+from vector_memory.files.folder import MemoryFolder, decoded
 from vector_memory.files.index_file import IndexFile
-from vector_memory.files.indexer import FolderIndexer, Progress
-from vector_memory.files.reading import excerpt
-from vector_memory.files.search import Hit, Search, notes
-from vector_memory.files.watcher import Follower
+from vector_memory.files.indexer import FolderIndexer, IndexingProgress
+from vector_memory.files.reading import fitting_lines
+from vector_memory.files.search import FileHit, FileSearch, notes
+from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
-from vector_memory.settings import FilePlace, Settings
+from vector_memory.settings import FileLocations, Settings
 from vector_memory.storage.sqlite import file_rows
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_rows import Counts
@@ -29,15 +29,15 @@ from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_ra
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 0.05
-SECONDS_TO_FOLLOW = 0.5
-"""A search waits so long for the words of files that are just being indexed."""
+WATCHER_STOP_SECONDS = 0.05
+SECONDS_TO_INDEX = 0.5
+"""How long a search waits for files that are being indexed."""
 
-SKIPPED_SHOWN = 5
+SKIPPED_NAMED = 5
 
 MAX_PATH = 4_096
 MAX_TOPIC = 200
-MAX_LINE = 10**9
+MAX_LINE_NUMBER = 10**9
 
 NOT_A_SLUG = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -50,28 +50,28 @@ class FileSource(StrEnum):
     DAILY = "daily"
 
 
-DAILY = {FileSource.ALL: None, FileSource.MEMORY: False, FileSource.DAILY: True}
+ONLY_DAILY = {FileSource.ALL: None, FileSource.MEMORY: False, FileSource.DAILY: True}
 
 
 def index_path(index_folder: Path, folder: Path, model: str) -> Path:
-    """Return the index's file for a memory folder: named after its project, and by a hash of where it is.
+    """Return the index's file for a memory folder: the name of its project and a hash of its path and the model.
 
-    So projects of the same name, and servers with different models, have different files.
+    Projects with the same name, and servers with different models, therefore have different files.
     """
     folder = folder.resolve()
     project = folder.parent.name if folder.name == "memory" else folder.name
     slug = NOT_A_SLUG.sub("-", project).strip("-.")[:60] or "project"
-    where = hashlib.sha256(f"{folder}\0{model}".encode(errors="surrogateescape")).hexdigest()
-    return index_folder / f"{slug}-{where[:12]}.sqlite"
+    digest = hashlib.sha256(f"{folder}\0{model}".encode(errors="surrogateescape")).hexdigest()
+    return index_folder / f"{slug}-{digest[:12]}.sqlite"
 
 
 class FileMemory:
     """A folder of Markdown files and its index. Safe to use from several threads; several processes may share both.
 
-    `folder` need not exist. `index_file` is the database, created at first use; where that fails, files can still be
-    read and written. By default it is in the folder that the server uses as well (`FilePlace.db_dir`). `model` is one
-    that the process shares with something else. Nothing is indexed before `start_background_work`. Every method raises
-    a subclass of VectorMemoryError on failure.
+    `folder` need not exist. `index_file` is the index's database, created on first use; if it cannot be created, files
+    can still be read and written. Default: a file in `FileLocations.db_dir`, as for a server. `model`: a model to share
+    with other users of this process. Nothing is indexed before `start_background_work`. Every method raises a subclass
+    of VectorMemoryError on failure.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class FileMemory:
         self.settings = settings = settings or Settings()
         self._model = model = model or EmbeddingModel(lambda: load_embedder(settings))
         self._folder = MemoryFolder(folder)
-        index_file = index_file or index_path(FilePlace().db_dir, folder, settings.embedding_model)
+        index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
         self._index = IndexFile(index_file, settings.embedding_dim)
         self._packer = Packer(settings.max_response_tokens)
         self._stopping = threading.Event()
         self._indexer = FolderIndexer(self._folder, Indexer(model, settings), self._stopping)
-        self._follower = Follower(self._folder, self._index, self._indexer, self._stopping)
+        self._watcher = Watcher(self._folder, self._index, self._indexer, self._stopping)
         if not self._folder.exists():
-            logger.warning("There is no memory folder yet: it will be indexed once it exists")
+            logger.warning("The memory folder does not exist yet: it will be indexed once it exists")
 
     def __enter__(self) -> Self:
         return self
@@ -104,72 +104,72 @@ class FileMemory:
         self.close()
 
     def start_background_work(self) -> None:
-        """Index the folder and follow its changes, beside the caller."""
+        """Index the folder and watch it for changes, in the background."""
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        self._follower.start()
+        self._watcher.start()
 
-    def let_idle_model_go(self) -> None:
-        """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
+    def unload_idle_model(self) -> None:
+        """Unload the model if it was not used for `embedding_idle_seconds`; the next use loads it again."""
         if self.settings.embedding_idle_seconds:
-            self._model.let_go(self.settings.embedding_idle_seconds)
+            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
-        """Stop following the folder and close the index. What is not indexed yet will be the next time."""
+        """Stop watching the folder and close the index. Files not indexed yet are indexed at the next start."""
         self._stopping.set()
-        self._follower.stop(STOP_SECONDS)
+        self._watcher.stop(WATCHER_STOP_SECONDS)
         self._index.close()
 
-    def look_for_changes(self) -> None:
-        """Let changes be indexed that nobody has noticed where the folder cannot be watched, or that failed to be."""
-        if self._follower.has_failed or not self._follower.is_watching:
-            self._follower.ask()
+    def check_for_changes(self) -> None:
+        """Start indexing changes if the folder cannot be watched, or if indexing failed before."""
+        if self._watcher.has_failed or not self._watcher.is_watching:
+            self._watcher.request()
 
     def wait_for_words(self, seconds: float) -> bool:
-        """Wait until the words of all changes that are known of are indexed; False: that takes longer."""
-        return self._follower.wait(seconds)
+        """Wait until the words of all known changes are indexed; False: it takes longer or has failed."""
+        return self._watcher.wait(seconds)
 
-    def progress(self) -> Progress:
-        """Return how far the present round is."""
+    def progress(self) -> IndexingProgress:
+        """Return the progress of the current run."""
         return self._indexer.progress
 
     def search(self, query: str, limit: int = 5, source: str = FileSource.ALL) -> FileSearchResult:
-        """Find the chunks of files that match the query best, best first."""
+        """Return the chunks of files that match the query best, best first."""
         check_text("query", query, MAX_QUERY)
         check_range("limit", limit, 1, MAX_LIMIT)
-        daily = DAILY[parse_source(source)]
+        daily = ONLY_DAILY[parse_source(source)]
         if not self._folder.exists():
             return FileSearchResult(message=f"Warning: the folder {self._folder.name} does not exist.")
-        self.look_for_changes()
-        followed = self.wait_for_words(SECONDS_TO_FOLLOW)
-        search = Search(query, self._model, self.settings.search_mode, daily=daily)
+        self.check_for_changes()
+        complete = self.wait_for_words(SECONDS_TO_INDEX)
+        search = FileSearch(query, self._model, self.settings.search_mode, daily=daily)
         found = self._index.use(lambda index: search.find(index, limit))
         usable = self._index.current().vectors_usable
-        failed = self._follower.has_failed
-        said = [*notes(search.question, found, vectors_usable=usable, followed=followed, failed=failed)]
+        failed = self._watcher.has_failed
+        messages = [*notes(search.question, found, vectors_usable=usable, complete=complete, failed=failed)]
 
         def build(packer: Packer) -> FileSearchResult:
-            results = packer.fitting([self._shown(hit) for hit in found.hits])
-            left_out = len(found.hits) - len(results)
-            rest = [f"{left_out} more did not fit into the answer: read files with memory_get."] if left_out else []
+            results = packer.fitting([self._found_text(hit) for hit in found.hits])
+            omitted = len(found.hits) - len(results)
+            more = [f"{omitted} more did not fit into the answer: read files with memory_get."] if omitted else []
             return FileSearchResult(
                 results=results,
-                index_complete=followed and not found.counts.unembedded,
-                message=" ".join(said + rest) or None,
+                index_complete=complete and not found.counts.unembedded,
+                message=" ".join(messages + more) or None,
             )
 
         return self._packer.fit(build)
 
     def get(self, path: str, start_line: int | None = None, lines: int | None = None) -> FileTextResult:
-        """Return a file, or so many of its lines, as far as they fit."""
+        """Return a file, or `lines` of its lines from `start_line` on, as far as they fit into the answer."""
         check_text("path", path, MAX_PATH)
-        first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE)
-        count = check_range("lines", MAX_LINE if lines is None else lines, 1, MAX_LINE)
+        first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE_NUMBER)
+        count = check_range("lines", MAX_LINE_NUMBER if lines is None else lines, 1, MAX_LINE_NUMBER)
         inner = self._folder.find(path)
-        text = text_of(self._folder.read(inner)[0])
+        text = decoded(self._folder.read(inner)[0])
 
         def build(packer: Packer) -> FileTextResult:
-            found = excerpt(text, first, count, packer)
+            found = fitting_lines(text, first, count, packer)
             return FileTextResult(
                 path=self._folder.shown(inner),
                 content=found.content,
@@ -183,19 +183,19 @@ class FileMemory:
         return self._packer.fit(build)
 
     def write(self, entry: str, topic: str | None = None, now: datetime | None = None) -> FileWriteResult:
-        """Add an entry to the log of the day, under a heading with the time. `now`: default is the present moment."""
+        """Add an entry to the log of the day, under a heading with the time. `now` defaults to the current time."""
         check_text("entry", entry, MAX_CONTENT)
         if topic is not None:
             topic = " ".join(check_text("topic", topic, MAX_TOPIC).split())
         path = self._folder.append(entry, topic, now or datetime.now().astimezone())
-        self._follower.ask()
+        self._watcher.request()
         return FileWriteResult(path=self._folder.shown(path))
 
     def status(self) -> FileStatusResult:
-        """Say how far the index is. Where the folder cannot be watched, changes are looked for."""
-        self.look_for_changes()
-        self.wait_for_words(SECONDS_TO_FOLLOW)
-        counts = self._index.use(counted)
+        """Return the state of the index. If the folder cannot be watched, this checks for changes first."""
+        self.check_for_changes()
+        self.wait_for_words(SECONDS_TO_INDEX)
+        counts = self._index.use(index_counts)
         return FileStatusResult(
             files=counts.files,
             chunks=counts.chunks,
@@ -204,27 +204,27 @@ class FileMemory:
             dimensions=self.settings.embedding_dim,
             db_size_bytes=counts.size,
             vector_enabled=self._index.current().vectors_usable and self._model.failure is None,
-            fts_enabled=True,  # without FTS5 the index could not have been opened
-            indexing=self._follower.is_busy,
+            fts_enabled=True,  # the index cannot be opened without FTS5
+            indexing=self._watcher.is_busy,
             files_done=self.progress().files_done,
             files_total=self.progress().files_total,
             chunks_without_vectors=counts.unembedded,
-            watching=self._follower.is_watching,
+            watching=self._watcher.is_watching,
             message=self._warnings(),
         )
 
     def _warnings(self) -> str | None:
-        """Say what keeps files from being found: that there is no folder, or what was left out of it and why."""
+        """Return why files cannot be found: the folder does not exist, or files in it were skipped."""
         if not self._folder.exists():
             return f"Warning: the folder {self._folder.name} does not exist."
         skipped = self._folder.skipped
         if not skipped:
             return None
-        named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_SHOWN])
-        more = f"; and {len(skipped) - SKIPPED_SHOWN:,} more" if len(skipped) > SKIPPED_SHOWN else ""
+        named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_NAMED])
+        more = f"; and {len(skipped) - SKIPPED_NAMED:,} more" if len(skipped) > SKIPPED_NAMED else ""
         return f"Warning: skipped {named}{more}."
 
-    def _shown(self, hit: Hit) -> FoundText:
+    def _found_text(self, hit: FileHit) -> FoundText:
         return FoundText(
             path=self._folder.shown(hit.chunk.path),
             text=hit.chunk.text,
@@ -235,19 +235,19 @@ class FileMemory:
 
 
 def parse_source(source: str) -> FileSource:
-    """Read a source by its wire name."""
+    """Parse a source from its wire name."""
     try:
         return FileSource(source)
     except ValueError:
         raise ValidationError(f"source must be one of {', '.join(FileSource)}.") from None
 
 
-def counted(index: FileIndex) -> Counts:
-    """Count what the index holds."""
+def index_counts(index: FileIndex) -> Counts:
+    """Count what the index contains."""
     with index.read() as connection:
         return file_rows.counts(connection)
 
 
 def iso_time(seconds: int) -> str:
-    """Return a moment as ISO 8601 in UTC."""
+    """Return a Unix time in seconds as ISO 8601 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()

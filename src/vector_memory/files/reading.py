@@ -1,4 +1,4 @@
-"""Lines of a file, as many as fit into an answer."""
+"""Reads the lines of a file that fit into an answer."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from vector_memory.results.budget import Packer
 
 
 class Excerpt(NamedTuple):
-    """Lines of a text, counted from 1. `next_line`: where to read on, if not all that was wanted fits.
+    """Lines of a text, counted from 1. `next_line`: where to continue if not all requested lines fit.
 
     `cut`: not even the first line fits; the rest of it is left out.
     """
@@ -20,8 +20,8 @@ class Excerpt(NamedTuple):
     cut: bool
 
 
-def excerpt(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
-    """Return so many lines from `start_line` on, as far as they fit. Raises ValidationError without such a line."""
+def fitting_lines(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
+    """Return up to `lines` lines that fit, from `start_line` on. Raises ValidationError if there is no such line."""
     every = split_lines(text)
     if start_line > max(1, len(every)):
         raise ValidationError(f"startLine must be between 1 and {len(every):,}, the number of lines.")
@@ -37,6 +37,6 @@ def excerpt(text: str, start_line: int, lines: int, packer: Packer) -> Excerpt:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines with their ends. Only a line feed ends a line, as in editors and in the index."""
+    """Return the lines with their line feeds. Only a line feed ends a line, as in editors and in the index."""
     lines = text.split("\n")
     return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -1,9 +1,10 @@
-"""Finds chunks by meaning and words."""
+"""Searches the chunks of files by meaning and words."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from vector_memory.domain import Fingerprint, SearchMode
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.search.confidence import CONFIDENT
@@ -18,31 +19,31 @@ ANOTHER_MODEL = "The index has vectors of another model, which must be recompute
 METHOD = Method()
 
 
-class Hit(NamedTuple):
-    """A chunk that was found."""
+class FileHit(NamedTuple):
+    """A chunk that was found, and its score from 0 to 1."""
 
     chunk: FoundChunk
     score: float
 
 
-class Found(NamedTuple):
-    """What was found, best first. `nearest`: the cosine of the best passage; None: nothing was compared by meaning.
+class FileHits(NamedTuple):
+    """What was found, best first. `nearest`: the cosine of the best passage; None if meaning was not compared.
 
-    `comparable`: the index has vectors of the model. `partial`: not everything that could be as good was compared.
-    `counts`: what the index held then.
+    `comparable`: the index's vectors are of this model. `partial`: not every chunk that could be as good was compared.
+    `counts`: what the index contained then.
     """
 
-    hits: list[Hit]
+    hits: list[FileHit]
     nearest: float | None
     comparable: bool
     partial: bool
     counts: Counts
 
 
-class Search:
-    """A question about the files. `daily`: only in daily logs, or only in other files; None: in all.
+class FileSearch:
+    """A search of the files. `daily`: True searches only daily logs, False only other files, None all files.
 
-    Without a model it is one by words, even where only meaning was to be compared.
+    Without a model it compares words, even in the mode that compares only meaning.
     """
 
     def __init__(self, query: str, model: EmbeddingModel, mode: SearchMode, *, daily: bool | None) -> None:
@@ -56,8 +57,8 @@ class Search:
         except EmbeddingUnavailableError as error:
             self.question = self._words.by_words(str(error))
 
-    def find(self, index: FileIndex, limit: int) -> Found:
-        """Return the best chunks: those that a scan of all chunks would give."""
+    def find(self, index: FileIndex, limit: int) -> FileHits:
+        """Return the best chunks: the same as a scan of all chunks would return."""
         with index.read() as connection:
             comparable = index.vectors_usable and fingerprint_of(connection) == self._fingerprint
             question = self.question if comparable else self._words
@@ -65,13 +66,13 @@ class Search:
             found = best_units(source, question, limit)
             hits = [hit for hit in found.hits if hit.score > 0]
             chunks = chunks_with(connection, [hit.id for hit in hits])
-            held = counts(connection)
-        shown = [Hit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
-        return Found(shown, found.nearest, comparable, found.partial, held)
+            total = counts(connection)
+        best = [FileHit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
+        return FileHits(best, found.nearest, comparable, found.partial, total)
 
 
-def notes(question: Question, found: Found, *, vectors_usable: bool, followed: bool, failed: bool) -> Iterator[str]:
-    """Say what an answer is not: compared by meaning, about all files, or close to the query."""
+def notes(question: Question, found: FileHits, *, vectors_usable: bool, complete: bool, failed: bool) -> Iterator[str]:
+    """Yield the limits of an answer: meaning was not compared, files are missing, or nothing is close to the query."""
     if not vectors_usable:
         yield "Found by words only. sqlite-vec cannot be loaded."
     elif question.problem:
@@ -79,13 +80,14 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
     elif question.vector is not None and not found.comparable and found.counts.unembedded < found.counts.chunks:
         yield f"Found by words only. {ANOTHER_MODEL}"
     elif found.counts.unembedded:
+        have = "has" if found.counts.unembedded == 1 else "have"
         yield (
-            f"{found.counts.unembedded:,} of {found.counts.chunks:,} chunks have no vectors yet and can be found by "
-            "words only."
+            f"{found.counts.unembedded:,} of {counted(found.counts.chunks, 'chunk')} {have} no vectors yet and can be "
+            "found by words only."
         )
     if failed:
         yield "Changed files could not be indexed (see the server's log). The search used the existing index."
-    elif not followed:
+    elif not complete:
         yield "Files are still being indexed: repeat the call in a moment."
     if found.partial:
         yield "Not all files were compared, and some results may be missing."
@@ -93,6 +95,6 @@ def notes(question: Question, found: Found, *, vectors_usable: bool, followed: b
         yield "No results."
     elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:
         yield (
-            "No close match in meaning: unless you are looking for one of these words, the files seem to have nothing "
-            "on the topic."
+            "No close match in meaning: unless you are looking for these exact words, the results may be unrelated to "
+            "the query."
         )

@@ -1,4 +1,4 @@
-"""Walks through a folder without recursion and without following links, whatever is in it."""
+"""Walks through a folder without recursion and without following links."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -7,36 +7,36 @@ from typing import NamedTuple
 
 from vector_memory.sessions.exports import opened_parent
 
-MAX_DEPTH = 100
-"""Folders further down are left out: nobody nests them so deep, and a loop of mounts would never end."""
+MAX_FOLDER_DEPTH = 100
+"""Deeper folders are skipped: nobody nests folders so deeply, and a loop of mounts would never end."""
 
-NAME_SHOWN = 200
-"""Characters of a path that is named; of longer ones the end is left out."""
+PATH_SHOWN = 200
+"""Maximum number of characters of a path in a message; longer paths are cut."""
 
 
 class Skipped(NamedTuple):
-    """What was left out of a folder, with `/` and fit to be shown, and why."""
+    """A path that was skipped, with `/` and printable, and why."""
 
     path: str
     reason: str
 
 
-class Place(NamedTuple):
-    """Something in the folder that is no folder: its path inside, its name, and a descriptor of its parent."""
+class Entry(NamedTuple):
+    """Anything in the folder but a folder: its path inside, its name, and a descriptor of its parent."""
 
     path: PurePosixPath
     name: str
     parent: int
 
 
-Skip = Callable[[PurePosixPath, str], None]
+SkipCallback = Callable[[PurePosixPath, str], None]
 
 
-def walk(root: Path, skip: Skip) -> Iterator[Place]:
-    """Yield all that is in a folder and the folders in it, but what begins with a dot; folders after their parents.
+def walk(root: Path, skip: SkipCallback) -> Iterator[Entry]:
+    """Yield the entries of a folder and its subfolders, parents first. Names that start with a dot are ignored.
 
-    A folder is opened by its path from the root, so a thousand levels take no thousand descriptors. What cannot be
-    walked through is handed to `skip`. Raises OSError if the root is not there.
+    Each folder is opened by its path from the root, so deep folders do not need more descriptors. `skip` is called for
+    each folder that cannot be read. Raises OSError if the root does not exist.
     """
     waiting = [PurePosixPath()]
     while waiting:
@@ -49,22 +49,22 @@ def walk(root: Path, skip: Skip) -> Iterator[Place]:
                     if name.startswith("."):
                         continue
                     if not is_folder:
-                        yield Place(folder / name, name, descriptor)
+                        yield Entry(folder / name, name, descriptor)
                     elif not name.isprintable():
                         skip(folder / name, "its name is not UTF-8 or not printable")
-                    elif len(folder.parts) >= MAX_DEPTH:
-                        skip(folder / name, f"it is more than {MAX_DEPTH} folders deep")
+                    elif len(folder.parts) >= MAX_FOLDER_DEPTH:
+                        skip(folder / name, f"it is more than {MAX_FOLDER_DEPTH} folders deep")
                     else:
                         waiting.append(folder / name)
         except OSError as error:
             if not folder.parts and isinstance(error, FileNotFoundError | NotADirectoryError):
                 raise
-            if not isinstance(error, FileNotFoundError):  # else it has just been removed
+            if not isinstance(error, FileNotFoundError):  # a folder that was just removed is not reported
                 skip(folder, f"it cannot be read ({error.strerror})")
 
 
-def shown(path: PurePosixPath) -> str:
-    """Return a path fit to be shown, whatever bytes it has."""
+def printable_path(path: PurePosixPath) -> str:
+    """Return a path in printable form: other characters and invalid bytes are replaced, and a long path is cut."""
     text = os.fsencode(path).decode(errors="replace")
     printable = "".join(char if char.isprintable() else "\ufffd" for char in text)
-    return printable if len(printable) <= NAME_SHOWN else f"{printable[:NAME_SHOWN]}..."
+    return printable if len(printable) <= PATH_SHOWN else f"{printable[:PATH_SHOWN]}..."

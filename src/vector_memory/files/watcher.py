@@ -1,4 +1,4 @@
-"""Keeps the index in step with the folder: one thread watches, another one indexes."""
+"""Keeps the index up to date with the folder: one thread watches, another indexes."""
 
 import logging
 import os
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEBOUNCE_MS = 2_000
-"""Changes are gathered for so long at most ..."""
+"""Maximum time for which changes are collected."""
 
 QUIET_MS = 500
-"""... or until there are none for so long."""
+"""Changes are reported earlier if there are none for this long."""
 
-LOOK_MS = 1_000
-"""So often it is looked whether the folder is still there."""
+EXISTENCE_CHECK_MS = 1_000
+"""Interval of checks that the watched folder still exists."""
 
-SECONDS_BETWEEN_LOOKS = 1.0
-"""While there is no folder."""
+SECONDS_BETWEEN_CHECKS = 1.0
+"""Interval of checks for a folder that does not exist yet."""
 
 SECONDS_TO_WATCH_AGAIN = 60.0
-"""After the watcher has failed."""
+"""Pause after watching has failed."""
 
 SECONDS_TO_TRY_AGAIN = 300.0
-"""After vectors could not be made."""
+"""Pause after computing vectors has failed."""
 
 
-class Follower:
-    """Indexes what changes in the folder.
+class Watcher:
+    """Indexes changes in the folder.
 
-    `is_watching`: changes are noticed by themselves; otherwise only when they are asked for. `has_failed`: what was
-    asked for last could not be indexed.
+    `is_watching`: changes are noticed when they happen; otherwise only `request` notices them. `has_failed`: the last
+    request could not be indexed.
     """
 
     def __init__(
@@ -58,79 +58,79 @@ class Follower:
         self._stopping = stopping
         self._seconds_to_try_again = seconds_to_try_again
         self._changed = threading.Condition()
-        self._asked = 1  # for the first look, before which nothing is known
-        self._followed = 0
+        self._requested = 1  # number of requests; the first is to index the folder at start
+        self._indexed = 0  # number of the last request whose words are indexed
         self._threads: list[threading.Thread] = []
         self.is_watching = False
         self.is_busy = False
         self.has_failed = False
 
     def start(self) -> None:
-        """Index what there is, and go on with what changes."""
+        """Index the folder and then its changes, in the background."""
         if not self._threads:
-            loops = (self._index_when_asked, self._watch)
+            loops = (self._index_on_request, self._watch)
             self._threads = [threading.Thread(target=loop, name="memory-files", daemon=True) for loop in loops]
             for thread in self._threads:
                 thread.start()
 
     def stop(self, seconds: float) -> None:
-        """Stop both threads, which are `stopping`; wait for each at most so long."""
+        """Stop both threads once `stopping` is set; wait at most `seconds` for each."""
         with self._changed:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join(seconds)
 
-    def ask(self) -> None:
-        """Let the folder be looked through soon."""
+    def request(self) -> None:
+        """Have the folder checked for changes soon."""
         with self._changed:
-            self._asked += 1
+            self._requested += 1
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the words of all that was asked for are indexed; False: it takes longer, or has failed."""
+        """Wait until the words of all earlier requests are indexed; False: it takes longer or has failed."""
         with self._changed:
-            asked = self._asked
-            done = self._changed.wait_for(lambda: self._followed >= asked or self._stopping.is_set(), seconds)
+            requested = self._requested
+            done = self._changed.wait_for(lambda: self._indexed >= requested or self._stopping.is_set(), seconds)
             return done and not self.has_failed
 
-    def _index_when_asked(self) -> None:
+    def _index_on_request(self) -> None:
         vectors_missing = False
         while not self._stopping.is_set():
             with self._changed:
-                patience = self._seconds_to_try_again if vectors_missing else None
-                self._changed.wait_for(lambda: self._is_asked() or self._stopping.is_set(), patience)
+                timeout = self._seconds_to_try_again if vectors_missing else None
+                self._changed.wait_for(lambda: self._is_requested() or self._stopping.is_set(), timeout)
             try:
                 self.is_busy = True
-                self._follow()
-                vectors_missing = not self._make_vectors()
+                self._update_files()
+                vectors_missing = not self._add_missing_vectors()
             except Stopped:
                 return
             finally:
                 self.is_busy = False
 
-    def _follow(self) -> None:
+    def _update_files(self) -> None:
         def work(index: FileIndex) -> bool:
-            self._indexer.follow_files(index)
+            self._indexer.update_files(index)
             return True
 
-        asked = self._asked
-        followed = self._logged(lambda: self._index.use(work))
+        requested = self._requested
+        succeeded = self._logged(lambda: self._index.use(work))
         with self._changed:
-            self._followed = asked
-            self.has_failed = not followed
+            self._indexed = requested
+            self.has_failed = not succeeded
             self._changed.notify_all()
 
-    def _make_vectors(self) -> bool:
+    def _add_missing_vectors(self) -> bool:
         def work(index: FileIndex) -> bool:
-            return self._indexer.make_vectors(index, self._is_asked)
+            return self._indexer.add_missing_vectors(index, self._is_requested)
 
         try:
             return bool(self._logged(lambda: self._index.use(work)))
-        except EmbeddingUnavailableError:  # the model has said so in the log
+        except EmbeddingUnavailableError:  # the model has logged it
             return False
 
     def _logged(self, work: Callable[[], object]) -> object:
-        """Return what `work` returns; an unforeseen failure is logged, and tried again with the next change."""
+        """Return what `work` returns. Log any other failure and return None; the next change tries again."""
         try:
             return work()
         except (Stopped, EmbeddingUnavailableError):
@@ -142,33 +142,33 @@ class Follower:
             logger.warning("The memory folder could not be indexed: %s", reason)
         return None
 
-    def _is_asked(self) -> bool:
-        return self._asked > self._followed
+    def _is_requested(self) -> bool:
+        return self._requested > self._indexed
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
             if not self._folder.exists():
-                self._stopping.wait(SECONDS_BETWEEN_LOOKS)
+                self._stopping.wait(SECONDS_BETWEEN_CHECKS)
                 continue
-            failed = not self._watch_while_it_lasts()
+            failed = not self._watch_until_replaced()
             self.is_watching = False
-            self.ask()
+            self.request()
             if failed:
                 self._stopping.wait(SECONDS_TO_WATCH_AGAIN)
 
-    def _watch_while_it_lasts(self) -> bool:
-        """Watch the folder until it is another one; False: that failed."""
+    def _watch_until_replaced(self) -> bool:
+        """Watch the folder until it is removed or replaced; False: watching failed."""
         try:
             self._watch_folder()
-        except Exception as error:  # it raises what the system gives it, and that may not end the server
+        except Exception as error:  # it raises any error of the system, which must not end the server
             name = type(error).__name__
             logger.warning("The memory folder cannot be watched (%s): each search checks for changes", name)
             return False
         return True
 
     def _watch_folder(self) -> None:
-        """Ask for a look at each change."""
-        import watchfiles  # noqa: PLC0415 - only for a server that offers this
+        """Request indexing at each change."""
+        import watchfiles  # noqa: PLC0415 - only for servers with the files toolset
 
         watched = identity(self._folder.path)
         for changes in watchfiles.watch(
@@ -177,18 +177,18 @@ class Follower:
             debounce=DEBOUNCE_MS,
             step=QUIET_MS,
             stop_event=self._stopping,
-            rust_timeout=LOOK_MS,
+            rust_timeout=EXISTENCE_CHECK_MS,
             yield_on_timeout=True,
             raise_interrupt=False,
         ):
-            if changes or not self.is_watching:  # the first time: what has changed before it was watched
-                self.ask()
+            if changes or not self.is_watching:  # the first time: index changes from before the watch
+                self.request()
             self.is_watching = True
             if identity(self._folder.path) != watched:
                 return
 
     def _matters(self, _change: "Change", path: str) -> bool:
-        """Whether a change may be one of a Markdown file. What is gone may have been a folder of them."""
+        """Whether a change may concern a Markdown file. A deleted path may have been a folder of Markdown files."""
         inner = Path(os.path.relpath(path, self._folder.path))
         if any(part.startswith(".") for part in inner.parts):
             return False
@@ -196,7 +196,7 @@ class Follower:
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
-    """Return what tells a folder from another one with its name; None if there is none."""
+    """Return a folder's device and inode, which change when it is replaced; None if it does not exist."""
     try:
         status = folder.stat()
     except OSError:

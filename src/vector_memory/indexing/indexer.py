@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vector_memory.chunking import TokenCounter, chunk_document, cut_passages, find_token_counter, header
+from vector_memory.chunking import (
+    TokenCounter,
+    WordPieceCounter,
+    chunk_document,
+    cut_passages,
+    find_token_counter,
+    header,
+)
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
@@ -89,21 +96,21 @@ class Indexer:
 
     def _bounded(self, head: str) -> str:
         """Return a header of no more pieces than a passage may have: models read about twice as many."""
-        spans = self._model.piece_spans(head)[: self._model.max_pieces]
+        spans = self._model.token_spans(head)[: self._model.tokens_per_vector]
         return f"{head[: spans[-1].end]}\n\n" if spans else ""
 
     def _cut(self, text: str) -> list[Span]:
-        return cut_passages(text, self._model.piece_spans, self._model.max_pieces)
+        return cut_passages(text, self._model.token_spans, self._model.tokens_per_vector)
 
     def token_counter(self) -> TokenCounter:
         """Return the counter: found once, unless all there is yet is the estimate."""
         with self._lock:
             if self._counter is None:
                 try:
-                    self._model.piece_spans("")
+                    self._model.token_spans("")
                 except EmbeddingUnavailableError:
                     return find_token_counter(None)
-                self._counter = find_token_counter(lambda text: len(self._model.piece_spans(text)))
+                self._counter = find_token_counter(WordPieceCounter(self._model.token_spans))
             return self._counter
 
 

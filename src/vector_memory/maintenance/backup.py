@@ -1,4 +1,4 @@
-"""Backups: copies made while servers run, and restored while none does."""
+"""Backups: copied while servers are running, and restored while none is."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -13,11 +13,11 @@ from vector_memory.storage.sqlite.copying import Progress, copy_database, mark_b
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.inspection import FileKind
 
-OURS = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
+COPYABLE = {FileKind.ORIGINAL, FileKind.OLDER, FileKind.PRESENT}
 
 
 class Copied(NamedTuple):
-    """The result of a copy. `kept`: the file that keeps the previous memory."""
+    """The result of a copy. `kept`: the file that contains the previous memory."""
 
     memories: int
     size: int
@@ -25,11 +25,11 @@ class Copied(NamedTuple):
 
 
 def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
-    """Copy the current state of a memory to a file while servers may be writing. A failure leaves no partial copy.
+    """Copy the current state of a memory to a file; servers may be writing to it. A failure leaves no partial copy.
 
-    `overwrite` replaces an ordinary file, or a copy that this function made and nobody has opened since; never a memory
-    or any other database. Raises ValidationError if the target must not be written, DatabaseError if the memory is
-    damaged.
+    `overwrite` replaces an ordinary file, or a copy that this function made and no process has opened since, but never
+    a memory or any other database. Raises ValidationError if the target must not be written, DatabaseError if the
+    memory is damaged.
     """
     require_copyable(source)
     rules = Rules(overwrite=overwrite, over_backups=True, databases=[source])
@@ -42,7 +42,7 @@ def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress:
 
 
 def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress: Progress | None = None) -> Copied:
-    """Replace the database `target` with the copy `source`; the previous database is kept in a file next to it.
+    """Replace the database `target` with the copy `source`. The previous database is kept in a file next to it.
 
     Nothing is changed unless `source` is an undamaged memory that this release can read. Raises ValidationError if the
     target exists and `overwrite` is false, DatabaseLockError if another process has it open.
@@ -78,7 +78,7 @@ def put_in_place(draft: Draft, target: Path) -> None:
 
 
 def require_copyable(source: Path) -> None:
-    """Raise an error unless the file is a memory that this release can read. Damage is not checked for."""
+    """Raise an error unless the file is a memory that this release can read. This does not check for damage."""
     if not source.is_file():
         raise ValidationError(f"There is no memory at {source}: check the path.")
     try:
@@ -87,7 +87,7 @@ def require_copyable(source: Path) -> None:
         raise DatabaseError(f"{source} cannot be copied. {error}") from error
     if kind == FileKind.NEWER:
         raise DatabaseError(f"{source} was written by a newer release of vector-memory: upgrade vector-memory first.")
-    if kind not in OURS:
+    if kind not in COPYABLE:
         raise DatabaseError(f"{source} is not a memory, or its header is damaged: choose another file.")
 
 
@@ -101,14 +101,14 @@ def require_other_file(source: Path, target: Path) -> None:
 def require_whole(copy: Path, source: Path) -> int:
     """Return the number of memories in a copy. Raises DatabaseError if the copy, and so its source, is damaged."""
 
-    def look(connection: Connection) -> int:
+    def checked_count(connection: Connection) -> int:
         if inspection.damage(connection):
             raise DatabaseError(
                 f"{source} is damaged: nothing was copied. Run `vector-memory doctor --database-path` on it."
             )
         return inspection.count_memories(connection)
 
-    return inspection.inspect(copy, look)
+    return inspection.inspect(copy, checked_count)
 
 
 def unused_name(path: Path) -> Path:

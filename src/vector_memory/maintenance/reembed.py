@@ -1,25 +1,26 @@
-"""Changes a file over to another model: makes all vectors anew, beside the old ones, which answer until the end."""
+"""Recomputes all vectors with another model. Searches use the old vectors until all new ones exist."""
 
 import time
 from typing import NamedTuple
 
+from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
 from vector_memory.storage.records import Memory
-from vector_memory.storage.sqlite import reembedding as spare
+from vector_memory.storage.sqlite import reembedding as shadow
 from vector_memory.storage.sqlite.adding import stored_passages
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.vectors import are_comparable, describe
 
 PAUSE_SECONDS = 0.02
-"""Between the steps of erasing. Writers of other processes do not queue for the lock: without a pause they would find
-it taken again and again, up to 1.2 s long; with it for 0.01 s as a rule."""
+"""Pause between the steps of erasing. Writers of other processes do not queue for the lock: without a pause they would
+wait for it up to 1.2 s, with it usually 0.01 s."""
 
 
 class Reembedded(NamedTuple):
-    """How many memories were given vectors, and how many still have none; `message` says it in words."""
+    """How many memories got new vectors, and how many still have none; `message` says it in words."""
 
     memories: int
     remaining: int
@@ -27,11 +28,11 @@ class Reembedded(NamedTuple):
 
 
 class Reembedding:
-    """Fills the spare tables memory by memory, exchanges them for those in use, and erases the old vectors.
+    """Fills shadow tables memory by memory, swaps them with the tables in use, and erases the old vectors.
 
-    Each step is a transaction of its own, so it can be stopped at any time and repeated. Until the exchange servers of
-    the old model search, store and delete as ever. Of several processes at once each may do work that another has
-    done, and one with another model puts an end to the others: a waste, but no harm.
+    Each step is one transaction, so it can be stopped at any time and repeated. Until the swap, servers with the old
+    model search, store and delete as usual. If several processes do this at once, they may repeat each other's work,
+    and one with another model ends the others; both waste time but do no harm.
     """
 
     def __init__(self, storage: SqliteStorage, indexer: Indexer, backfill: Backfill) -> None:
@@ -40,66 +41,66 @@ class Reembedding:
         self._backfill = backfill
 
     def run(self, on_progress: Progress | None = None) -> Reembedded:
-        """Let the vectors of the file be those of this model, and give some to memories that had none.
+        """Recompute the vectors with this model, and compute those of memories that have none.
 
-        Raises EmbeddingUnavailableError, DatabaseError; what was done until then stays done.
+        Raises EmbeddingUnavailableError, DatabaseError; work completed before that is kept.
         """
         model = describe(self._indexer.fingerprint)
-        made = self._make_anew(on_progress) if self._begin() else 0
+        recomputed = self._recompute(on_progress) if self._begin() else 0
         self._erase()
         backfilled = self._backfill.run(on_progress)
-        done, remaining = made + backfilled.memories_processed, backfilled.memories_remaining
-        memories = "memory" if done == 1 else "memories"
-        did = f"recomputed {done} {memories}, {remaining} remaining" if done or remaining else "nothing to do"
-        return Reembedded(done, remaining, f"The vectors are from {model}: {did}.")
+        done, remaining = recomputed + backfilled.memories_processed, backfilled.memories_remaining
+        memories = counted(done, "memory", "memories")
+        summary = f"recomputed {memories}, {remaining:,} remaining" if done or remaining else "nothing to do"
+        return Reembedded(done, remaining, f"The vectors are from {model}: {summary}.")
 
     def _begin(self) -> bool:
-        """Drop what was begun for another model, and see to it that there are spare tables; False: none are needed."""
+        """Drop the shadow tables of another model and create those of this one; False: none are needed."""
         fingerprint = self._indexer.fingerprint
         with self._storage.write() as writer:
             connection: Connection = writer.connection
             needed = not are_comparable(connection, fingerprint)
-            if spare.unfinished(connection) != fingerprint:
-                spare.give_up(connection)
+            if shadow.unfinished(connection) != fingerprint:
+                shadow.give_up(connection)
         self._erase()
         with self._storage.write() as writer:
             connection = writer.connection
-            if needed and not spare.exists(connection):
-                spare.create(connection, fingerprint)
+            if needed and not shadow.exists(connection):
+                shadow.create(connection, fingerprint)
         return needed
 
-    def _make_anew(self, on_progress: Progress | None) -> int:
-        """Make the vectors of all memories that have some, put them in use, and return of how many memories."""
+    def _recompute(self, on_progress: Progress | None) -> int:
+        """Recompute the vectors of all memories that have some, and put them in use; return the number of memories."""
         with self._storage.read() as reader:
-            total = spare.count_missing(reader.connection)
-        done = made = 0
-        memory = self._next_or_exchange(0)
+            total = shadow.count_missing(reader.connection)
+        done = recomputed = 0
+        memory = self._next_or_swap(0)
         while memory is not None:
-            made += if_possible(self._index, memory) is not None
+            recomputed += if_possible(self._index, memory) is not None
             done += 1
             if on_progress is not None:
                 on_progress(done, max(done, total))
-            # What is stored meanwhile has a larger id.
-            memory = self._next_or_exchange(memory.id)
-        return made
+            # Memories stored in the meantime have larger ids.
+            memory = self._next_or_swap(memory.id)
+        return recomputed
 
-    def _next_or_exchange(self, after_id: int) -> Memory | None:
-        """Return the next memory whose vectors are to be made; None: there is none, and the new ones are in use.
+    def _next_or_swap(self, after_id: int) -> Memory | None:
+        """Return the next memory to recompute; None if there is none and the new vectors are in use.
 
         Raises EmbeddingUnavailableError if the engine failed on most memories.
         """
         with self._storage.write() as writer:
             connection: Connection = writer.connection
-            if self._is_changed_over(connection):
+            if self._is_complete(connection):
                 return None
-            memory = spare.next_missing(connection, after_id)
+            memory = shadow.next_missing(connection, after_id)
             if memory is None:
-                require_most_made(connection)
-                spare.exchange(connection)
+                require_most_recomputed(connection)
+                shadow.exchange(connection)
             return memory
 
     def _index(self, memory: Memory) -> int:
-        """Make one memory's vectors anew; return how many."""
+        """Recompute the vectors of one memory; return how many."""
         with self._storage.read() as reader:
             stored = reader.chunks_of(memory.id)
         chunks = [part.chunk for part in stored]
@@ -107,24 +108,24 @@ class Reembedding:
         passages = stored_passages(memory, [part.id for part in stored], embedded)
         with self._storage.write() as writer:
             connection: Connection = writer.connection
-            # Another process may have done it or deleted the memory meanwhile.
-            if not self._is_changed_over(connection) and spare.is_missing(connection, memory.id):
-                spare.insert_passages(connection, memory, passages, embedded.vectors)
+            # Another process may have done this, or deleted the memory, in the meantime.
+            if not self._is_complete(connection) and shadow.is_missing(connection, memory.id):
+                shadow.insert_passages(connection, memory, passages, embedded.vectors)
         return len(passages)
 
-    def _is_changed_over(self, connection: Connection) -> bool:
-        """Tell whether the new vectors are in use. Raises DatabaseError if they are not even being made any more."""
+    def _is_complete(self, connection: Connection) -> bool:
+        """Tell whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
         if are_comparable(connection, self._indexer.fingerprint):
             return True
-        if spare.unfinished(connection) != self._indexer.fingerprint:
+        if shadow.unfinished(connection) != self._indexer.fingerprint:
             raise DatabaseError(
                 "A `vector-memory reembed` with another model has started and discarded the progress of this one: "
-                "decide on one model and repeat the command with it."
+                "choose one model and repeat the command with it."
             )
         return False
 
     def _erase(self) -> None:
-        """Erase vectors that are not needed any more, if there are any, in steps that keep no writer waiting."""
+        """Erase vectors that are no longer needed, in short steps that do not block other writers."""
         erased = False
         while self._erase_step():
             erased = True
@@ -135,14 +136,15 @@ class Reembedding:
     def _erase_step(self) -> bool:
         with self._storage.write() as writer:
             connection: Connection = writer.connection
-            return spare.erase_step(connection)
+            return shadow.erase_step(connection)
 
 
-def require_most_made(connection: Connection) -> None:
+def require_most_recomputed(connection: Connection) -> None:
     """Raise EmbeddingUnavailableError if more memories would lose their vectors than have new ones."""
-    missing, made = spare.count_missing(connection), spare.count_made(connection)
-    if missing > made:
+    missing, recomputed = shadow.count_missing(connection), shadow.count_made(connection)
+    if missing > recomputed:
         raise EmbeddingUnavailableError(
-            f"The model failed on {missing} of {missing + made} memories, so the old vectors stay in use. The log says "
-            "how it failed; repeat the command once that is fixed."
+            f"The model failed on {missing:,} of {counted(missing + recomputed, 'memory', 'memories')}, so the old "
+            "vectors stay in use. "
+            "See the log for the reason, and repeat the command once it is fixed."
         )

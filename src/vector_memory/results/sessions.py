@@ -19,6 +19,9 @@ Source = Literal["vector", "keyword"]
 
 Confidence = Literal["high", "low"]
 
+VectorsState = Literal["ready", "pending", "unavailable"]
+"""Whether a memory can be found by meaning: yes, in a moment, or not before a backfill."""
+
 SCORE = "What results are sorted by, 0 to 1"
 
 
@@ -54,6 +57,7 @@ class StoreMemoryResult(Result):
     content_hash: str
     chunks_created: int
     passages_created: int = Field(description="Passages with a vector; together they cover the whole text")
+    vectors: VectorsState = Field(description="pending: found by words already, and by meaning in a moment")
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
     created_at: Time
 

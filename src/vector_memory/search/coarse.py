@@ -97,12 +97,11 @@ class CoarseSearch:
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._storage.read() as reader:
-                retrieval = self._retriever.within(reader, question)
+            with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]
-                memories = reader.memories([hit.id for hit in hits])
-                observations = observations_on(reader, memories.values())
+                memories = retrieval.reader.memories([hit.id for hit in hits])
+                observations = observations_on(retrieval.reader, memories.values())
                 judgement = judge(retrieval, scope, found)
         matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
         return Looked(matched, judgement, observations)

@@ -41,7 +41,7 @@ def judge(retrieval: Retrieval, scope: Scope, found: Found) -> Judgement:
     notes = [question.problem] if question.problem else []
     missing = reader.count(scope, without_vectors=True)
     if missing:
-        notes.append(not_indexed(missing))
+        notes.append(not_indexed(missing, retrieval.pending))
     if found.partial:
         notes.append(cut_short(scope))
     if question.vector is None:

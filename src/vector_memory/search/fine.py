@@ -9,15 +9,13 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Origin, StoredChunk
 
 
 class FineSearch:
     """Finds chunks."""
 
-    def __init__(self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
-        self._storage = storage
+    def __init__(self, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
@@ -26,8 +24,8 @@ class FineSearch:
         """Return the chunks that match the query best, best first."""
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._storage.read() as reader:
-                retrieval = self._retriever.within(reader, question)
+            with self._retriever.answering(question, scope) as retrieval:
+                reader = retrieval.reader
                 found = retrieval.find(scope, page.end + 1)
                 hits = found.hits[page.offset : page.end]
                 chunks = reader.chunks([hit.id for hit in hits])

@@ -14,7 +14,6 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
-from vector_memory.storage.base import Storage
 from vector_memory.storage.records import ChunkOutline, Memory
 
 CHUNKS_PER_SECTION = 5
@@ -70,8 +69,7 @@ class MatchedSection:
 class MediumSearch:
     """Finds sections."""
 
-    def __init__(self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
-        self._storage = storage
+    def __init__(self, retriever: Retriever, timer: SearchTimer, packer: Packer) -> None:
         self._retriever = retriever
         self._timer = timer
         self._packer = packer
@@ -80,8 +78,8 @@ class MediumSearch:
         """Return the sections that match the query best, best first."""
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
-            with self._storage.read() as reader:
-                retrieval = self._retriever.within(reader, question)
+            with self._retriever.answering(question, scope) as retrieval:
+                reader = retrieval.reader
                 # Not more for a later page, or sections would change their places from page to page.
                 found = retrieval.find(scope, page.limit * CHUNKS_PER_SECTION)
                 memory_ids = sorted({hit.memory_id for hit in found.hits})

@@ -43,10 +43,11 @@ def nothing_stored(scope: Scope) -> str:
     return f"{said} yet." if said.endswith("this memory") else f"{said}: omit filters to search more."
 
 
-def not_indexed(count: int) -> str:
-    """Say that some memories of a scope cannot be found by meaning yet."""
+def not_indexed(count: int, pending: int) -> str:
+    """Say that some memories of a scope cannot be found by meaning yet, `pending` of them only for a moment."""
     memories, have = ("memory", "has") if count == 1 else ("memories", "have")
-    return f"{count} {memories} in this scope {have} no vectors and can be found by words only: run backfill."
+    advice = "repeat the search in a moment" if pending == count else "run backfill"
+    return f"{count} {memories} in this scope {have} no vectors yet and can be found by words only: {advice}."
 
 
 def cut_short(scope: Scope) -> str:

@@ -1,16 +1,19 @@
 """From a query to the units that match best: by meaning, by words, or by both."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import EmbeddingUnavailableError, ValidationError
+from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
+from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.fusion import Found, Hit, Horizon, best_of_each_memory, from_one, fuse, shown
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.settings import Settings
-from vector_memory.storage.base import Reader
+from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked, Vectors
 from vector_memory.storage.terms import query_terms
 from vector_memory.validation import MAX_QUERY, check_text
@@ -28,6 +31,11 @@ MAX_DEPTH = DEPTH * GROWTH**4
 
 LOADING_SECONDS = 1.0
 """Seconds a search waits for a model that is still loading before it answers by words."""
+
+PATIENCE_SECONDS = 2.0
+"""How long a search waits for vectors of its scope that are being computed, by any process."""
+
+POLL_SECONDS = 0.01
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
@@ -74,8 +82,17 @@ class Retriever:
     `threshold`: results that are less similar are dropped; None: none are.
     """
 
-    def __init__(self, model: EmbeddingModel, index: PassageIndex, settings: Settings) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        model: EmbeddingModel,
+        index: PassageIndex,
+        background: BackgroundVectors,
+        settings: Settings,
+    ) -> None:
+        self._storage = storage
         self._model = model
+        self._background = background
         self._mode = settings.search_mode
         self._index = index if settings.use_iterative_fetching else None
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
@@ -88,11 +105,25 @@ class Retriever:
         """
         return prepare(query, self._model, mode or self._mode)
 
-    def within(self, reader: Reader, question: Question) -> "Retrieval":
-        """Return what answers the question from a snapshot: by words if the vectors there are another model's.
+    @contextmanager
+    def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
+        """Give what answers the question from one snapshot: by words if the vectors there are another model's.
 
-        Raises EmbeddingUnavailableError then if only meaning was asked for.
+        A search by meaning waits up to two seconds for vectors of the scope that are being computed. Raises
+        EmbeddingUnavailableError if only meaning was asked for, and cannot be compared.
         """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            with self._storage.read() as reader:
+                pending = self._background.count_pending(reader, scope) if question.vector is not None else 0
+                if not pending or time.monotonic() >= deadline:
+                    yield self.within(reader, question, pending)
+                    return
+            if not self._background.pause(POLL_SECONDS):
+                raise ClosedMemoryError
+
+    def within(self, reader: Reader, question: Question, pending: int = 0) -> "Retrieval":
+        """Return what answers the question from a snapshot that somebody else holds, without waiting for vectors."""
         try:
             if question.vector is not None:
                 reader.require_comparable(self._model.fingerprint)
@@ -100,11 +131,14 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        return Retrieval(reader, question, self._index, self._method, self.threshold)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, pending)
 
 
 class Retrieval:
-    """Finds units in one snapshot: the same, in the same order, as if everything in the scope had been compared."""
+    """Finds units in one snapshot: the same, in the same order, as if everything in the scope had been compared.
+
+    `pending`: how many memories of the scope have vectors that are still being computed.
+    """
 
     def __init__(
         self,
@@ -113,10 +147,12 @@ class Retrieval:
         index: PassageIndex | None,
         method: Method,
         threshold: float | None,
+        pending: int,
     ) -> None:
         self.reader = reader
         self.question = question
         self.threshold = threshold
+        self.pending = pending
         self._method = method
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
 

@@ -25,7 +25,7 @@ from vector_memory.server.stdio import Wire, take_standard_streams
 from vector_memory.server.tools import files as file_tools
 from vector_memory.server.tools import may_wait_to_write, offered
 from vector_memory.server.tools.failures import UnknownTools
-from vector_memory.settings import FilePlace, Offer, Profile, Settings, Toolset
+from vector_memory.settings import FileLocations, Profile, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 
 logger = logging.getLogger(__name__)
@@ -99,13 +99,13 @@ class Part(Protocol):
     def start_background_work(self) -> None:
         """Start the background threads."""
 
-    def let_idle_model_go(self) -> None:
+    def unload_idle_model(self) -> None:
         """Unload the model if it has been idle for long."""
 
 
 def create_server(
     open_store: Callable[[], AbstractContextManager[SessionMemoryStore]],
-    offer: Offer = Offer(),
+    offer: ServerOptions = ServerOptions(),
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
@@ -145,7 +145,7 @@ def create_server(
     return server
 
 
-def instructions_for(offer: Offer) -> str:
+def instructions_for(offer: ServerOptions) -> str:
     """Return the instructions that a client receives when it connects."""
     first, *others = offer.chosen()
     told = CORE if offer.profile is Profile.CORE else ALONE[first]
@@ -161,15 +161,15 @@ async def work_in_background(parts: Collection[Part]) -> None:
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         for part in parts:
-            part.let_idle_model_go()
+            part.unload_idle_model()
 
 
 def run_server(
     path: Path,
     settings: Settings,
     export_folders: Sequence[Path] = (),
-    offer: Offer = Offer(),
-    file_place: FilePlace = FilePlace(),
+    offer: ServerOptions = ServerOptions(),
+    file_place: FileLocations = FileLocations(),
 ) -> NoReturn:
     """Serve one client over standard input and output until it disconnects or a signal arrives; end the process."""
     opened: list[SessionMemoryStore | FileMemory] = []
@@ -184,6 +184,8 @@ def run_server(
             model=model,
             read_only=offer.read_only,
         )
+        if settings.embed_in_background:
+            store.defer_vectors()
         opened.append(store)
         return store
 
@@ -210,7 +212,7 @@ def run_server(
     end()
 
 
-def index_of(place: FilePlace, settings: Settings) -> Path:
+def index_of(place: FileLocations, settings: Settings) -> Path:
     """Return the path of the index for the memory folder."""
     return index_path(place.db_dir, place.folder(), settings.embedding_model)
 

@@ -1,4 +1,4 @@
-"""Counts who was read, beside the reading: a read neither waits nor fails for it."""
+"""Counts how often memories are read, in the background: reading neither waits for it nor fails with it."""
 
 import contextlib
 import logging
@@ -7,16 +7,17 @@ import threading
 from collections.abc import Sequence
 
 from vector_memory.domain import utc_now
+from vector_memory.domain.text import counted
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.storage.base import Storage
 
 logger = logging.getLogger(__name__)
 
-SECONDS_TO_CLOSE = 3.0
+SECONDS_TO_FLUSH = 3.0
 
 
 class AccessRecorder:
-    """Writes access counts from a thread of its own, many readings in one transaction."""
+    """Writes access counts in its own thread, many reads in one transaction."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -25,14 +26,14 @@ class AccessRecorder:
         self._thread.start()
 
     def record(self, memory_ids: Sequence[int]) -> None:
-        """Note that these memories were handed out whole, unless nothing may be written. Returns at once."""
+        """Note that these memories were returned whole; do nothing if storage is read-only. Returns at once."""
         if memory_ids and not self._storage.read_only:
             self._pending.put(list(memory_ids))
 
     def close(self) -> None:
-        """Write what is noted and stop. Nobody waits long for that while another process keeps the file locked."""
+        """Write the pending counts and stop. Waits at most 3 s if another process keeps the file locked."""
         self._pending.put(None)
-        self._thread.join(SECONDS_TO_CLOSE)
+        self._thread.join(SECONDS_TO_FLUSH)
 
     def _run(self) -> None:
         while (first := self._pending.get()) is not None:
@@ -40,14 +41,14 @@ class AccessRecorder:
             try:
                 with self._storage.write() as writer:
                     writer.record_access(batch, utc_now())
-            except Exception as error:  # whatever it is, the counts that follow are written
+            except Exception as error:  # later counts are still written
                 reason = error if isinstance(error, VectorMemoryError) else where(error)
-                logger.warning("Access counts of %d memories were not written: %s", len(batch), reason)
+                logger.warning("Access counts were not written (%s): %s", counted(len(batch), "read"), reason)
             if not more:
                 return
 
     def _rest(self, batch: list[int]) -> tuple[list[int], bool]:
-        """Take everything that waits; False when the last of it is the order to stop."""
+        """Add everything that is pending to the batch; False if the request to stop was among it."""
         with contextlib.suppress(queue.Empty):
             while (following := self._pending.get_nowait()) is not None:
                 batch.extend(following)

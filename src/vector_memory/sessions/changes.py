@@ -1,4 +1,4 @@
-"""What is new: what others stored in a session since somebody last looked."""
+"""Returns what is new in a session: memories stored since the caller's last call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,14 +20,13 @@ from vector_memory.storage.records import Cursor
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
 NOW = "now"
-"""The cursor of somebody who wants to know only what is stored from now on."""
+"""The cursor for memories stored from now on."""
 
-
-UNKNOWN = "Nothing is stored in this session yet. If other agents use it, check its id with list_sessions."
+UNKNOWN_SESSION = "Nothing is stored in this session yet. If other agents use it, check its id with list_sessions."
 
 
 class Changes:
-    """Hands out what was stored since a cursor."""
+    """Returns memories stored since a cursor."""
 
     def __init__(
         self, storage: Storage, retriever: Retriever, timer: SearchTimer, packer: Packer, access: AccessRecorder
@@ -41,11 +40,11 @@ class Changes:
     def since(
         self, cursor: str | int | None, scope: Scope, query: str | None, page: Page, *, full: bool
     ) -> ChangesResult:
-        """Return what is new in the scope: the oldest first, or with a query what matches it best.
+        """Return the beginnings of what is new in the scope, oldest first, or with a query the best matches.
 
-        Memories are given by their beginnings, or with `full` whole, as far as they fit. Without a cursor everything is
-        new; `"now"` only asks for one. Whoever goes on from cursor to cursor misses
-        nothing and reads nothing twice. Raises ValidationError for a cursor that this file has not given.
+        `full`: whole texts, as far as they fit. Without a cursor everything is new; `"now"` returns only a cursor. A
+        caller that always sends the cursor of the last answer misses nothing and reads nothing twice. Raises
+        ValidationError for a cursor that this file has not returned.
         """
         check_text("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
@@ -62,7 +61,7 @@ class Changes:
         with self._timer.time("search_changes"), self._storage.read() as reader:
             end = reader.cursor()
             start = position(cursor, end)
-            total = reader.count(behind(start, scope))
+            total = reader.count(after(start, scope))
             memories = reader.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.count(Scope(session_id=scope.session_id))
             observations = observations_on(reader, memories)
@@ -77,7 +76,7 @@ class Changes:
                 has_more=has_more,
                 total_new=total,
                 observations=observations,
-                message=UNKNOWN if is_empty else said_in_order(shown, total),
+                message=UNKNOWN_SESSION if is_empty else in_order_message(shown, total),
             )
 
         return self._packer.within(page.max_tokens).fit(build)
@@ -87,11 +86,11 @@ class Changes:
     ) -> ChangesResult:
         with self._timer.time("search_changes"):
             question = self._retriever.prepare(query)
-            with self._storage.read() as reader:
+            with self._retriever.answering(question, scope) as retrieval:
+                reader = retrieval.reader
                 end = reader.cursor()
-                scope = behind(position(cursor, end), scope)
+                scope = after(position(cursor, end), scope)
                 counts = reader.count_by(scope, "kind")
-                retrieval = self._retriever.within(reader, question)
                 ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
                 unindexed = reader.count(scope, without_vectors=True)
@@ -104,7 +103,7 @@ class Changes:
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
         notes = (
             retrieval.question.problem,
-            not_indexed(unindexed) if unindexed else None,
+            not_indexed(unindexed, retrieval.pending) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
             "No close match: these results may be unrelated to the query." if is_weak else None,
         )
@@ -117,13 +116,13 @@ class Changes:
                 total_new=total,
                 observations=observations,
                 confidence=None if ranked.nearest is None else "low" if is_weak else "high",
-                message=" ".join([said_of_best(shown, total), *filter(None, notes)]),
+                message=" ".join([best_message(shown, total), *filter(None, notes)]),
             )
 
         return self._packer.within(page.max_tokens).fit(build)
 
     def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
-        """Return the memories of all these kinds that match best: scores depend on nothing else that is found."""
+        """Return the best matches of all these kinds. Each kind is searched alone; their scores are comparable."""
         found = [
             retrieval.find(replace(scope, kind=kind), count, memories=True) for kind in MemoryKind if kind in kinds
         ]
@@ -132,13 +131,13 @@ class Changes:
         return Found(hits, nearest, any(part.partial for part in found))
 
 
-def behind(cursor: Cursor, scope: Scope) -> Scope:
-    """Return what of a scope was committed after a cursor was given."""
+def after(cursor: Cursor, scope: Scope) -> Scope:
+    """Return the scope, limited to memories committed after the cursor."""
     return replace(scope, after_id=cursor.memory_id)
 
 
 def position(since: str | int | None, end: Cursor) -> Cursor:
-    """Return the cursor behind which the new begins. `end`: the newest that there is."""
+    """Return the cursor after which memories are new. `end`: the newest cursor."""
     if since is None:
         return Cursor()
     if since == NOW:
@@ -146,30 +145,31 @@ def position(since: str | int | None, end: Cursor) -> Cursor:
     try:
         known = Cursor.parse("since", since)
     except ValidationError:
-        raise ValidationError('since must be the cursor of an earlier answer, or "now", or left out.') from None
+        raise ValidationError('since must be the cursor of an earlier answer or "now": send one, or omit it.') from None
     if known > end:
         raise ValidationError(
-            "since is a cursor that this memory has not given: another file, or an older state of it, is in use. Leave "
-            'since out to read from the start, or send "now" to read what is stored from now on.'
+            "since is not a cursor of this memory: the server now uses another file, or an older copy of it. Omit "
+            'since to read from the start, or send "now" to read only what is stored from now on.'
         )
     return known
 
 
-def said_in_order(shown: Sequence[FoundBeginning], total: int) -> str:
-    """Say how much is new, and how to go on."""
+def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
+    """Say how much is new, and how to continue."""
     if not total:
         return "Nothing new."
     if not shown:
         return f"{total} new. The first one does not fit: repeat with a larger max_tokens and the same since."
-    said = f"{total} new, all in this answer." if len(shown) == total else f"The first {len(shown)} of {total} new."
-    going_on = "" if len(shown) == total else " For more, call again with since = cursor."
-    return said + going_on + said_of_beginnings(shown)
+    if len(shown) == total:
+        return f"{total} new, all in this answer.{said_of_beginnings(shown)}"
+    return (
+        f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{said_of_beginnings(shown)}"
+    )
 
 
-def said_of_best(shown: Sequence[FoundBeginning], total: int) -> str:
-    """Say how much of the new is shown, and how to read the rest."""
+def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
+    """Say how much of what is new is shown, and how to read the rest."""
     if not total:
         return "Nothing new."
-    said = f"The best {len(shown)} of {total} new."
     rest = "" if len(shown) == total else " To read all of them, send the same since without query."
-    return said + rest + said_of_beginnings(shown)
+    return f"The best {len(shown)} of {total} new.{rest}{said_of_beginnings(shown)}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer, omitted_memory
 from vector_memory.results.documents import TaskContextResult
 from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
@@ -12,9 +13,9 @@ from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
 from vector_memory.validation import (
     LARGEST,
-    LEAST_TOKENS,
     MAX_IDENTIFIER,
     MAX_LIMIT,
+    MIN_TOKENS,
     check_range,
     check_text,
     parse_iteration,
@@ -46,7 +47,7 @@ class TaskContext:
         check_text("session_id", session_id, MAX_IDENTIFIER)
         iteration = parse_iteration(session_iter)
         if max_tokens is not None:
-            check_range("max_tokens", max_tokens, LEAST_TOKENS, LARGEST)
+            check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)
         with self._storage.read() as reader:
             gathered = Gathered(reader, session_id, iteration)
         found = gathered.in_order
@@ -106,7 +107,7 @@ class Gathered:
 
     def _said(self, entries: Sequence[StoredText], omitted: Sequence[Omitted]) -> str:
         count, left_out = len(entries), len(self.in_order) - len(entries)
-        said = f"{count} {'memory' if count == 1 else 'memories'}."
+        said = f"{counted(count, 'memory', 'memories')}."
         latest = self._latest_context
         if latest is None:
             said += " No session context is stored in this session."
@@ -120,9 +121,8 @@ class Gathered:
             named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
             said += f" {left_out} did not fit: {named}; read them with {READ_WITH}, or send a larger max_tokens."
         if self._prompts > MAX_LIMIT:
-            older = self._prompts - MAX_LIMIT
-            are = "prompt is" if older == 1 else "prompts are"
-            said += f" {older} older {are} omitted: call search_input_prompts, latest_first=false."
+            older = counted(self._prompts - MAX_LIMIT, "older prompt")
+            said += f" {older} left out: call search_input_prompts, latest_first=false."
         return said
 
 

@@ -1,8 +1,9 @@
-"""Deleting memories: one, or all that are older than a number of days."""
+"""Deletes memories: one, or all older than a number of days."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from vector_memory.domain.text import counted
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult
 from vector_memory.storage.base import Storage
@@ -28,10 +29,10 @@ class Deletion:
         return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
 
     def clean_up(self, days_old: int, *, dry_run: bool) -> CleanupResult:
-        """Delete what was created more than `days_old` days ago; a dry run only counts.
+        """Delete memories created more than `days_old` days ago; a dry run only counts them.
 
-        One transaction a memory, so that other processes can store meanwhile. After a failure the rest is still there,
-        and the call can be repeated.
+        Each memory is deleted in its own transaction, so other processes can store in between. After a failure the
+        remaining memories still exist, and the call can be repeated.
         """
         check_range("days_old", days_old, 0, MAX_DAYS)
         before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
@@ -46,11 +47,12 @@ class Deletion:
             memories_deleted=memories,
             chunks_deleted=chunks,
             dry_run=dry_run,
-            message=f"{memories} memories with {chunks} chunks older than {days_old} days {done}.",
+            message=f"{counted(memories, 'memory', 'memories')} with {counted(chunks, 'chunk')} older than "
+            f"{counted(days_old, 'day')} {done}.",
         )
 
     def delete_each(self, memories: Sequence[Expendable]) -> tuple[int, int]:
-        """Delete memory by memory, and return how many memories and chunks that were. Their bytes may be left."""
+        """Delete one memory after another; return the numbers of memories and chunks. `purge_deleted` erases them."""
         deleted = chunks = 0
         for memory in memories:
             with self._storage.write() as writer:

@@ -1,6 +1,6 @@
-"""Files that agents may write: inside the export folders only, never through a symlink, never over a file unasked.
+"""Files that agents may write: only inside the export folders, never through a symlink, never over an existing file.
 
-Nor over a database, whatever is asked: `storage.drafts` sees to that.
+`overwrite` allows replacing an ordinary file, but never a database (`storage.disk.drafts`).
 """
 
 import contextlib
@@ -11,15 +11,14 @@ from pathlib import Path, PurePath
 from vector_memory.errors import MemoryStorageError, ValidationError
 from vector_memory.storage.disk.drafts import Rules, draft_at
 from vector_memory.storage.disk.filesystem import make_private_folders
-from vector_memory.storage.disk.protection import Place
+from vector_memory.storage.disk.protection import Target
 
 
 class ExportFolders:
-    """The folders that exports may go to; relative paths are meant from the first one.
+    """The folders that exports may be written to. Relative paths start at the first one.
 
-    A path is walked folder by folder from there without following links, and what is opened is what was checked: a
-    folder that is swapped for a link meanwhile leads nowhere else. `databases`: files that are never written to, nor
-    made if they are missing.
+    Paths are opened folder by folder through descriptors, without following links, so replacing a folder with a link in
+    the meantime does not lead out of it. `databases`: files that are never written or created.
     """
 
     def __init__(self, folders: Sequence[Path], databases: Sequence[Path] = ()) -> None:
@@ -29,14 +28,14 @@ class ExportFolders:
     def write(self, output_path: str, data: bytes, *, overwrite: bool) -> Path:
         """Write a file, readable by its owner only, and return its absolute path.
 
-        Raises ValidationError for a path that is not allowed or taken, MemoryStorageError when the disk refuses.
+        Raises ValidationError if the path is not allowed or the file exists, MemoryStorageError if writing fails.
         """
-        folder, relative = self._place(output_path)
+        folder, relative = self._split(output_path)
         rules = Rules(overwrite=overwrite, databases=self._databases)
         try:
             with opened_parent(folder, relative.parts[:-1]) as parent:
-                place = Place(parent, relative.name, folder / relative, "output_path")
-                with draft_at(place, rules) as draft:
+                target = Target(parent, relative.name, folder / relative, "output_path")
+                with draft_at(target, rules) as draft:
                     with draft.open() as file:
                         file.write(data)
                     draft.publish()
@@ -46,7 +45,7 @@ class ExportFolders:
             raise refusal(error) from None
         return folder / relative
 
-    def _place(self, output_path: str) -> tuple[Path, PurePath]:
+    def _split(self, output_path: str) -> tuple[Path, PurePath]:
         """Return the export folder and the path inside it."""
         path = PurePath(output_path)
         if not output_path.strip() or "\0" in output_path or ".." in path.parts or not path.name:
@@ -65,7 +64,7 @@ class ExportFolders:
 
 
 def refusal(error: OSError) -> ValidationError | MemoryStorageError:
-    """Return the error for a failed write; a link on the way shows as ELOOP or ENOTDIR."""
+    """Return the error for a failed write. A link in the path causes ELOOP or ENOTDIR."""
     if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno in LINK_ERRORS:
         return ValidationError("output_path contains a link, or a file instead of a folder: choose another path.")
     return MemoryStorageError(f"The file was not written ({error.strerror}): choose another path or check the disk.")
@@ -77,7 +76,7 @@ LINK_ERRORS = {40, 62}
 
 @contextlib.contextmanager
 def opened_parent(folder: Path, parts: Sequence[str], *, make: bool = True) -> Iterator[int]:
-    """Give a descriptor of the folder that a file is in; with `make` missing folders are made, for their owner only."""
+    """Yield a descriptor of a file's folder. `make` creates missing folders, accessible by their owner only."""
     if make:
         make_private_folders(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,8 +1,9 @@
-"""What a person looks at: what was stored when, how much there is, and one memory in full."""
+"""What people look at: a timeline, statistics, and one memory in full."""
 
 from dataclasses import asdict
 
 from vector_memory.domain import Scope
+from vector_memory.domain.text import counted
 from vector_memory.results.mapping import memory_entry
 from vector_memory.results.overview import MemoryStatsResult, TimelineEntry, TimelineResult
 from vector_memory.results.sessions import MemoryEntry
@@ -12,30 +13,30 @@ from vector_memory.validation import check_range, parse_id
 
 MAX_MOMENTS = 100_000
 
-BEGINNING = 200
-"""Characters of each content that a timeline holds."""
+EXCERPT_LENGTH = 200
+"""Characters of each content shown in a timeline."""
 
 
 class Overview:
-    """Looks into a memory. Answers are for people and files: they are not cut to fit an agent's context."""
+    """Shows what a memory contains. Results are for people and files, and are not cut to fit an agent's context."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def timeline(self, scope: Scope, limit: int) -> TimelineResult:
-        """Return what was stored last in a scope, the oldest first."""
+        """Return the memories of a scope that were stored last, oldest first."""
         check_range("limit", limit, 1, MAX_MOMENTS)
         with self._storage.read() as reader:
-            moments = reader.timeline(scope, limit, BEGINNING)
+            moments = reader.timeline(scope, limit, EXCERPT_LENGTH)
             total = reader.count(scope)
         return TimelineResult(
             entries=[timeline_entry(moment) for moment in moments],
             total_memories=total,
-            message=f"{len(moments)} of {total} memories.",
+            message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
 
     def memory_stats(self) -> MemoryStatsResult:
-        """Count what the file holds."""
+        """Return the statistics of the whole file."""
         with self._storage.read() as reader:
             counts = reader.statistics()
         return MemoryStatsResult(**asdict(counts))
@@ -48,5 +49,5 @@ class Overview:
 
 
 def timeline_entry(moment: Moment) -> TimelineEntry:
-    """Return a moment as answers show it."""
+    """Return a timeline's entry as results show it."""
     return TimelineEntry(**{name: getattr(moment, name) for name in TimelineEntry.model_fields})

@@ -1,4 +1,4 @@
-"""Reading stored memories: whole, in part, around a chunk, or as a file."""
+"""Reads stored memories: whole, in parts, around a chunk, or into a file."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from vector_memory.domain.text import counted
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import Packer
 from vector_memory.results.documents import (
@@ -28,11 +29,11 @@ A = TypeVar("A")
 
 MAX_SURROUNDING = 50
 
-MAX_SHOWN_TITLE = 60
+TITLE_SHOWN = 60
 
 
 class Documents:
-    """Hands out stored memories."""
+    """Returns stored memories."""
 
     def __init__(self, storage: Storage, packer: Packer, access: AccessRecorder, exports: ExportFolders) -> None:
         self._storage = storage
@@ -41,7 +42,7 @@ class Documents:
         self._exports = exports
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
-        """Return a memory, its content from `offset` on; `read_with`: the tool that reads on what is cut."""
+        """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
         memory, observations = self._find_with_observations(memory_id)
 
         def build(packer: Packer) -> MemoryResult:
@@ -50,13 +51,13 @@ class Documents:
             return MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
                 observations=observations,
-                message=how_to_go_on(read_with, offset, end, len(memory.content)),
+                message=reading_message(read_with, offset, end, len(memory.content)),
             )
 
         return self._read(memory, offset, self._packer.fit(build))
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
-        """Return a document from `offset` on: the text as it was stored, to the character."""
+        """Return a document from `offset` on, exactly as it was stored."""
         memory, observations = self._find_with_observations(memory_id)
         frame = DocumentResult(
             memory_id=memory.id,
@@ -73,13 +74,13 @@ class Documents:
 
         def build(packer: Packer) -> DocumentResult:
             text, end = packer.cut(memory.content, offset)
-            said = how_to_go_on("reconstruct_document", offset, end, len(memory.content))
-            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": said})
+            message = reading_message("reconstruct_document", offset, end, len(memory.content))
+            return packer.slim(frame).model_copy(update={"content": text, "content_end": end, "message": message})
 
         return self._read(memory, offset, self._packer.fit(build))
 
     def export(self, memory_id: str | int, output_path: str, *, overwrite: bool) -> ExportResult:
-        """Write a document to a file and return where it is."""
+        """Write a document to a file and return the file's path."""
         memory = self._find(memory_id)
         data = as_markdown(memory).encode()
         path = self._exports.write(output_path, data, overwrite=overwrite)
@@ -88,11 +89,11 @@ class Documents:
             file_path=str(path),
             memory_id=memory.id,
             bytes_written=len(data),
-            message=f"Wrote {memory.memory_type} {memory.id}, {len(data):,} bytes.",
+            message=f"Wrote {memory.memory_type} {memory.id}, {counted(len(data), 'byte')}.",
         )
 
     def expand(self, chunk_id: str | int, surrounding_chunks: int) -> ExpandedChunkResult:
-        """Return a chunk with its neighbours, and the stretch of the document that they cover."""
+        """Return a chunk with its neighbours, and the part of the document that they cover."""
         number = parse_id("chunk_id", chunk_id)
         check_range("surrounding_chunks", surrounding_chunks, 0, MAX_SURROUNDING)
         with self._storage.read() as reader:
@@ -111,15 +112,15 @@ class Documents:
         return self._packer.fit(build)
 
     def describe(self, memory_id: str | int) -> str:
-        """Name a memory in one line."""
+        """Describe a memory in one line, for a question to the user."""
         memory = self._find(memory_id)
-        # A title could otherwise go on as if the question did.
+        # With line breaks, a title could pass for a part of the question.
         words = "".join(letter if letter.isprintable() else " " for letter in memory.title or "").split()
-        title = f" '{shorten(' '.join(words), MAX_SHOWN_TITLE, placeholder='...')}'" if words else ""
-        return f"{memory.memory_type} {memory.id}{title} ({len(memory.content):,} characters)"
+        title = f" '{shorten(' '.join(words), TITLE_SHOWN, placeholder='...')}'" if words else ""
+        return f"{memory.memory_type} {memory.id}{title} ({counted(len(memory.content), 'character')})"
 
     def _read(self, memory: Memory, offset: int, answer: A) -> A:
-        """Count a reading; reading a memory in parts counts as one."""
+        """Count a read. Reading a memory in parts counts once."""
         if offset == 0:
             self._access.record([memory.id])
         return answer
@@ -139,15 +140,15 @@ class Documents:
 def expanded_chunk(
     packer: Packer, memory: Memory, target: StoredChunk, around: Sequence[StoredChunk], surrounding: int
 ) -> ExpandedChunkResult:
-    """Return a chunk with as many of its neighbours as fit twice: one by one, and joined."""
+    """Return a chunk with the neighbours that fit. The answer contains each text twice: as a chunk, and joined."""
     window, chunks = fitting_window(packer, target, around, surrounding)
-    message = f"{len(chunks)} chunk{'' if len(chunks) == 1 else 's'} of {memory.memory_type} {memory.id}."
+    message = f"{counted(len(chunks), 'chunk')} of {memory.memory_type} {memory.id}."
     if window < surrounding:
-        message += f" Only {window} on each side fit into the answer; read more with get_memory_by_id."
+        message += f" Only {window} on each side fit into the answer: read more with get_memory_by_id."
     expanded = memory.content[chunks[0].chunk.start : max(part.chunk.end for part in chunks)]
     text, end = packer.cut(expanded, times=2)
     if end is not None:
-        message += " The chunk is cut to fit; read on with get_memory_by_id and offset = content_end."
+        message += " The chunk is cut to fit: continue with get_memory_by_id and offset = content_end."
     frame = ExpandedChunkResult(
         memory_id=memory.id,
         memory_type=memory.memory_type,
@@ -176,7 +177,7 @@ def fitting_window(
 
 
 def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
-    """Return a chunk as answers show it, with so much of its text."""
+    """Return a chunk as results show it, with `text` as its text."""
     chunk = stored.chunk
     return ChunkEntry(
         chunk_id=stored.id,
@@ -188,16 +189,18 @@ def chunk_entry(stored: StoredChunk, text: str) -> ChunkEntry:
     )
 
 
-def how_to_go_on(tool: str, offset: int, end: int | None, length: int) -> str:
-    """Say which part of a content this is, and how to get the next."""
-    if end is None:
-        return f"{length:,} characters, complete." if offset == 0 else f"Characters {offset:,} to {length:,}, the end."
-    return f"Characters {offset:,} to {end:,} of {length:,}. Read on with {tool} and offset={end}."
+def reading_message(tool: str, offset: int, end: int | None, length: int) -> str:
+    """Say which part of the content this is, and how to read the next."""
+    if end is not None:
+        return f"Characters {offset:,} to {end:,} of {length:,}. Continue with {tool} and offset={end}."
+    if offset == 0:
+        return f"{counted(length, 'character')}, complete."
+    return f"Characters {offset:,} to {length:,}, the end."
 
 
 def as_markdown(memory: Memory) -> str:
-    """Return a document with its provenance as YAML front matter in front."""
-    facts = {
+    """Return a document after its metadata as YAML front matter."""
+    fields = {
         "memory_id": memory.id,
         "title": memory.title,
         "memory_type": memory.memory_type,
@@ -210,9 +213,9 @@ def as_markdown(memory: Memory) -> str:
         "tags": memory.tags,
         "metadata": memory.metadata,
     }
-    return front_matter(facts) + memory.content
+    return front_matter(fields) + memory.content
 
 
-def front_matter(facts: Mapping[str, Any]) -> str:
-    """Return facts as they stand in front of a Markdown text."""
-    return f"---\n{yaml.safe_dump(dict(facts), sort_keys=False, allow_unicode=True)}---\n\n"
+def front_matter(fields: Mapping[str, Any]) -> str:
+    """Return fields as YAML front matter, as it precedes a Markdown text."""
+    return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n\n"

@@ -1,7 +1,8 @@
-"""What sessions hold, in numbers, and which names are in use."""
+"""Statistics of sessions, and the names in use."""
 
 from dataclasses import asdict, replace
 
+from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
@@ -9,28 +10,31 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.records import NamedBy, SessionCounts
 from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text
 
-AGENTS_SHOWN = 20
-"""So many agents of a session are named in a listing, and so many times five in its statistics."""
+AGENTS_LISTED = 20
+"""Maximum number of agents named for each session in a listing."""
+
+AGENTS_COUNTED = 100
+"""Maximum number of agents named in a session's statistics."""
 
 
 class Statistics:
-    """Counts what sessions hold."""
+    """Counts the memories of sessions."""
 
     def __init__(self, storage: Storage, packer: Packer) -> None:
         self._storage = storage
         self._packer = packer
 
     def session_stats(self, session_id: str) -> SessionStatsResult:
-        """Count what a session holds."""
+        """Return the statistics of a session."""
         check_text("session_id", session_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
             counts = reader.session_counts(session_id)
-        busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[: 5 * AGENTS_SHOWN]
+        busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[:AGENTS_COUNTED]
         return self._packer.fit(
             lambda _: SessionStatsResult(
                 session_id=session_id,
                 **asdict(replace(counts, agent_counts=dict(busiest))),
-                message=said_of_counts(counts, len(counts.agent_counts) - len(busiest)),
+                message=counts_message(counts, len(counts.agent_counts) - len(busiest)),
             )
         )
 
@@ -39,12 +43,12 @@ class Statistics:
         check_range("limit", limit, 1, MAX_LIMIT)
         check_optional_text("agent_id", agent_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
-            found, total = reader.sessions(agent_id, limit, AGENTS_SHOWN)
+            found, total = reader.sessions(agent_id, limit, AGENTS_LISTED)
         listed = [SessionEntry(**asdict(session)) for session in found]
 
         def build(packer: Packer) -> SessionsResult:
             entries = packer.fitting(listed)
-            message = f"{len(entries)} of {total} sessions."
+            message = f"{len(entries)} of {counted(total, 'session')}."
             if len(entries) < len(found):
                 message += " More did not fit into the answer: send an agent_id to list only that agent's sessions."
             return SessionsResult(sessions=entries, total_sessions=total, message=message)
@@ -52,16 +56,17 @@ class Statistics:
         return self._packer.fit(build)
 
     def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
-        """Return up to 100 names in use that contain a part, and how many there are."""
+        """Return up to 100 names in use that contain `part`, and their total number."""
         with self._storage.read() as reader:
             names, total = reader.find_names(column, part, session_id, MAX_LIMIT)
         return fitting_values(names, self._packer.room), total
 
 
-def said_of_counts(counts: SessionCounts, agents_left_out: int) -> str | None:
-    """Say what a session's statistics do not show."""
+def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:
+    """Say what a session's statistics leave out."""
     if not counts.total_memories:
         return "Nothing is stored in this session: list_sessions lists the sessions."
     if agents_left_out:
-        return f"agent_counts lists only the busiest agents; {agents_left_out} more have stored memories."
+        others = counted(agents_left_out, "other")
+        return f"agent_counts lists only the {AGENTS_COUNTED} agents with the most memories; {others} left out."
     return None

@@ -1,1 +1,1 @@
-"""Where memories are kept."""
+"""Storage of memories: the protocols of an engine, the SQLite engine, and files on disk."""

@@ -1,12 +1,12 @@
-"""What the rest of the package asks of a storage engine, and what every engine promises.
+"""The interface of a storage engine, and what every engine guarantees.
 
-- A block of `read` sees one unchanging state, whatever others commit meanwhile, and never waits for writers.
-- A block of `write` sees the newest state, commits when it ends, and changes nothing if it raises.
-- Ids ascend in the order of commits, whichever process writes, and no id is used twice. Cursors rest on this.
-- What a method returns is a value of `storage.records`, complete: it can be used after the block.
-- Every failure is a DatabaseError or one of its kind. What the file holds and should not raises DamagedError.
+- A `read` block sees one snapshot, even if others commit in the meantime, and never waits for writers.
+- A `write` block sees the newest state, commits when it ends, and changes nothing if it raises.
+- Ids ascend in the order of commits across all processes, and no id is reused. Cursors depend on this.
+- Methods return complete values of `storage.records`, which can be used after the block.
+- Every failure is a DatabaseError or a subclass. Invalid contents of the file raise DamagedError.
 
-Readers and writers belong to one thread, and only to the block that gave them.
+A reader or writer may be used only by one thread and only inside its block.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +21,7 @@ from vector_memory.storage.records import (
     Derived,
     Expendable,
     History,
+    Lease,
     Memory,
     MemoryCounts,
     Moment,
@@ -42,47 +43,47 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
 
 Order = Literal["newest", "oldest"]
-"""By iteration, then by time, then by id."""
+"""Sorted by iteration, then by time, then by id."""
 
 CountedBy = Literal["kind", "category", "tag"]
 """A memory is counted under each of its tags."""
 
 
 class Storage(Protocol):
-    """One open memory: a file, or a schema of a database server. Safe to use from several threads and processes."""
+    """An open memory: a file, or a schema of a database server. Safe to use from several threads and processes."""
 
     @property
     def read_only(self) -> bool:
-        """Whether `write` is refused: because it was opened like that, or because there is no space left."""
+        """Whether `write` is refused, because the memory was opened read-only or the disk is full."""
 
     def read(self) -> AbstractContextManager["Reader"]:
-        """Give a reader of one state. Raises ClosedMemoryError after `close`."""
+        """Yield a reader of one snapshot. Raises ClosedMemoryError after `close`."""
 
     def write(self) -> AbstractContextManager["Writer"]:
-        """Give a writer inside one transaction.
+        """Yield a writer inside one transaction.
 
-        Raises DatabaseLockError if others write for too long, CancelledCallError if the client cancelled the call
-        while it waited, ClosedMemoryError after `close`.
+        Raises DatabaseLockError if others hold the lock for too long, CancelledCallError if the client cancelled the
+        call while it waited, ClosedMemoryError after `close`.
         """
 
     def require_time_to_write(self) -> None:
-        """Raise what `write` would raise at once. Call it before a long preparation."""
+        """Raise any error that `write` would raise at once. Call this before a long preparation."""
 
     def prepare_words(self, texts: Sequence[str]) -> UnitWords:
-        """Return what the keyword index holds of a memory's units.
+        """Return the keyword index entries of a memory's units.
 
-        This takes most of the time of storing a memory: call it before `write`.
+        This takes most of the time needed to store a memory, so call it before `write`.
         """
 
     def purge_deleted(self) -> bool:
-        """Overwrite the bytes of what was deleted; False if somebody still reads them, and it is done later."""
+        """Overwrite the bytes of deleted data; False if it is still being read and will be overwritten later."""
 
     def close(self) -> None:
-        """Close after the transaction that is under way. Repeated calls do nothing."""
+        """Close after the current transaction. Repeated calls do nothing."""
 
 
 class Reader(Protocol):
-    """One state of a memory."""
+    """One snapshot of a memory."""
 
     # Memories
 
@@ -90,25 +91,25 @@ class Reader(Protocol):
         """Return a memory. Raises NotFoundError."""
 
     def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
-        """Return those of the memories that exist, by id."""
+        """Return the memories that exist, by id."""
 
     def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
-        """Return the origins of those of the memories that exist, by id. No text is read."""
+        """Return the origins of the memories that exist, by id, without reading texts."""
 
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
         """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
-        """Return the memories of a scope after the first `offset`."""
+        """Return up to `limit` memories of a scope after the first `offset`."""
 
     def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
-        """Return the memories of a scope that were stored last, the oldest first, with the beginnings of their text."""
+        """Return the `limit` newest memories of a scope, oldest first, with the first `characters` of their text."""
 
     def ids(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope, ascending."""
 
     def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
-        """Return the id of the memory that has the same text in the same place, or None."""
+        """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None."""
 
     def find_report(
         self,
@@ -119,7 +120,7 @@ class Reader(Protocol):
         session_iter: int,
         task_code: str | None,
     ) -> int | None:
-        """Return the id of the report that has this text in this place, or None."""
+        """Return the id of the report with this text, session, iteration, agent and task, or None."""
 
     # Chunks and passages
 
@@ -130,110 +131,129 @@ class Reader(Protocol):
         """Return the chunks, by id. Raises DatabaseError if one is missing."""
 
     def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
-        """Return a document's chunks in order: those at the positions `first` to `last`, inclusive, or all."""
+        """Return a document's chunks at the positions `first` to `last`, inclusive, in order; default: all."""
 
     def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
-        """Return all chunks of the documents without their texts, by document and position."""
+        """Return all chunks of the documents without their texts, ordered by document and position."""
 
     def passages_of(self, memory: Memory) -> list[StoredPassage]:
         """Return a memory's passages that have vectors, in order."""
 
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
-        """Return the ids of those memories that have vectors, ascending, and the means, shape (ids, dimensions)."""
+        """Return the ids of the memories that have vectors, ascending, and their means, shape (ids, dimensions)."""
 
     # Counts
 
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
-        """Return how many memories are in a scope: created at `since` or later; only those `without_vectors`."""
+        """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
-        """Return how many memories of a scope there are of each kind, category or tag that it has.
+        """Return the number of memories in a scope by kind, category or tag, sorted by name.
 
-        In the order of the names. Memories whose category is no text, or that have none, are counted as "".
+        Memories without a category, or with one that is not text, are counted as "".
         """
 
     def sessions(self, agent_id: str | None, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
-        """Return sessions, latest activity first, with so many agents each, and how many sessions there are.
+        """Return up to `limit` sessions with up to `agents` agents each, latest activity first, and their total number.
 
-        With an agent only its memories count.
+        With `agent_id`, only the memories of that agent count.
         """
 
     def session_counts(self, session_id: str) -> SessionCounts:
-        """Return what a session holds; a session that nobody stored in is empty."""
+        """Return the statistics of a session; those of an unknown session are zero."""
 
     def statistics(self) -> MemoryCounts:
-        """Return what the whole memory holds."""
+        """Return the statistics of the whole memory."""
 
     def find_names(self, by: NamedBy, part: str, session_id: str | None, limit: int) -> tuple[list[str], int]:
-        """Return names that contain a part, and how many there are in all; with a session only those used in it.
+        """Return up to `limit` names that contain `part`, and their total number. A session limits them to its own.
 
-        Those that begin with it come first, then those used last. Upper and lower case count as equal in ASCII.
+        Names that start with `part` come first, then the most recently used. ASCII letters match in either case.
         """
 
     def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
-        """Return memories created before that time, tagged ones or all others.
+        """Return memories created before a time: tagged ones, or all others.
 
-        The oldest first; of tagged ones, those that were read least.
+        The oldest come first; of tagged memories, the least read.
         """
 
-    # What is new
+    # Changes
 
     def cursor(self) -> Cursor:
-        """Return the point behind everything that was ever committed, deleted memories included."""
+        """Return the cursor after everything that was ever committed, including deleted memories."""
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
-        """Return the first memories of a scope behind a cursor, in the order of their commits."""
+        """Return the first `limit` memories of a scope after a cursor, in the order of their commits."""
 
     # Vectors
 
     def fingerprint(self) -> Fingerprint | None:
-        """Return what made the vectors, or None while there are none."""
+        """Return the fingerprint of the stored vectors, or None if there are none."""
 
     def require_comparable(self, fingerprint: Fingerprint) -> None:
-        """Raise EmbeddingUnavailableError if vectors of this fingerprint may not join those that are stored."""
+        """Raise EmbeddingUnavailableError if vectors with this fingerprint are not comparable with the stored ones."""
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
-        """Return the memory without vectors that has the smallest id above `after_id`."""
+        """Return the memory with the smallest id above `after_id` whose vectors are missing, and nobody computes."""
+
+    def next_pending(self, lease: Lease) -> Memory | None:
+        """Return the oldest memory whose vectors the holder of the lease promised, or whose lease has run out."""
+
+    def count_pending(self, scope: Scope, lease: Lease) -> int:
+        """Return how many memories of a scope have vectors that somebody is computing at `lease.now`."""
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
-        """Return what ranks the units of a scope, which is of one kind."""
+        """Return the source that ranks the units of a scope, which must have a kind."""
 
     @property
     def feed(self) -> "IndexFeed | None":
-        """What an index in memory follows; None if the engine has no feed."""
+        """The feed for an index in memory; None if the engine has none."""
 
     # Tags
 
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
-        """Return the canonical tags, or those among some: the most frequent first, then in alphabetical order."""
+        """Return the canonical tags, optionally only those in `among`: most frequent first, then alphabetically."""
 
     def tag_vectors(self, dimensions: int) -> TagVectors:
-        """Return what tags are compared with; vectors of another length count as missing."""
+        """Return the canonical tags with their vectors. Vectors of another length count as missing."""
 
 
 class Writer(Reader, Protocol):
-    """The newest state of a memory, and the right to change it."""
+    """A reader of the newest state that can also change it."""
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
-        """Add a memory with everything that is derived from it, and return its id, the largest so far.
+        """Add a memory with everything derived from it; return its id, which is the largest so far.
 
-        Raises EmbeddingUnavailableError, having added nothing, if its vectors are not comparable with those stored.
+        Raises EmbeddingUnavailableError, without adding anything, if its vectors are not comparable with the stored
+        ones.
         """
 
     def complete_memory(self, memory: Memory, derived: Derived) -> bool:
-        """Give a stored memory its vectors, and its chunks if it has none; False if that is no longer needed.
+        """Add the vectors of a stored memory, and its chunks if it has none; False if that is no longer needed.
 
-        Raises EmbeddingUnavailableError as `add_memory`.
+        Raises EmbeddingUnavailableError like `add_memory`.
         """
 
+    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
+        """Note that the holder of the lease computes the vectors of a memory after this transaction."""
+
+    def take_leases(self, lease: Lease) -> None:
+        """Renew the holder's leases, and take over those that have run out."""
+
+    def release_leases(self, owner: str) -> None:
+        """Let any other process go on with what this one has not done."""
+
+    def settle(self, memory_id: int) -> None:
+        """Note that nobody computes the vectors of a memory any more; `complete_memory` does so itself."""
+
     def delete(self, memory_id: int) -> int | None:
-        """Delete a memory with everything derived from it; return how many chunks it had, None if there was none."""
+        """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""
 
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
-        """Count one reading of each of the memories; an id that is given twice was read twice."""
+        """Count one read of each memory. An id that is given twice was read twice."""
 
     def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
-        """Give those of the tags that are canonical their vectors. Raises EmbeddingUnavailableError as `add_memory`."""
+        """Set the vectors of the tags that are canonical. Raises EmbeddingUnavailableError like `add_memory`."""
 
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
-        """Note that one more memory has a tag, which becomes canonical if it is not."""
+        """Count one more memory with a tag, and make the tag canonical if it is new."""

@@ -1,4 +1,4 @@
-"""The client's call that a thread works for: when it arrived, and whether the client still wants it."""
+"""The client's call that a thread works for: when it arrived, and whether it was cancelled."""
 
 import time
 from contextvars import ContextVar
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request of a client. `arrived_at`: in seconds of the monotonic clock.
+    """A client's request. `arrived_at`: in seconds of the monotonic clock.
 
-    `has_written`: it has begun to change the file, and is finished from then on, cancelled or not.
+    `has_written`: the call has started to change the file, and will be completed even if it is cancelled.
     """
 
     arrived_at: float = field(default_factory=time.monotonic)
@@ -18,4 +18,4 @@ class Call:
 
 
 current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
-"""Set when a request is handed to the server; the tasks and threads that work for it inherit it."""
+"""Set when the server receives a request; the tasks and threads that work for the request inherit it."""

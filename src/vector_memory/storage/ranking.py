@@ -1,4 +1,4 @@
-"""What a search asks of a storage engine, and the measures that both sides of that seam share.
+"""The interface between searches and storage engines, and the measures that both use.
 
 A unit is what a search compares: a chunk, or a whole memory of a kind that is not chunked.
 """
@@ -17,24 +17,24 @@ Vectors = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
 SCALE = 1e6
-"""Cosines and shares of BM25 are compared with six decimals; float32 arithmetic says no more about a cosine."""
+"""Cosines and shares of BM25 are rounded to six decimals before comparison; float32 cosines are not more precise."""
 
 ROUNDING = 1e-5
-"""More than what the same cosine can differ by when it is computed in another way."""
+"""Upper bound of the difference between two computations of the same cosine."""
 
-COMPARED = 1_024
-"""Vectors compared at a time: what is between the steps stays in the processor's cache."""
+COMPARED_AT_ONCE = 1_024
+"""Vectors compared at a time, so that intermediate results stay in the processor's cache."""
 
 K1 = 0.9
-"""BM25: how much further occurrences of a term in a unit count."""
+"""BM25: the weight of further occurrences of a term in a unit."""
 B = 1.0
-"""BM25: how much the length of a unit counts, which is the number of its terms."""
+"""BM25: the weight of a unit's length, which is its number of terms."""
 
 
 class Match(NamedTuple):
-    """A unit in one list, and how well it matches there: a cosine, or a BM25 score as a share of the best possible.
+    """A unit in one list, with its score: a cosine, or a BM25 score as a share of the highest possible score.
 
-    Measures are rounded. Lists are in the order of the score, then of the id. `memory_id`: what the unit is part of.
+    Scores are rounded. Lists are sorted by score, then by id. `memory_id`: the memory of the unit.
     """
 
     id: int
@@ -44,10 +44,10 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One list: its best matches, best first. `complete`: there are no others.
+    """One list: its best matches, best first. `complete`: there are no further matches.
 
-    `others`: the scores, in the same measure, of units that only the other list has found. `partial`: not everything
-    could be compared, so that what is not in the list may be as good.
+    `others`: the scores, in the same measure, of units that only the other list found. `partial`: not every unit could
+    be compared, so units that are not in the list may be as good.
     """
 
     matches: Sequence[Match] = ()
@@ -61,49 +61,49 @@ class Ranked:
 
 
 class Method(NamedTuple):
-    """How an engine looks for the nearest. `batch`: passages fetched at first. `iterative`: in growing batches."""
+    """How an engine finds the nearest units. `batch`: passages fetched first. `iterative`: fetch in growing batches."""
 
     batch: int = 100
     iterative: bool = True
 
 
 class WordRanking(Protocol):
-    """The BM25 scores of a scope's units for the words of a query, as shares of the best that any text could have."""
+    """The BM25 scores of a scope's units for the words of a query, as shares of the highest possible score."""
 
     def best(self, count: int) -> Ranked:
-        """Return the `count` best of the units that have one of the words."""
+        """Return the `count` best units that contain one of the words."""
 
     def shares(self, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the scores above 0 of units that something else has found, by id."""
+        """Return the scores, if above 0, of units found elsewhere, by id."""
 
 
 class CandidateSource(Protocol):
-    """What an engine says of the units of one scope, as one snapshot has them."""
+    """Ranks the units of one scope in one snapshot."""
 
     def nearest(self, query: Vectors, count: int) -> Ranked:
-        """Return the `count` units with the nearest passages: ids and order are those of a scan of the scope.
+        """Return the `count` units with the nearest passages, in the same order as a scan of the scope.
 
-        `query`: a unit vector, shape (dimensions,). `partial` where the engine gives up before it can be sure.
+        `query`: a unit vector, shape (dimensions,). The result is `partial` if the engine stops before it is complete.
         """
 
     def rank_words(self, terms: Sequence[str]) -> WordRanking:
-        """Rank the scope's units for any of the terms, with the statistics of the scope."""
+        """Rank the scope's units that contain any of the terms, with the statistics of the scope."""
 
     def similarities(self, query: Vectors, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the cosines of units that something else has found, by id; those without vectors have none."""
+        """Return the cosines of units found elsewhere, by id. Units without vectors are left out."""
 
 
 PLACES_PER_BLOCK = 1 << 20
-"""An engine may keep the units of neighbouring memories in blocks. The place of a unit is one number: that of its block
-times PLACES_PER_BLOCK, and its number in the block. The units of a memory have places that follow each other."""
+"""An engine may store the units of neighbouring memories in blocks. The place of a unit is the number of its block
+times PLACES_PER_BLOCK, plus its number in the block. The units of a memory have consecutive places."""
 
 
 class Revision(NamedTuple):
-    """What tells whether that which is kept of a memory in memory is still right, and whether there is more.
+    """Shows whether an index in memory is still valid, and whether there is new data.
 
-    `epoch`: another number after whatever makes all of it void. Ids ascend in the order of commits and are never given
-    twice: the last ones say whether there are new memories, chunks or passages. `removals`: how many memories have been
-    taken out of the index. Within an epoch no field ever falls.
+    `epoch`: changes whenever the whole index becomes invalid. The last ids show whether there are new memories, chunks
+    or passages: ids ascend in the order of commits and are never reused. `removals`: the number of memories removed
+    from the index. Within an epoch no field ever decreases.
     """
 
     epoch: int
@@ -114,9 +114,9 @@ class Revision(NamedTuple):
 
 
 class IndexedMemory(NamedTuple):
-    """What filters ask of a memory, and where its units are; `session_id` and `task_code` are empty without one.
+    """The fields of a memory that filters use, and the place of its units. A missing session or task is empty.
 
-    `place`: that of its first unit. `lengths`: of its units in order, in terms.
+    `place`: the place of its first unit. `lengths`: the numbers of terms of its units, in order.
     """
 
     memory_id: int
@@ -130,7 +130,7 @@ class IndexedMemory(NamedTuple):
 
 
 class PlacedPassage(NamedTuple):
-    """A passage by its id, and the memory and unit that it is of."""
+    """A passage's id, and the memory and unit that it belongs to."""
 
     id: int
     memory_id: int
@@ -138,9 +138,9 @@ class PlacedPassage(NamedTuple):
 
 
 class IndexFeed(Protocol):
-    """What a process follows to keep an index in memory, as one snapshot has it.
+    """The data for keeping an index in memory up to date, in one snapshot.
 
-    An engine without a feed answers every search from its CandidateSource. Raises DatabaseError for damaged data.
+    With an engine without a feed, every search uses its CandidateSource. Raises DatabaseError for damaged data.
     """
 
     def revision(self) -> Revision:
@@ -150,34 +150,34 @@ class IndexFeed(Protocol):
         """Return the length of the vectors."""
 
     def memories_after(self, memory_id: int, limit: int) -> list[IndexedMemory]:
-        """Return at most `limit` indexed memories with ids above `memory_id`, in the order of their ids."""
+        """Return at most `limit` indexed memories with ids above `memory_id`, sorted by id."""
 
     def memories_with_chunks_after(self, chunk_id: int, last_memory_id: int) -> list[IndexedMemory]:
-        """Return those of the memories up to `last_memory_id` that have chunks with ids above `chunk_id`."""
+        """Return the memories with ids up to `last_memory_id` that have chunks with ids above `chunk_id`."""
 
     def memory_ids(self) -> list[int]:
         """Return the ids of all indexed memories."""
 
     def chunks_of(self, memory_ids: Sequence[int]) -> Numbers:
-        """Return the chunks of memories, shape (chunks, 2): memory id and chunk id, by memory as given, in order."""
+        """Return memory id and chunk id, shape (chunks, 2), in the order of `memory_ids` and of the chunks."""
 
     def memories_in(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope."""
 
     def occurrences(self, term: str, blocks: Sequence[int] | None) -> tuple[Numbers, NDArray[np.uint16]]:
-        """Return the places of the units that have a term, and how often each has it; with None in all blocks."""
+        """Return the places of the units that contain a term, and its count in each. `blocks` None: in all blocks."""
 
     def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
-        """Return at most `limit` passages with ids above `passage_id`, in their order."""
+        """Return at most `limit` passages with ids above `passage_id`, sorted by id."""
 
-    def passages_there(self, passage_ids: Sequence[int]) -> list[int]:
-        """Return those of the passages that exist."""
+    def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
+        """Return the ids of the passages that exist."""
 
     def vectors(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the ids of those passages that have vectors, ascending, and the vectors; fast for neighbours."""
+        """Return the ids of the passages that have vectors, ascending, and the vectors. Fast for neighbouring ids."""
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the same of passages of a scope of one kind that are far from each other."""
+        """Return the same for passages of a scope of one kind; fast for ids that are far apart."""
 
 
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -187,9 +187,9 @@ def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def best(scores: NDArray[np.floating], ids: Numbers, count: int) -> Numbers:
-    """Return the places of the `count` highest scores in order: the highest first, of equal ones the lowest id.
+    """Return the positions of the `count` highest scores, highest first; ties are sorted by id.
 
-    However many are equal, no more than `count` are sorted.
+    At most `count` scores are sorted, however many are equal.
     """
     places = np.arange(len(scores))
     if len(places) > count:
@@ -202,20 +202,20 @@ def best(scores: NDArray[np.floating], ids: Numbers, count: int) -> Numbers:
 
 
 def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
-    """Return the cosines of unit vectors, shape (vectors, dimensions), with the query's, rounded.
+    """Return the rounded cosines of unit vectors, shape (vectors, dimensions), with the query's unit vector.
 
-    For unit vectors |a - b|^2 = 2 - 2ab. Every search compares by this function in the end, whatever has found the
-    vectors: the same vector has the same cosine then, to the last bit, which no matrix product warrants.
+    For unit vectors |a - b|^2 = 2 - 2ab. Every search computes its final cosines with this function, so a vector always
+    has the same cosine, bit for bit; a matrix product does not guarantee that.
     """
     result = np.empty(len(vectors))
-    for start in range(0, len(vectors), COMPARED):
-        block = slice(start, start + COMPARED)
+    for start in range(0, len(vectors), COMPARED_AT_ONCE):
+        block = slice(start, start + COMPARED_AT_ONCE)
         result[block] = 1 - np.square(vectors[block] - query).sum(axis=1).astype(np.float64) / 2
     return rounded(result)
 
 
 def highest_score(units: int, having: int) -> float:
-    """Return what no unit can score for a term that `having` of the units have.
+    """Return an upper bound, never reached, of a unit's score for a term that `having` of the units contain.
 
     Robertson and Zaragoza 2009, with an idf that is never negative, as in Lucene: `log(1 + (N - n + 0.5) / (n + 0.5))`.
     """
@@ -223,6 +223,6 @@ def highest_score(units: int, having: int) -> float:
 
 
 def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what units score for a term by its counts in them; lengths are given as shares of the mean one."""
+    """Return the scores of units for a term, from its counts in them and their lengths relative to the mean length."""
     scores: NDArray[np.float64] = highest * counts / (counts + K1 * (1 - B + B * lengths))
     return scores

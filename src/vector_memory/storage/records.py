@@ -12,15 +12,15 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
 NamedBy = Literal["session_id", "agent_id", "task_code"]
-"""What has names, as the columns are called."""
+"""A column that contains names."""
 
 VectorsByTag = Mapping[str, "NDArray[np.float32]"]
-"""Vectors of tags, by the tag."""
+"""The vectors of tags, by tag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """A stored memory. Times are ISO 8601 in UTC; `content_hash` is the full SHA-256 in hex."""
+    """A stored memory. `content_hash` is the full SHA-256 in hex."""
 
     id: int
     memory_type: str
@@ -44,7 +44,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a memory comes from: what a reader of a part of it has to know."""
+    """The fields of a memory that accompany a part of its text."""
 
     id: int
     memory_type: str
@@ -69,7 +69,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk of a stored document, with its ids."""
+    """A chunk of a stored document, with its id and that of the memory."""
 
     id: int
     memory_id: int
@@ -97,7 +97,7 @@ class StoredPassage(NamedTuple):
 
 
 class History(NamedTuple):
-    """When a memory was stored, changed and read last, as ISO 8601 in UTC, and how often it was read."""
+    """When a memory was stored, last changed and last read, and how often it was read."""
 
     created_at: str
     updated_at: str
@@ -107,7 +107,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A memory without its text but the `beginning` of it. `content_bytes`: its length in UTF-8."""
+    """A memory with only the `beginning` of its text. `content_bytes`: the length of the text in UTF-8."""
 
     memory_id: int
     memory_type: str
@@ -125,7 +125,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session as it is listed; `agent_id` stored last, `agents` are the first by name of `agent_count`."""
+    """A session in a listing. `agent_id` stored last. `agents`: the first of `agent_count` agents, sorted by name."""
 
     session_id: str
     agent_id: str
@@ -138,7 +138,7 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCounts:
-    """What one session holds. The times and the highest iteration are None in an empty session."""
+    """The statistics of a session. The times and the highest iteration are None in an empty session."""
 
     memory_counts: dict[str, int]
     agent_counts: dict[str, int]
@@ -151,7 +151,7 @@ class SessionCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCounts:
-    """What a whole file holds. The times are None in an empty one."""
+    """The statistics of a whole file. The times are None in an empty file."""
 
     memory_counts: dict[str, int]
     total_memories: int
@@ -167,7 +167,7 @@ class MemoryCounts:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalTag:
-    """A tag as the vocabulary has it. `frequency`: on how many memories it was ever stored; deleting lowers nothing."""
+    """A tag of the vocabulary. `frequency`: how many memories were ever stored with it; deletions do not lower it."""
 
     tag: str
     frequency: int
@@ -175,7 +175,7 @@ class CanonicalTag:
 
 
 class TagVectors(NamedTuple):
-    """All canonical tags, the oldest first, and their vectors, shape (tags, dimensions); zeros where one is missing."""
+    """All canonical tags, oldest first, and their vectors, shape (tags, dimensions); missing vectors are zeros."""
 
     tags: list[str]
     vectors: "NDArray[np.float32]"
@@ -186,16 +186,16 @@ class TagVectors(NamedTuple):
 
 
 class EmbeddedPassage(NamedTuple):
-    """A passage of the unit at position `piece`, as offsets in the memory's content."""
+    """A passage of the memory's unit at position `unit`, as offsets in the memory's content."""
 
-    piece: int
+    unit: int
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The passages of a memory's units, in order, and one vector for each, shape (passages, dimensions)."""
+    """The passages of a memory's units, in order, and their vectors, shape (passages, dimensions)."""
 
     passages: list[EmbeddedPassage]
     vectors: "NDArray[np.float32]"
@@ -203,19 +203,19 @@ class Embedded:
 
 
 class UnitWords(Protocol):
-    """What a keyword index holds of the units of one memory, as its engine has prepared it."""
+    """The keyword index entries of one memory's units, prepared by the engine."""
 
     @property
     def units(self) -> int:
-        """The number of units: of chunks, or 1 for a memory without chunks."""
+        """The number of units: the number of chunks, or 1 for a memory without chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """Everything that is derived from a memory's text and stored with it.
+    """Everything derived from a memory's text and stored with it.
 
-    `words`: of the chunks, or of the whole text of a kind without chunks. `enriched`: passages were embedded with a
-    header in front. `embedded`: None while there are no vectors.
+    `words`: those of the chunks, or of the whole text for a kind without chunks. `enriched`: passages were embedded
+    with a header in front. `embedded`: None if there are no vectors yet.
     """
 
     chunks: Sequence[Chunk]
@@ -226,25 +226,36 @@ class Derived:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cursor:
-    """A point in the order in which memories were committed: behind the memory `memory_id`, before all later ones.
+    """A position in the order of commits: after the memory `memory_id` and before all later ones.
 
-    Storage assigns ids in the order of commits, so a reader at a cursor misses nothing that is committed later.
+    Ids ascend in the order of commits, so a reader that continues from a cursor misses nothing committed later.
     """
 
     memory_id: int = 0
 
     @classmethod
     def parse(cls, name: str, value: str | int) -> "Cursor":
-        """Read a cursor as `str` writes it. Raises a ValidationError that calls the value `name`."""
+        """Parse the text of a cursor. Raises a ValidationError that names the value `name`."""
         return cls(parse_id(name, value))
 
     def __str__(self) -> str:
         return str(self.memory_id)
 
 
+class Lease(NamedTuple):
+    """The right to compute the vectors of memories, held by `owner` at time `now` and until `until`.
+
+    Both times are in seconds since 1970, so that processes can compare them. Whoever needs longer renews it.
+    """
+
+    owner: str
+    now: float
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class Expendable:
-    """A memory that a clean-up may delete, and the number of its chunks."""
+    """A memory that a clean-up may delete, with its number of chunks."""
 
     id: int
     chunk_count: int

@@ -1,8 +1,8 @@
-"""From text to the terms that the keyword index knows.
+"""Splits text into the terms of the keyword index.
 
-Words are cut and folded by FTS5's `unicode61` (case, diacritics) and stemmed by its `porter`. Two kinds of terms are
-added: identifiers as a whole, which `unicode61` cuts up, with the parts of those in camel case; and, of scripts that
-write no spaces between words, each character and each pair of neighbours.
+FTS5's `unicode61` splits and folds words (case, diacritics), and its `porter` stems them. Two kinds of terms are added:
+whole identifiers, which `unicode61` splits, with the parts of camel-case names; and, for scripts without spaces between
+words, each character and each pair of neighbouring characters.
 """
 
 import re
@@ -48,14 +48,14 @@ _stems = _connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics",
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text, each as often as it occurs, in no particular order."""
+    """Return the terms of a text in no particular order. A term is repeated as often as it occurs."""
     return [*_tokens(_stems, _spaced(text)), *_wholes(text), *_unspaced(text)]
 
 
 def query_terms(text: str) -> list[str]:
-    """Return the terms to look for, each once: those of the text without the stop words, unless it has only those.
+    """Return the terms to search for, without duplicates, and without stop words unless the text has nothing else.
 
-    Whatever the text holds is a term or nothing: there is no syntax.
+    There is no query syntax: every part of the text is either a term or ignored.
     """
     words = _tokens(_words, _spaced(text))
     wanted = [word for word in words if word not in STOP_WORDS]
@@ -70,13 +70,13 @@ def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    """Return the text with the parts of names in camel case added, and what is written without spaces left out."""
+    """Return the text with the parts of camel-case names added, and without text in scripts that have no spaces."""
     parts = (CAMEL_JOINT.sub(" ", name) for name in CAMEL_CASE.findall(text))
     return " ".join([UNSPACED.sub(" ", text), *parts])
 
 
 def _wholes(text: str) -> Iterator[str]:
-    """Yield each identifier as it stands, and those inside it: of `a/b_c.py` itself, `b_c.py` and `b_c`."""
+    """Yield each whole identifier and those inside it: for `a/b_c.py`, itself, `b_c.py` and `b_c`."""
     for found in JOINED.findall(text):
         name = _folded(found).strip("_")
         for whole in dict.fromkeys([name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]):
@@ -94,5 +94,5 @@ def _unspaced(text: str) -> Iterator[str]:
 def _folded(name: str) -> str:
     if name.isascii():
         return name.lower()
-    marks_apart = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(character for character in marks_apart if not unicodedata.combining(character))
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(character for character in decomposed if not unicodedata.combining(character))

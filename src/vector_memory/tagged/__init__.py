@@ -1,1 +1,1 @@
-"""Tags and categories: what may be one, which two mean the same, what one says; the vocabulary in use."""
+"""Tagged memories: notes with categories and tags, and the vocabulary of tags in use."""

@@ -1,6 +1,8 @@
-"""The categories, and which of them a caller's word means."""
+"""The categories, and how a caller's word is matched to one of them."""
 
 from collections.abc import Mapping
+
+from vector_memory.tagged.merging import SIMILARITY_DECIMALS
 
 OTHER = "other"
 
@@ -15,12 +17,12 @@ PHRASES: dict[str, tuple[str, ...]] = {
     "security": ("security", "vulnerabilities", "security fixes"),
     OTHER: ("other", "everything else"),
 }
-"""Names and descriptions of each category, as specified: a caller's word means the category with the nearest one."""
+"""Phrases that describe each category, from the specification. A word belongs to the category of the nearest phrase."""
 
 CATEGORIES = tuple(PHRASES)
 
-SHORT = 5
-"""A word of fewer letters is only looked up; longer ones are compared by their vectors."""
+MIN_COMPARED = 5
+"""Shorter words are only looked up; words of this many letters or more are also compared by their vectors."""
 
 ABBREVIATIONS = {
     "auth": "security",
@@ -47,32 +49,33 @@ ABBREVIATIONS = {
     "misc": OTHER,
 }
 
-LEAST_SIMILARITY = 0.50
-MARGIN = 0.10
-"""A category has to be so much nearer than `other`."""
-
-DECIMALS = 4
+MIN_SIMILARITY = 0.50
+MIN_MARGIN = 0.10
+"""Minimum by which a category's similarity must exceed that of `other`."""
 
 
-def cleaned(word: str) -> str:
-    """Return a caller's word as it is looked up."""
+def normalized(word: str) -> str:
+    """Return a caller's word in the form in which it is looked up."""
     return "-".join(word.lower().replace("_", " ").replace("-", " ").split())
 
 
 def known(word: str) -> str | None:
-    """Return the category that a cleaned word names or, if it is short, abbreviates."""
+    """Return the category that a normalized word names or abbreviates; None if there is none."""
     return word if word in CATEGORIES else ABBREVIATIONS.get(word)
 
 
-def nearest(cosines: Mapping[str, float]) -> str | None:
-    """Return the category that a word means, given its cosine with each phrase; None if it means none of them.
+def nearest_category(cosines: Mapping[str, float]) -> str | None:
+    """Return the category that a word means, given its cosine with each phrase; None if none is near enough.
 
-    A category is as near as the nearest of its phrases; of equals the first counts.
+    The similarity of a category is that of its nearest phrase. Ties go to the first category.
     """
     similarities = {
-        category: round(max(cosines[phrase] for phrase in phrases), DECIMALS) for category, phrases in PHRASES.items()
+        category: round(max(cosines[phrase] for phrase in phrases), SIMILARITY_DECIMALS)
+        for category, phrases in PHRASES.items()
     }
     other = similarities.pop(OTHER)
     best = max(similarities, key=lambda category: similarities[category])
-    near_enough = similarities[best] >= LEAST_SIMILARITY and round(similarities[best] - other, DECIMALS) >= MARGIN
+    near_enough = (
+        similarities[best] >= MIN_SIMILARITY and round(similarities[best] - other, SIMILARITY_DECIMALS) >= MIN_MARGIN
+    )
     return best if near_enough else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from vector_memory.domain import SHARED, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
@@ -20,48 +20,47 @@ from vector_memory.results.tagged import (
 from vector_memory.search import CoarseSearch
 from vector_memory.sessions.deletion import MAX_DAYS, Deletion
 from vector_memory.sessions.reader import Documents
-from vector_memory.sessions.writer import Saving, is_of_kind
+from vector_memory.sessions.writer import MemoryWriter, is_of_kind
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.tagged.answers import (
+    clearing_message,
     found_tagged,
+    health_message,
     health_of,
-    receipt,
-    said_of_clearing,
-    said_of_forms,
-    said_of_health,
+    merged_tags_messages,
     shown_category,
     tagged,
+    tagged_receipt,
 )
 from vector_memory.tagged.categories import CATEGORIES, OTHER
-from vector_memory.tagged.tags import MAX_TAGS, sifted
+from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, accept_tags
 from vector_memory.tagged.vocabulary import Vocabulary
 from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, check_optional_text, check_range, check_text, parse_id
 
 MAX_RESULTS = 50
 MAX_KEPT = 10_000_000
 
-READ_WITH = "get_by_memory_id"
+READ_WITH_TOOL = "get_by_memory_id"
 REFERENCES = re.compile(r"\s*(?:(?:[a-z]+\s+)?#\d+[\s,;]*)+", re.IGNORECASE)
-"""What is nothing but numbers of tasks or memories: `#42`, `task #42, memory #15`."""
+"""Text that contains only numbers of tasks or memories: `#42`, `task #42, memory #15`."""
 
-EVERYTHING = Scope(kind=MemoryKind.TAGGED)
 NO_TAG = ("!",)
-"""What can be no tag, so that no memory has it."""
+"""An invalid tag, which no memory has."""
 
 RECENT_DAYS = 7
 
 
 class TaggedMemories:
-    """Stores, finds and clears tagged memories, at most `limit` of them.
+    """Stores, finds and clears at most `limit` tagged memories.
 
-    `coarse` need not count who was found: only who is read by id counts as used.
+    Only reading a memory by its id counts as using it, so `coarse` does not have to count what it finds.
     """
 
     def __init__(
         self,
         storage: Storage,
         vocabulary: Vocabulary,
-        saving: Saving,
+        writer: MemoryWriter,
         coarse: CoarseSearch,
         documents: Documents,
         deletion: Deletion,
@@ -69,7 +68,7 @@ class TaggedMemories:
     ) -> None:
         self._storage = storage
         self._vocabulary = vocabulary
-        self._saving = saving
+        self._writer = writer
         self._coarse = coarse
         self._documents = documents
         self._deletion = deletion
@@ -78,22 +77,22 @@ class TaggedMemories:
     def store(self, content: str, category: str | None = None, tags: Sequence[str] | None = None) -> StoreTaggedResult:
         """Store a note of at most 10,000 characters under the canonical forms of its category and tags.
 
-        What cannot be a tag is left out, and the receipt says so. Raises DuplicateMemoryError with the id of the same
-        content, MemoryStorageError if the limit is reached, ValidationError.
+        Invalid tags are left out, and the receipt names them. Raises DuplicateMemoryError if the same content is
+        stored, MemoryStorageError if the limit is reached, ValidationError.
         """
         check_text("content", content, MAX_NOTE)
-        accepted, refused = sifted(tag_list(tags))
-        filed, doubt = self._filed_under(category)
-        made = self._vocabulary.vectors_for(accepted)
+        accepted, refused = accept_tags(tag_list(tags))
+        filed, doubt = self._category_for(category)
+        computed = self._vocabulary.vectors_for(accepted)
         forms: dict[str, str] = {}
 
         def complete(writer: Writer, memory: NewMemory, now: str) -> NewMemory:
             self._require_room(writer)
-            forms.update(self._vocabulary.adopt(writer, accepted, made, now))
+            forms.update(self._vocabulary.adopt(writer, accepted, computed, now))
             return replace(memory, tags=tuple(dict.fromkeys(forms.values())))
 
-        note = NewMemory(kind=MemoryKind.TAGGED, agent_id=SHARED, content=content, metadata={"category": filed})
-        return receipt(self._saving.save(note, complete), forms, refused, doubt)
+        note = NewMemory(kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed})
+        return tagged_receipt(self._writer.write(note, complete), forms, refused, doubt)
 
     def search(
         self,
@@ -104,14 +103,14 @@ class TaggedMemories:
         tags: Sequence[str] | None = None,
         offset: int = 0,
     ) -> SearchTaggedResult:
-        """Find the notes that match a query best, of one category and with any of the tags if those are given.
+        """Return the notes that match a query best, filtered by a category and by any of the tags if given.
 
-        `limit` 1-50 after the first `offset`. Any form of a category or tag will do; nothing new becomes canonical. A
-        query of nothing but references, as `task #42`, is compared by its words only.
+        Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
+        becomes canonical. A query of only references, such as `task #42`, is compared by words only.
         """
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
-        scope, said = self._scope(category, tags)
-        # A number has no meaning that a vector could show.
+        scope, messages = self._scope(category, tags)
+        # Numbers have no meaning that vectors could compare.
         mode = SearchMode.KEYWORD if REFERENCES.fullmatch(query) else None
         found = self._coarse.memories(query, scope, page, mode)
         return SearchTaggedResult(
@@ -119,45 +118,45 @@ class TaggedMemories:
             results=[found_tagged(memory) for memory in found.results],
             total=self._count(scope),
             count=len(found.results),
-            message=" ".join(filter(None, [found.message, *said])),
+            message=" ".join(filter(None, [found.message, *messages])),
             **found.model_dump(include={"next_offset", "omitted", "confidence", "elsewhere"}),
         )
 
     def list_recent(self, limit: int = 10, offset: int = 0) -> RecentTaggedResult:
-        """Return the newest notes; `limit` 1-50 after the first `offset`."""
+        """Return the newest notes, up to `limit` (1-50) after the first `offset`."""
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
-        found = self._coarse.scoped(EVERYTHING, page)
+        found = self._coarse.scoped(ALL_TAGGED, page)
         return RecentTaggedResult(
             results=[tagged(memory) for memory in found.results],
-            total=self._count(EVERYTHING),
+            total=self._count(ALL_TAGGED),
             count=len(found.results),
             message=found.message,
             **found.model_dump(include={"next_offset", "omitted"}),
         )
 
     def get(self, memory_id: str | int, offset: int = 0) -> TaggedMemoryResult:
-        """Return a note, its content from character `offset` on, and count that it was used. Raises NotFoundError."""
-        found = self._documents.get(self._existing(memory_id), offset, read_with=READ_WITH)
+        """Return a note with its content from character `offset` on, and count the use. Raises NotFoundError."""
+        found = self._documents.get(self._existing(memory_id), offset, read_with=READ_WITH_TOOL)
         return TaggedMemoryResult(memory=tagged(found.memory) if found.memory else None, message=found.message)
 
     def describe(self, memory_id: str | int) -> str:
-        """Name a note in one line, for a question to the user; this does not count as using it."""
+        """Describe a note in one line, for a question to the user. This does not count as using it."""
         return self._documents.describe(self._existing(memory_id))
 
     def delete(self, memory_id: str | int) -> DeleteResult:
-        """Delete a note with everything made from it. Its tags stay canonical, as frequent as before."""
+        """Delete a note with everything derived from it. Its tags stay canonical, with the same frequencies."""
         number = self._existing(memory_id)
         self._deletion.delete(number)
         return DeleteResult(memory_id=number, message=f"Deleted memory {number}. Tag frequencies did not change.")
 
     def stats(self) -> TaggedStatsResult:
-        """Count the notes, and say how much room is left."""
+        """Return the number of notes, by category and of the last 7 days, and how much of the limit they use."""
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            total = reader.count(EVERYTHING)
-            unindexed = reader.count(EVERYTHING, without_vectors=True)
-            stored = reader.count_by(EVERYTHING, "category")
-            recent = reader.count(EVERYTHING, since=since)
+            total = reader.count(ALL_TAGGED)
+            unindexed = reader.count(ALL_TAGGED, without_vectors=True)
+            stored = reader.count_by(ALL_TAGGED, "category")
+            recent = reader.count(ALL_TAGGED, since=since)
             size = reader.statistics().database_bytes
         categories: Counter[str] = Counter()
         for category, count in stored.items():
@@ -172,33 +171,33 @@ class TaggedMemories:
             recent_week_count=recent,
             database_size_mb=round(size / 1e6, 2),
             health_status=health,
-            message=said_of_health(health, usage, unindexed),
+            message=health_message(health, usage, unindexed),
         )
 
     def clear(self, days_old: int = 30, max_to_keep: int = 1000, *, dry_run: bool = False) -> ClearResult:
-        """Delete what is older than `days_old` days until `max_to_keep` notes are left.
+        """Delete notes older than `days_old` days until `max_to_keep` notes are left.
 
-        The least used go first, of equals the oldest. Younger ones are kept even if they are more. `dry_run`: only
-        count.
+        The least used are deleted first, and the oldest of these. Newer notes are kept even if there are more than
+        `max_to_keep`. `dry_run`: only count.
         """
         check_range("days_old", days_old, 0, MAX_DAYS)
         check_range("max_to_keep", max_to_keep, 0, MAX_KEPT)
         before = (datetime.now(UTC) - timedelta(days=days_old)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
-            total = reader.count(EVERYTHING)
+            total = reader.count(ALL_TAGGED)
             surplus = reader.expendable(before, tagged=True, limit=max(0, total - max_to_keep))
         deleted, left = len(surplus), total - len(surplus)
         if surplus and not dry_run:
             deleted, _ = self._deletion.delete_each(surplus)
             self._storage.purge_deleted()
-            # Other processes may have stored and deleted meanwhile.
-            left = self._count(EVERYTHING)
+            # Other processes may have stored and deleted notes in the meantime.
+            left = self._count(ALL_TAGGED)
         return ClearResult(
-            deleted_count=deleted, remaining_count=left, message=said_of_clearing(deleted, left, days_old, max_to_keep)
+            deleted_count=deleted, remaining_count=left, message=clearing_message(deleted, left, days_old, max_to_keep)
         )
 
-    def _filed_under(self, word: str | None) -> tuple[str, str | None]:
-        """Return the category that a note is filed under, and what is to be said if that is not sure."""
+    def _category_for(self, word: str | None) -> tuple[str, str | None]:
+        """Return the category to store for a caller's word, and a message if the word was not recognized."""
         if check_optional_text("category", word, MAX_IDENTIFIER) is None:
             return OTHER, None
         try:
@@ -209,13 +208,14 @@ class TaggedMemories:
         return category or OTHER, None if category else doubt
 
     def _scope(self, category: str | None, tags: Sequence[str] | None) -> tuple[Scope, list[str]]:
-        """Return what a search is to look through, and what is to be said about its filters."""
+        """Return the scope of a search, and messages about its filters."""
         sent = tag_list(tags)
-        accepted, refused = sifted(sent)
+        accepted, refused = accept_tags(sent)
         forms = self._vocabulary.look_up(accepted)
         wanted = tuple(dict.fromkeys(forms.values())) or (NO_TAG if sent else ())
-        scope = replace(EVERYTHING, category=self._wanted_category(category), tags=wanted)
-        return scope, [*said_of_forms(forms), *(f'No memory has the tag "{tag}": {why}.' for tag, why in refused)]
+        scope = replace(ALL_TAGGED, category=self._wanted_category(category), tags=wanted)
+        unknown = [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
+        return scope, merged_tags_messages(forms) + unknown
 
     def _wanted_category(self, word: str | None) -> str | None:
         if check_optional_text("category", word, MAX_IDENTIFIER) is None:
@@ -232,11 +232,13 @@ class TaggedMemories:
         return category
 
     def _existing(self, memory_id: str | int) -> int:
-        """Return the id of a note, or raise NotFoundError."""
+        """Return the id of an existing note. Raises NotFoundError."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
             if not is_of_kind(reader, number, MemoryKind.TAGGED):
-                raise NotFoundError(f"Memory not found: there is no memory {number} here. Check the id with a search.")
+                raise NotFoundError(
+                    f"Memory not found: there is no tagged memory {number}. Check the id with a search."
+                )
         return number
 
     def _count(self, scope: Scope) -> int:
@@ -244,19 +246,21 @@ class TaggedMemories:
             return reader.count(scope)
 
     def _require_room(self, reader: Reader) -> None:
-        if reader.count(EVERYTHING) >= self._limit:
+        if reader.count(ALL_TAGGED) >= self._limit:
             raise MemoryStorageError(
-                f"Memory limit reached: there are {self._limit:,} memories. Run clear_old_memories with a max_to_keep "
-                "below that, or raise VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
+                f"Memory limit reached ({self._limit:,}). Run clear_old_memories with a smaller max_to_keep, or raise "
+                "VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
             )
 
 
 def tag_list(tags: Sequence[str] | None) -> Sequence[str]:
-    """Return the tags that a caller sent, or raise a ValidationError if they are no list, or too many."""
+    """Return the tags that a caller sent. Raises ValidationError if they are not a list of strings, or too many."""
     if tags is None:
         return ()
     if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
-        raise ValidationError('Tags must be a list of texts, for example ["laravel", "module:billing"].')
-    if len(tags) > MAX_TAGS:
-        raise ValidationError(f"tags has {len(tags):,} entries: send at most {MAX_TAGS}; three to five are best.")
+        raise ValidationError('tags must be a list of strings, for example ["laravel", "module:billing"].')
+    if len(tags) > MAX_TAGS_PER_NOTE:
+        raise ValidationError(
+            f"tags has {len(tags):,} entries: send at most {MAX_TAGS_PER_NOTE}; three to five are best."
+        )
     return tags

@@ -1,39 +1,39 @@
-"""Which of two tags mean the same: guards that forbid it, and a similarity that has to be high enough."""
+"""Decides whether two tags mean the same: guards that forbid merging, and a minimum similarity."""
 
 import re
 from collections.abc import Callable, Sequence
 
 from vector_memory.tagged.numbers import numbers, versions
 
-MERGE = 0.90
-MERGE_OF_SAME_VERSION = 0.85
+MERGE_THRESHOLD = 0.90
+MERGE_THRESHOLD_SAME_VERSION = 0.85
 SUBSTRING_BOOST = 0.03
-LEAST_SUBSTRING = 4
-DECIMALS = 4
-"""Similarities are rounded before they are compared: machines differ in the seventh place, and ties have to be ties."""
+MIN_SUBSTRING = 4
+SIMILARITY_DECIMALS = 4
+"""Similarities are rounded before comparison: machines differ in the seventh decimal, and ties must stay ties."""
 
-STOP_WORDS = frozenset(
+GENERAL_WORDS = frozenset(
     """
     api ui db test auth infra ci cd app lib sdk cli gui web sql orm log cfg env dev prod stg
     """.split()  # noqa: SIM905 - twenty lines shorter
 )
-"""Too general to say what a longer tag is about."""
+"""Too general to be the topic of a longer tag that contains them."""
 
-LEAST_COSINE = 0.8
-"""Tags that are less similar cannot merge, whatever lowers the threshold: looking at them is spared."""
+MIN_COSINE = 0.8
+"""Tags that are less similar can never merge, so they are not compared further."""
 
-SEPARATORS = re.compile(r"[\s\-_]+")
-NO_LETTERS = " -_.:"
+WORD_SEPARATORS = re.compile(r"[\s\-_]+")
+SEPARATORS_AND_MARKS = " -_.:"
 
 
-def spoken(tag: str) -> str:
-    """Return a tag as it is compared: `rate-limiting`, `rate_limiting` and `rate limiting` read alike."""
-    return SEPARATORS.sub(" ", tag).strip()
+def as_words(tag: str) -> str:
+    """Return a tag as it is compared: `rate-limiting`, `rate_limiting` and `rate limiting` become equal."""
+    return WORD_SEPARATORS.sub(" ", tag).strip()
 
 
 def letters(tag: str) -> str:
-    """Return a tag without what separates its words: tags with the same letters, `front end`, `frontend`, are one."""
-    for separator in NO_LETTERS:
+    """Return a tag without separators. Tags with equal letters, such as `front end` and `frontend`, are the same."""
+    for separator in SEPARATORS_AND_MARKS:
         tag = tag.replace(separator, "")
     return tag
 
@@ -45,17 +45,17 @@ def same_version(tag: str, other: str) -> bool:
 
 
 def same_numbers(tag: str, other: str) -> bool:
-    """Guard `number`: tags with different numbers do not merge, nor one with a number and one without."""
+    """Guard `number`: tags with different numbers never merge, nor a tag with a number and one without."""
     return numbers(tag) == numbers(other)
 
 
 def same_facet(tag: str, other: str) -> bool:
-    """Guard `colon`: two structured tags are two facets, whether they share the prefix or not."""
+    """Guard `colon`: two structured tags never merge, even with the same prefix."""
     return not (":" in tag and ":" in other)
 
 
 def same_structure(tag: str, other: str) -> bool:
-    """Guard `prefix`: a structured tag keeps its structure, and never merges with a plain one."""
+    """Guard `prefix`: a structured tag never merges with a plain one."""
     return (":" in tag) == (":" in other)
 
 
@@ -65,47 +65,47 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
     "colon": same_facet,
     "prefix": same_structure,
 }
-"""Every one of them has to agree before two different tags may merge."""
+"""Different tags may merge only if every guard returns True."""
 
 
 def guarded(tag: str, other: str) -> bool:
-    """Tell whether a guard forbids two different tags to merge."""
-    return not all(agrees(tag, other) for agrees in GUARDS.values())
+    """Tell whether a guard forbids merging two different tags."""
+    return not all(allows(tag, other) for allows in GUARDS.values())
 
 
 def is_boosted(tag: str, other: str) -> bool:
-    """Tell whether one tag stands within the other, and is neither too short nor too general to count."""
-    shorter, longer = sorted((spoken(tag), spoken(other)), key=len)
-    return shorter in longer and len(shorter) >= LEAST_SUBSTRING and shorter not in STOP_WORDS
+    """Tell whether one tag contains the other, and the other is neither too short nor too general."""
+    shorter, longer = sorted((as_words(tag), as_words(other)), key=len)
+    return shorter in longer and len(shorter) >= MIN_SUBSTRING and shorter not in GENERAL_WORDS
 
 
 def score(tag: str, other: str, cosine: float) -> float:
-    """Return how similar two tags are, boosted if one stands within the other; what the threshold is compared with."""
+    """Return the similarity of two tags to compare with the threshold, boosted if one contains the other."""
     if letters(tag) == letters(other):
         return 1 + SUBSTRING_BOOST
-    return round(cosine + (SUBSTRING_BOOST if is_boosted(tag, other) else 0.0), DECIMALS)
+    return round(cosine + (SUBSTRING_BOOST if is_boosted(tag, other) else 0.0), SIMILARITY_DECIMALS)
 
 
 def threshold(tag: str, other: str) -> float:
-    """Return how similar two tags have to be: less where both name the same version."""
+    """Return the minimum similarity for merging: lower if both tags name the same version."""
     mine = versions(tag)
-    return MERGE_OF_SAME_VERSION if mine and mine == versions(other) else MERGE
+    return MERGE_THRESHOLD_SAME_VERSION if mine and mine == versions(other) else MERGE_THRESHOLD
 
 
 def merges(tag: str, other: str, cosine: float) -> bool:
-    """Tell whether two tags are one, given the cosine of the vectors of what they say."""
+    """Tell whether two tags merge, given the cosine of their vectors."""
     return not guarded(tag, other) and score(tag, other, cosine) >= threshold(tag, other)
 
 
 def best_match(tag: str, known: Sequence[str], cosines: Sequence[float]) -> str | None:
-    """Return the known tag that `tag` is another form of: the most similar one, of equals the first; None: it is new.
+    """Return the most similar known tag that `tag` merges with; ties go to the first. None if `tag` is new.
 
-    `known`: the oldest first. `cosines`: of each with `tag`; 0 where there is no vector.
+    `known`: oldest first. `cosines`: the cosine of each with `tag`, 0 without a vector.
     """
     spelled = letters(tag)
     near = [
         (other, score(tag, other, cosine))
         for other, cosine in zip(known, cosines, strict=True)
-        if (cosine > LEAST_COSINE or letters(other) == spelled) and merges(tag, other, cosine)
+        if (cosine > MIN_COSINE or letters(other) == spelled) and merges(tag, other, cosine)
     ]
     return max(near, key=lambda item: item[1])[0] if near else None

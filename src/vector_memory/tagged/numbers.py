@@ -1,9 +1,9 @@
-"""The numbers and versions in a tag: what tells `api v1` from `api v2` though they look alike."""
+"""The numbers and versions in a tag. They distinguish similar tags such as `api v1` and `api v2`."""
 
 import re
 
-Number = tuple[int, ...]
-"""A number, or a version part by part, without zeros at its end: `2`, `2.0` and `2.0.0` are all `(2,)`."""
+Version = tuple[int, ...]
+"""A number or the parts of a version, without trailing zeros: `2`, `2.0` and `2.0.0` are all `(2,)`."""
 
 DOTTED = r"(\d+(?:\.\d+)*)"
 NUMBER = re.compile(DOTTED)
@@ -17,22 +17,22 @@ VERSIONED = """
     """.split()  # noqa: SIM905 - a hundred lines shorter
 """A number after one of these is a version."""
 
-VERSION = re.compile(rf"(?<![a-z0-9])(?:v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9]|\.\d)")
-"""Not within a word, which `_` ends too; and the whole of a number: `v2.1beta` names no version 2."""
+VERSION_PATTERN = re.compile(rf"(?<![a-z0-9])(?:v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9]|\.\d)")
+"""Matches only whole words (`_` also ends a word) and whole numbers: `v2.1beta` does not contain version 2."""
 
 
-def numbers(tag: str) -> frozenset[Number]:
-    """Return all numbers in a tag, those within words too: of `php7` it is 7."""
-    return frozenset(map(parsed, NUMBER.findall(tag)))
+def numbers(tag: str) -> frozenset[Version]:
+    """Return all numbers in a tag, also within words: `php7` contains 7."""
+    return frozenset(map(parse_version, NUMBER.findall(tag)))
 
 
-def versions(tag: str) -> frozenset[Number]:
-    """Return the versions in a tag: `v2.0`, `version 2`, `ver 3.0`, or a number after a name like `api`."""
-    return frozenset(map(parsed, VERSION.findall(tag)))
+def versions(tag: str) -> frozenset[Version]:
+    """Return the versions in a tag: `v2.0`, `version 2`, `ver 3.0`, or a number after a name such as `api`."""
+    return frozenset(map(parse_version, VERSION_PATTERN.findall(tag)))
 
 
-def parsed(text: str) -> Number:
-    """Return a number with dots as a value that compares: `1.10` is `(1, 10)`, `2.0` is `(2,)`."""
+def parse_version(text: str) -> Version:
+    """Parse a dotted number into a comparable value: `1.10` is `(1, 10)`, `2.0` is `(2,)`."""
     parts = [int(part) for part in text.split(".")]
     while len(parts) > 1 and parts[-1] == 0:
         parts.pop()

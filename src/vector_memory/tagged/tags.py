@@ -1,36 +1,40 @@
-"""What may be a tag, how it is written, and how much it says."""
+"""Validates and normalizes tags, and computes their weights."""
 
 import math
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-MAX_TAGS = 10
-MAX_TAG = 100
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.validation import MAX_TAG
+
+ALL_TAGGED = Scope(kind=MemoryKind.TAGGED)
+
+MAX_TAGS_PER_NOTE = 10
 
 VALID = re.compile(r"[a-z0-9\-_ .:]+")
 PREFIXES = ("type", "domain", "strict", "cognitive", "batch", "module", "vendor", "priority", "scope", "layer")
-"""What a structured tag, `prefix:value`, may begin with."""
+"""The prefixes of structured tags, `prefix:value`."""
 
-SHOWN = 40
-"""So much of a tag that was refused is shown again."""
+REFUSED_SHOWN = 40
+"""Maximum number of characters shown of a refused tag."""
 
 
-class Refused(NamedTuple):
-    """A tag that cannot be one, as it was sent but for its length, and why."""
+class RefusedTag(NamedTuple):
+    """An invalid tag as it was sent, up to 40 characters, and the reason."""
 
     tag: str
     reason: str
 
 
-def cleaned(tag: str) -> str:
-    """Return a tag in the one way in which it is written: in lower case, without needless spaces."""
+def normalized_tag(tag: str) -> str:
+    """Return a tag in lower case and without redundant spaces."""
     prefix, colon, value = " ".join(tag.lower().split()).partition(":")
     return f"{prefix.strip()}:{value.strip()}" if colon else prefix
 
 
 def problem_with(tag: str) -> str | None:
-    """Say why a cleaned text cannot be a tag; None if it can."""
+    """Return why a normalized tag is invalid; None if it is valid."""
     if not tag:
         return "it is empty"
     if len(tag) > MAX_TAG:
@@ -43,23 +47,23 @@ def problem_with(tag: str) -> str | None:
     return None
 
 
-def sifted(tags: Iterable[str]) -> tuple[list[str], list[Refused]]:
-    """Return the tags that can be tags, cleaned, each once and in order, and those that cannot."""
+def accept_tags(tags: Iterable[str]) -> tuple[list[str], list[RefusedTag]]:
+    """Return the valid tags, normalized, in order and without duplicates, and the invalid ones."""
     accepted: dict[str, None] = {}
     refused = []
     for tag in tags:
-        written = cleaned(tag)
-        reason = problem_with(written)
+        normalized = normalized_tag(tag)
+        reason = problem_with(normalized)
         if reason is None:
-            accepted[written] = None
+            accepted[normalized] = None
         else:
-            refused.append(Refused(tag[:SHOWN], reason))
+            refused.append(RefusedTag(tag[:REFUSED_SHOWN], reason))
     return list(accepted), refused
 
 
 def weight(frequency: int) -> float:
-    """Return how much a tag says that stands on so many memories: `1 / ln(1 + frequency)` to four places.
+    """Return the weight of a tag that `frequency` memories have: `1 / ln(1 + frequency)`, rounded to 4 decimals.
 
-    The inverse document frequency; 1.4427 for the rarest.
+    This is an inverse document frequency; the rarest tags have 1.4427.
     """
     return round(1 / math.log(1 + frequency), 4)

@@ -1,4 +1,4 @@
-"""The vocabulary of tagged memories: which category and which canonical tags a caller's words mean."""
+"""The vocabulary of tagged memories: finds the category and the canonical tags that a caller's words mean."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import VectorsByTag
 from vector_memory.tagged import categories
-from vector_memory.tagged.merging import best_match, spoken
+from vector_memory.tagged.merging import as_words, best_match
 
-BATCH = 256
-"""Tags embedded and written at a time."""
+TAGS_AT_ONCE = 256
+"""Number of tags embedded and written at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """Vectors by tag, and what made them; without a model there are none, and tags are only compared by their letters.
+class ComputedVectors:
+    """Vectors by tag, and their fingerprint: of new tags, and of canonical tags that had none.
 
-    Those of the tags in question, and those that canonical tags did not have yet.
+    Empty without a model; tags are then compared by their letters only.
     """
 
     vectors: VectorsByTag = field(default_factory=dict)
@@ -29,43 +29,47 @@ class Made:
 
 
 class Vocabulary:
-    """Normalizes categories and tags. What was made canonical stays so; the first form of a tag wins."""
+    """Normalizes categories and tags. The first form of a tag becomes canonical and stays canonical."""
 
     def __init__(self, storage: Storage, model: EmbeddingModel) -> None:
         self._storage = storage
         self._model = model
 
     def category(self, word: str) -> str | None:
-        """Return the category that a word means, or None. Raises EmbeddingUnavailableError if it has to be compared."""
-        word = categories.cleaned(word)
+        """Return the category that a word means, or None.
+
+        Raises EmbeddingUnavailableError if the word must be compared by its vector and there is no model.
+        """
+        word = categories.normalized(word)
         found = categories.known(word)
-        if found is not None or len(word) < categories.SHORT:
+        if found is not None or len(word) < categories.MIN_COMPARED:
             return found
         phrases = [phrase for some in categories.PHRASES.values() for phrase in some]
         vectors = np.stack([self._model.embed_query(phrase) for phrase in phrases])
-        cosines = vectors @ self._model.embed_query(spoken(word))
-        return categories.nearest(dict(zip(phrases, cosines.tolist(), strict=True)))
+        cosines = vectors @ self._model.embed_query(as_words(word))
+        return categories.nearest_category(dict(zip(phrases, cosines.tolist(), strict=True)))
 
-    def vectors_for(self, tags: Sequence[str]) -> Made:
-        """Return what is needed to compare tags with the canonical ones. Not to be called inside a transaction."""
+    def vectors_for(self, tags: Sequence[str]) -> ComputedVectors:
+        """Compute the vectors needed to compare tags with the canonical ones. Do not call it inside a transaction."""
         try:
             with self._storage.read() as reader:
                 known = {tag.tag for tag in reader.canonical_tags(tags)}
                 if known.issuperset(tags):
-                    return Made()
+                    return ComputedVectors()
                 fingerprint = self._model.fingerprint
                 reader.require_comparable(fingerprint)
                 missing = reader.tag_vectors(fingerprint.dimensions).missing()
-            return Made(self._embed([*(tag for tag in tags if tag not in known), *missing]), fingerprint)
+            return ComputedVectors(self._embed([*(tag for tag in tags if tag not in known), *missing]), fingerprint)
         except EmbeddingUnavailableError:
-            return Made()
+            return ComputedVectors()
 
-    def adopt(self, writer: Writer, tags: Sequence[str], made: Made, now: str) -> dict[str, str]:
-        """Return the canonical form of each tag, a new one if need be, inside the transaction that stores the memory.
+    def adopt(self, writer: Writer, tags: Sequence[str], computed: ComputedVectors, now: str) -> dict[str, str]:
+        """Return the canonical form of each tag, inside the transaction that stores the memory. New tags are added.
 
-        One after another, so that a tag can be a form of one before it. Each canonical tag counts once for a memory.
+        Tags are added one after another, so a tag can merge with an earlier one. Each canonical tag counts once per
+        memory.
         """
-        vectors = self._set(writer, made)
+        vectors = self._set(writer, computed)
         forms: dict[str, str] = {}
         for tag in tags:
             canonical = self._canonical(writer, tag, vectors) or tag
@@ -75,38 +79,38 @@ class Vocabulary:
         return forms
 
     def look_up(self, tags: Sequence[str]) -> dict[str, str]:
-        """Return the canonical form of each tag; one that has none stays as it is."""
-        made = self.vectors_for(tags)
+        """Return the canonical form of each tag, or the tag itself if it has none."""
+        computed = self.vectors_for(tags)
         with self._storage.read() as reader:
-            return {tag: self._canonical(reader, tag, made.vectors) or tag for tag in tags}
+            return {tag: self._canonical(reader, tag, computed.vectors) or tag for tag in tags}
 
-    def make_missing_vectors(self) -> int:
-        """Give all canonical tags vectors that have none, and return how many. Raises EmbeddingUnavailableError."""
+    def add_missing_vectors(self) -> int:
+        """Compute the vectors of canonical tags that have none; return how many. Raises EmbeddingUnavailableError."""
         fingerprint = self._model.fingerprint
         with self._storage.read() as reader:
             missing = reader.tag_vectors(fingerprint.dimensions).missing()
-        for start in range(0, len(missing), BATCH):
-            vectors = self._embed(missing[start : start + BATCH])
+        for start in range(0, len(missing), TAGS_AT_ONCE):
+            vectors = self._embed(missing[start : start + TAGS_AT_ONCE])
             with self._storage.write() as writer:
                 writer.set_tag_vectors(vectors, fingerprint)
         return len(missing)
 
     def _embed(self, tags: Sequence[str]) -> VectorsByTag:
-        return dict(zip(tags, self._model.embed([spoken(tag) for tag in tags]), strict=True))
+        return dict(zip(tags, self._model.embed([as_words(tag) for tag in tags]), strict=True))
 
     @staticmethod
-    def _set(writer: Writer, made: Made) -> VectorsByTag:
-        """Store and return the vectors, unless another process has just changed the file over to another model."""
+    def _set(writer: Writer, computed: ComputedVectors) -> VectorsByTag:
+        """Store and return the vectors, or return none if another process has just changed the file's model."""
         try:
-            if made.fingerprint is not None:
-                writer.set_tag_vectors(made.vectors, made.fingerprint)
+            if computed.fingerprint is not None:
+                writer.set_tag_vectors(computed.vectors, computed.fingerprint)
         except EmbeddingUnavailableError:
             return {}
-        return made.vectors
+        return computed.vectors
 
     @staticmethod
     def _canonical(reader: Reader, tag: str, vectors: VectorsByTag) -> str | None:
-        """Return the canonical tag that a tag is, or is a form of; without a vector only its letters tell."""
+        """Return the canonical tag that a tag is or merges with. Without a vector only its letters are compared."""
         if reader.canonical_tags([tag]):
             return tag
         vector = vectors.get(tag, np.zeros(0, np.float32))

@@ -45,7 +45,7 @@ def test_a_session_and_the_whole_memory_are_counted(filled: Storage) -> None:
     assert whole.database_bytes > 0
 
 
-def test_names_that_begin_with_a_part_come_before_those_that_hold_it(storage: Storage) -> None:
+def test_names_that_start_with_a_part_come_before_names_that_contain_it(storage: Storage) -> None:
     for session in ("beta", "Alphabet", "alpha", "gamma"):
         add(storage, new_memory(session, session_id=session, task_code="T"))
     with storage.read() as reader:
@@ -55,7 +55,7 @@ def test_names_that_begin_with_a_part_come_before_those_that_hold_it(storage: St
         assert reader.find_names("agent_id", "%", None, 10) == ([], 0)
 
 
-def test_a_timeline_holds_the_beginnings_of_the_newest_texts_the_oldest_first(filled: Storage) -> None:
+def test_a_timeline_contains_the_beginnings_of_the_newest_texts_oldest_first(filled: Storage) -> None:
     with filled.read() as reader:
         moments = reader.timeline(Scope(), 2, 4)
     assert [(moment.beginning, moment.content_length, moment.chunk_count) for moment in moments] == [

@@ -41,7 +41,7 @@ several = settings(max_examples=30, deadline=None, suppress_health_check=[Health
 
 @several
 @given(content=contents, kind=kinds, values=fields, title=st.none() | contents, with_vectors=st.booleans())
-def test_what_is_added_is_read_back(
+def test_an_added_memory_is_read_back(
     storage: Storage, content: str, kind: MemoryKind, values: dict[str, Any], title: str | None, with_vectors: bool
 ) -> None:
     new = new_memory(content, kind, session_id=next(SESSIONS), title=title, **values)
@@ -88,7 +88,7 @@ def is_in(scope: Scope, new: NewMemory) -> bool:
     scope=scopes,
     limit=st.integers(1, 4),
 )
-def test_a_scope_holds_what_its_filters_say(
+def test_a_scope_matches_exactly_its_filters(
     storage: Storage, memories: list[tuple[MemoryKind, dict[str, Any], bool, str]], scope: dict[str, Any], limit: int
 ) -> None:
     session = next(SESSIONS)
@@ -126,7 +126,7 @@ def category_of(new: NewMemory) -> str:
     return category if isinstance(category, str) else ""
 
 
-def test_a_memory_that_is_not_there_is_an_error(storage: Storage) -> None:
+def test_a_missing_memory_is_an_error(storage: Storage) -> None:
     with storage.read() as reader:
         with pytest.raises(NotFoundError):
             reader.memory(1)
@@ -145,7 +145,7 @@ def test_a_memory_that_is_not_there_is_an_error(storage: Storage) -> None:
         {"kind": MemoryKind.INPUT_PROMPT},
     ],
 )
-def test_the_same_text_is_a_duplicate_in_the_same_place_only(storage: Storage, change: dict[str, Any]) -> None:
+def test_the_same_text_is_a_duplicate_only_with_the_same_labels(storage: Storage, change: dict[str, Any]) -> None:
     new, elsewhere = new_memory("same"), new_memory("same", **change)
     memory_id = add(storage, new)
     with storage.read() as reader:
@@ -154,7 +154,7 @@ def test_the_same_text_is_a_duplicate_in_the_same_place_only(storage: Storage, c
         assert reader.find_duplicate(elsewhere, content_hash(new)) is None
 
 
-def test_a_report_is_found_by_its_text_and_place(storage: Storage) -> None:
+def test_a_report_is_found_by_its_text_and_labels(storage: Storage) -> None:
     new = new_memory("findings", task_code="t")
     memory_id = add(storage, new)
     place = {"agent_id": "a", "session_id": "s", "session_iter": 1, "task_code": "t"}
@@ -180,7 +180,7 @@ def test_chunks_are_read_by_id_by_position_and_without_their_texts(storage: Stor
     ]
 
 
-def test_what_is_deleted_is_gone_with_its_chunks_and_vectors_and_nothing_else(storage: Storage) -> None:
+def test_deleting_a_memory_removes_its_chunks_and_vectors_and_nothing_else(storage: Storage) -> None:
     kept, gone = add(storage, new_memory("0123456789 kept")), add(storage, new_memory("0123456789 gone"))
     with storage.write() as writer:
         assert writer.delete(gone) == 2
@@ -194,7 +194,7 @@ def test_what_is_deleted_is_gone_with_its_chunks_and_vectors_and_nothing_else(st
         assert reader.statistics().total_chunks == 2
 
 
-def test_readings_are_counted_one_by_one(storage: Storage) -> None:
+def test_reads_are_counted_one_by_one(storage: Storage) -> None:
     first, second = add(storage, new_memory("first")), add(storage, new_memory("second"))
     with storage.write() as writer:
         writer.record_access([first, first, second, 10**9], "2027")
@@ -217,7 +217,7 @@ def test_the_means_of_vectors_are_those_of_all_passages(storage: Storage) -> Non
     assert means[1] == pytest.approx(unit_vector("p"))
 
 
-def test_vectors_of_two_models_do_not_join(storage: Storage) -> None:
+def test_vectors_of_two_models_are_not_mixed(storage: Storage) -> None:
     with storage.read() as reader:
         assert reader.fingerprint() is None
         reader.require_comparable(OTHER_MODEL)

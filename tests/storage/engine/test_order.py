@@ -15,7 +15,7 @@ from vector_memory.storage.records import Cursor
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from([0, 1]), st.sampled_from(["add", "delete", "look"])), max_size=12))
-def test_whoever_goes_from_cursor_to_cursor_sees_everything_once_whichever_handle_stores(
+def test_a_reader_that_follows_cursors_sees_every_memory_once_whichever_handle_stores(
     engine: Engine, steps: list[tuple[int, str]]
 ) -> None:
     while len(engine.opened) < 2:
@@ -51,7 +51,7 @@ def test_a_cursor_reads_what_it_writes() -> None:
         Cursor.parse("since", "now")
 
 
-def test_a_reader_sees_one_state_whatever_others_commit(engine: Engine) -> None:
+def test_a_reader_sees_one_snapshot_whatever_others_commit(engine: Engine) -> None:
     other = engine.open()
     first = add(engine.storage, new_memory("first"))
     with engine.storage.read() as reader:
@@ -80,7 +80,7 @@ def test_a_block_that_raises_changes_nothing(storage: Storage) -> None:
         assert reader.canonical_tags() == []
 
 
-def test_everything_is_there_when_the_memory_is_opened_again(engine: Engine) -> None:
+def test_everything_is_still_stored_when_the_memory_is_reopened(engine: Engine) -> None:
     memory_id = add(engine.storage, new_memory("kept"))
     engine.storage.close()
     engine.storage.close()

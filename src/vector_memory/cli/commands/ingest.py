@@ -9,12 +9,13 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from vector_memory.cli.commands.ingest_files import files_of, source_of, text_of, title_of
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, PlaceFlags
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import console, counted, one_line, print_json, progress, resumable
+from vector_memory.cli.terminal import console, one_line, print_json, progress, resumable
 from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.domain.text import counted
 from vector_memory.errors import ChunkingError, ConfigurationError, DuplicateMemoryError, ValidationError
-from vector_memory.settings import Place, Settings
+from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 FAILURES_SHOWN = 20
@@ -44,7 +45,7 @@ def ingest(
     category: Annotated[str | None, Parameter(help="Category; for --kind knowledge_base.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Tag for all memories; repeatable.")] = None,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> int:
     """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.

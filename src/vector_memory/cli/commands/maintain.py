@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, MemoryId, PlaceFlags, SettingsFlags, existing
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, SettingsFlags, existing
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
-from vector_memory.settings import Place, Settings, full_path
+from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.domain.text import counted
+from vector_memory.settings import DatabaseLocation, Settings, full_path
 
 
-def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags = Place()) -> None:
+def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation()) -> None:
     """Permanently delete a memory and everything derived from it. Only a backup can bring it back."""
     from vector_memory.store import SessionMemoryStore
 
@@ -20,7 +21,9 @@ def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: PlaceFlags
     _report(result.model_dump(), result.message, as_json=as_json)
 
 
-def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
+def backfill(
+    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: SettingsFlags = Settings()
+) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
     set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
@@ -31,7 +34,9 @@ def backfill(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: 
     _report(result.model_dump(), result.message, as_json=as_json)
 
 
-def reembed(*, as_json: AsJson = False, place: PlaceFlags = Place(), settings: SettingsFlags = Settings()) -> None:
+def reembed(
+    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: SettingsFlags = Settings()
+) -> None:
     """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
     Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
@@ -54,7 +59,7 @@ def doctor(
             help="Repair permissions, and rebuild what can be derived from the text.", negative=(), show_default=False
         ),
     ] = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
     settings: SettingsFlags = Settings(),
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
@@ -73,7 +78,7 @@ def backup(
     *,
     overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Copy the current state of the memory to a file. Servers can keep writing.
 
@@ -102,7 +107,7 @@ def restore(
         ),
     ] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore

@@ -6,11 +6,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.show import SessionArgument, opened
-from vector_memory.cli.flags import AsJson, PlaceFlags, existing
-from vector_memory.cli.terminal import counted, print_json, progress, say
+from vector_memory.cli.flags import AsJson, LocationFlags, existing
+from vector_memory.cli.terminal import print_json, progress, say
+from vector_memory.domain.text import counted
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.transfer import new_file
-from vector_memory.settings import Place, full_path
+from vector_memory.settings import DatabaseLocation, full_path
 
 
 def report(
@@ -20,7 +21,7 @@ def report(
     output: Annotated[Path, Parameter(alias="-o", help="File to write, for example session.html.")],
     overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Write an HTML page of a session: who stored what and when, a map by meaning, and the searchable texts.
 

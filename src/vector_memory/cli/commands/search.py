@@ -11,17 +11,18 @@ from vector_memory.cli.commands.search_output import Found, print_findings
 from vector_memory.cli.flags import (
     AsJson,
     HiddenSettingsFlags,
+    LocationFlags,
     OfAgent,
     OfIteration,
     OfKind,
     OfSession,
     OfTask,
-    PlaceFlags,
     existing,
 )
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import counted, print_json, status
+from vector_memory.cli.terminal import print_json, status
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.indexer import is_chunked
 from vector_memory.results.sessions import (
@@ -31,7 +32,7 @@ from vector_memory.results.sessions import (
     SearchMemoriesResult,
 )
 from vector_memory.search.messages import somewhere_else
-from vector_memory.settings import MOST_RESPONSE_TOKENS, Place, Settings
+from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_LIMIT
 
@@ -59,7 +60,7 @@ def search(
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
     full: Annotated[bool, Parameter(help="Print whole texts.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Search by meaning and words.
@@ -73,7 +74,7 @@ def search(
         raise ConfigurationError("Enter what to find: a question, a phrase, a name.")
     question = " ".join(query)
     path = existing(place)
-    settings = settings.model_copy(update={"max_response_tokens": MOST_RESPONSE_TOKENS})
+    settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
     scopes = [
         Scope(
             one,

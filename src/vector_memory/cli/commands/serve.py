@@ -10,11 +10,11 @@ from cyclopts.validators import Number
 
 from vector_memory.cli.flags import SettingsFlags
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.settings import FilePlace, Offer, ServerPlace, Settings
+from vector_memory.settings import FileLocations, ServerLocations, ServerOptions, Settings
 
-ServerPlaceFlags = Annotated[ServerPlace, Parameter(name="*")]
-FilePlaceFlags = Annotated[FilePlace, Parameter(name="*")]
-OfferFlags = Annotated[Offer, Parameter(name="*")]
+ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
+FileLocationFlags = Annotated[FileLocations, Parameter(name="*")]
+ServerOptionFlags = Annotated[ServerOptions, Parameter(name="*")]
 
 OFTEN = 700
 """Allocations between garbage collections, Python's default: a server runs long, other commands do not."""
@@ -22,9 +22,9 @@ OFTEN = 700
 
 def serve(
     *,
-    place: ServerPlaceFlags = ServerPlace(),
-    files: FilePlaceFlags = FilePlace(),
-    offer: OfferFlags = Offer(),
+    place: ServerLocationFlags = ServerLocations(),
+    files: FileLocationFlags = FileLocations(),
+    offer: ServerOptionFlags = ServerOptions(),
     settings: SettingsFlags = Settings(),
 ) -> None:
     """Serve an MCP client over standard input and output."""

@@ -11,16 +11,17 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, MemoryId, OfAgent, OfIteration, OfKind, OfTask, PlaceFlags, existing
-from vector_memory.cli.terminal import console, counted, moment, one_line, print_json
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, OfAgent, OfIteration, OfKind, OfTask, existing
+from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
+from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.settings import DEFAULT_DIM, MOST_RESPONSE_TOKENS, Place
+from vector_memory.settings import DEFAULT_DIM, MAX_RESPONSE_TOKENS, DatabaseLocation
 from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -34,7 +35,7 @@ def show(
     *,
     raw: Annotated[bool, Parameter(help="Print only the exact text.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Print a memory's text and origin."""
     with opened(place) as storage:
@@ -52,11 +53,11 @@ def sessions(
     agent: OfAgent = None,
     limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
     with opened(place) as storage:
-        found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).list_sessions(limit, agent)
+        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, agent)
     if as_json:
         print_json(found.model_dump())
         return
@@ -97,7 +98,7 @@ def timeline(
     task: OfTask = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
     scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
@@ -140,7 +141,7 @@ def stats(
     /,
     *,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Count the memories of the whole file or of one session."""
     with opened(place) as storage:
@@ -148,7 +149,7 @@ def stats(
         if session is None:
             found = Overview(storage).memory_stats()
         else:
-            found = Statistics(storage, Packer(MOST_RESPONSE_TOKENS)).session_stats(session)
+            found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).session_stats(session)
     if as_json:
         print_json(found.model_dump())
     elif isinstance(found, SessionStatsResult):
@@ -158,7 +159,7 @@ def stats(
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Storage]:
+def opened(place: DatabaseLocation) -> Iterator[Storage]:
     """Open a memory for reading only, without importing what searching and storing need."""
     database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=True)
     try:

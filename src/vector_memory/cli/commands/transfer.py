@@ -10,12 +10,13 @@ from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, PlaceFlags, existing
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, existing
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import counted, print_json, progress, resumable, say
+from vector_memory.cli.terminal import print_json, progress, resumable, say
+from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.maintenance.transfer import checked, new_file
-from vector_memory.settings import Place, Settings, full_path
+from vector_memory.maintenance.transfer import checked_header, new_file
+from vector_memory.settings import DatabaseLocation, Settings, full_path
 from vector_memory.store import SessionMemoryStore
 
 STANDARD = Path("-")
@@ -32,7 +33,7 @@ def export(
     vectors: Annotated[bool, Parameter(help="Include the vectors.", negative=(), show_default=False)] = False,
     overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Write one session, or the whole memory, as JSON Lines. Servers can keep writing."""
     path = existing(place)
@@ -59,7 +60,7 @@ def import_(
         str | None, Parameter(name="--as", help="Import its only session under this id, as a fork.")
     ] = None,
     as_json: AsJson = False,
-    place: PlaceFlags = Place(),
+    place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> None:
     """Add the memories of an export; memories that already exist are skipped. Can be interrupted and repeated.
@@ -70,7 +71,8 @@ def import_(
     path = place.file()
     with opened(source) as stream, resumable():
         if not path.exists():
-            checked(stream, one_session=as_session is not None)  # a refused file must not leave an empty memory behind
+            # A refused file must not leave an empty memory behind.
+            checked_header(stream, one_session=as_session is not None)
         with SessionMemoryStore(path, settings) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.maintenance.doctor.report import Finding, State, counted, fine, fixable, problem, warning
+from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.sqlite import (
     index_faults,
     inspection,
@@ -14,7 +15,7 @@ from vector_memory.storage.sqlite import (
     value_repair,
     vectors,
 )
-from vector_memory.storage.sqlite import reembedding as spare
+from vector_memory.storage.sqlite import reembedding as shadow
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.index_faults import TextFaults
@@ -52,7 +53,7 @@ RESTORE = "Stop all servers, then restore the latest backup: `vector-memory rest
 
 
 def contents_findings(path: Path, model: EmbeddingModel) -> list[Finding]:
-    """Return the findings about the file, which is not changed. A damaged file gets only a few checks."""
+    """Return the findings about the file without changing it. A damaged file gets only a few checks."""
     if not path.is_file():
         return [
             problem(
@@ -119,10 +120,10 @@ def tables(connection: Connection) -> Finding:
     if not faults and not schema_repair.is_record_wrong(connection):
         return fine("tables", "The tables match this release.")
     names = sorted(faults.wrong | faults.triggers)
-    said = f"Tables, indexes or triggers are missing, altered or unknown: {shortened(names)}." if names else ""
-    spare = "The tables for another model's vectors are damaged." if faults.spare else ""
-    message = " ".join(filter(None, [said, spare])) or "The record of the file's schema is damaged."
-    if schema_repair.can_be_mended(connection, faults):
+    wrong = f"Tables, indexes or triggers are missing, altered or unknown: {first_names(names)}." if names else ""
+    shadowed = "The tables for another model's vectors are damaged." if faults.spare else ""
+    message = " ".join(filter(None, [wrong, shadowed])) or "The record of the file's schema is damaged."
+    if schema_repair.can_be_repaired(connection, faults):
         return fixable("tables", message)
     return problem("tables", message, RESTORE)
 
@@ -132,17 +133,17 @@ def values(connection: Connection) -> Finding:
     faults = value_faults(connection)
     if not faults:
         return fine("values", "Every value has the type of its column.")
-    places = sorted(
+    columns = sorted(
         f"{table}.{column}" for table, rows in faults.items() for column in set[str]().union(*rows.values())
     )
     number = counted(sum(map(len, faults.values())), "row")
-    message = f"Invalid values in {number}: {shortened(places)}."
+    message = f"Invalid values in {number}: {first_names(columns)}."
     if not value_repair.lost_values(connection, faults):
         return fixable("values", message)
     return problem("values", message, RESTORE)
 
 
-def shortened(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """Return the first names, with an ellipsis if there are more."""
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
@@ -169,7 +170,7 @@ def orphans(connection: Connection) -> Finding:
 
 
 def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
-    """Check that texts match their checksums, and chunks and passages their texts."""
+    """Check that texts match their checksums, and that chunks and passages match their texts."""
     if faults.text:
         yield problem("text", f"The text of {named(faults.text)} has changed since it was stored.", RESTORE)
     else:
@@ -188,9 +189,9 @@ def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
 
 
 def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[Finding]:
-    """Check that passages and vectors match one to one, and that vectors have their memory's labels.
+    """Check that every passage has one vector, and that vectors have the session, kind and so on of their memory.
 
-    Memories whose text is damaged are skipped: nothing is derived from them.
+    Memories whose text is damaged are skipped: nothing is derived from damaged text.
     """
     faults = index_faults.vector_faults(connection)
     lacking, misfiled = faults.missing.difference(damaged), faults.misfiled.difference(damaged)
@@ -254,12 +255,12 @@ def fingerprint(connection: Connection, model: EmbeddingModel) -> Finding:
 
 
 def reembedding(connection: Connection) -> Iterator[Finding]:
-    """Check for a change of the model that is unfinished or in progress."""
-    if spare.exists(connection):
-        made_for = spare.unfinished(connection)
+    """Check for a change of the model that is in progress or was interrupted."""
+    if shadow.exists(connection):
+        new_model = shadow.unfinished(connection)
         message = (
-            f"Recomputing the vectors with {vectors.describe(made_for)} is in progress or was interrupted."
-            if made_for
+            f"Recomputing the vectors with {vectors.describe(new_model)} is in progress or was interrupted."
+            if new_model
             else "Some vectors of an earlier model have not been erased yet."
         )
         yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
@@ -276,7 +277,7 @@ def be(number: int) -> str:
 
 
 def named(ids: Collection[int]) -> str:
-    """Return memories by their ids, at most NAMED of them."""
+    """Name memories by their ids, at most NAMED of them."""
     shown = ", ".join(str(number) for number in sorted(ids)[:NAMED])
     if len(ids) == 1:
         return f"memory {shown}"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vector_memory.domain import utc_now
+from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError, VectorMemoryError
 from vector_memory.indexing.indexer import Indexer
@@ -10,25 +11,25 @@ from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.doctor.contents import contents_findings
 from vector_memory.maintenance.doctor.installation import installation_findings
 from vector_memory.maintenance.doctor.place import close_to_others, place_findings
-from vector_memory.maintenance.doctor.report import Report, counted
+from vector_memory.maintenance.doctor.report import Report
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Storage
 from vector_memory.storage.sqlite import keywords, value_repair
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.schema_repair import make_indexes_again, mend_schema
+from vector_memory.storage.sqlite.schema_repair import rebuild_indexes, repair_schema
 from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.storage.sqlite.tags import restore_tags
 from vector_memory.storage.sqlite.value_faults import value_faults
 from vector_memory.tagged.vocabulary import Vocabulary
 
 ROUNDS = 4
-"""Rounds of repair: tables, values, derived data, and whatever these reveal."""
+"""Maximum number of rounds of repair: tables, values, derived data, and problems that these reveal."""
 
-INDEX = {"chunks", "passages", "vectors", "index"}
+INDEX_CHECKS = {"chunks", "passages", "vectors", "index"}
 
 
 class Doctor:
-    """Examines the memory at `path`. Other processes may use it meanwhile; this process must not have it open."""
+    """Examines the memory at `path`. Other processes may be using it, but this process must not have it open."""
 
     def __init__(self, path: Path, settings: Settings, model: EmbeddingModel) -> None:
         self._path = path
@@ -45,8 +46,8 @@ class Doctor:
     def repair(self, report: Report, on_progress: Progress | None = None) -> list[str]:
         """Repair the report's fixable findings; return a sentence for each repair.
 
-        Problems that appear only then need another report: see `repair_all`. Texts are never changed. Repairs that need
-        the model are skipped if there is none.
+        A repair may reveal further problems, which need another report: see `repair_all`. Texts are never changed.
+        Repairs that need the model are skipped if there is none.
         """
         wrong = report.fixable()
         done = []
@@ -54,10 +55,10 @@ class Doctor:
             closed = close_to_others(self._path)
             done.append(f"Removed other users' access to {counted(closed, 'file or folder', 'files and folders')}.")
         if "integrity" in wrong:
-            make_indexes_again(self._path)
+            rebuild_indexes(self._path)
             return [*done, "Rebuilt the indexes."]
         if "tables" in wrong:
-            if mend_schema(self._path, self._settings.embedding_dim):
+            if repair_schema(self._path, self._settings.embedding_dim):
                 done.append("Restored tables, indexes and triggers.")
             return done
         if wrong - {"permissions"}:
@@ -92,7 +93,7 @@ class Doctor:
         done = []
         with database.write() as connection:
             if "values" in wrong:
-                number = value_repair.mend_values(connection, value_faults(connection))
+                number = value_repair.repair_values(connection, value_faults(connection))
                 return [f"Repaired or removed {counted(number, 'row')} with invalid values."]
         indexer = Indexer(self._model, self._settings)
         storage = SqliteStorage(database)
@@ -107,17 +108,17 @@ class Doctor:
                 done.append(f"Removed {counted(number, 'orphaned row')}.")
             if "tags" in wrong:
                 done.append(f"Restored {counted(restore_tags(connection, utc_now()), 'canonical tag')}.")
-            if usable and wrong & (INDEX | {"orphans"}):
+            if usable and wrong & (INDEX_CHECKS | {"orphans"}):
                 value_repair.withdraw_faulty(connection)
-        if usable and wrong & (INDEX | {"orphans", "unindexed"}):
+        if usable and wrong & (INDEX_CHECKS | {"orphans", "unindexed"}):
             result = Backfill(storage, indexer, Vocabulary(storage, self._model)).run(on_progress)
-            made = counted(result.memories_processed, "memory", "memories")
-            done.append(f"Computed the vectors of {made}.")
+            indexed = counted(result.memories_processed, "memory", "memories")
+            done.append(f"Computed the vectors of {indexed}.")
         return done
 
 
 def is_model_usable(storage: Storage, indexer: Indexer) -> bool:
-    """Tell whether there is a model whose vectors may join those of the file."""
+    """Tell whether there is a model whose vectors are comparable with those of the file."""
     try:
         with storage.read() as reader:
             reader.require_comparable(indexer.fingerprint)

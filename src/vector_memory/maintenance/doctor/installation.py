@@ -19,14 +19,14 @@ REINSTALL = "Reinstall vector-memory in its own environment."
 
 def installation_findings(model: EmbeddingModel, settings: Settings) -> Iterator[Finding]:
     """Yield the findings about the installation."""
-    yield versions()
+    yield package_versions()
     yield linked_sqlite()
     yield extension()
     yield embedding_model(model, settings)
     yield token_counter(model)
 
 
-def versions() -> Finding:
+def package_versions() -> Finding:
     """Report the versions that a bug report should contain."""
     try:
         found = [f"{name} {version(name)}" for name in PACKAGES]
@@ -70,12 +70,12 @@ def is_default(settings: Settings) -> bool:
 def token_counter(model: EmbeddingModel) -> Finding:
     """Report how the tokens of chunks and answers are counted."""
     usable = model.is_ready
-    name = find_token_counter((lambda text: len(model.piece_spans(text))) if usable else None).name
+    name = find_token_counter((lambda text: len(model.token_spans(text))) if usable else None).name
     if name == "estimate":
         return warning(
             "tokens",
             "Tokens are estimated from the length of a text, so the sizes of chunks are only approximate.",
             "Run `vector-memory fetch-model`, which also downloads the token table.",
         )
-    what = "with cl100k_base" if name == "cl100k_base" else "with the model's tokenizer: cl100k_base is not on disk"
-    return fine("tokens", f"Tokens are counted {what}.")
+    means = "with cl100k_base" if name == "cl100k_base" else "with the model's tokenizer: cl100k_base is not on disk"
+    return fine("tokens", f"Tokens are counted {means}.")

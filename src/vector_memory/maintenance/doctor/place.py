@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
@@ -17,8 +18,8 @@ from vector_memory.storage.sqlite.log_state import held_back
 
 MEGABYTE = 1_000_000
 LARGE_LOG = 20 * MEGABYTE
-LITTLE_ROOM = 500 * MEGABYTE
-NO_ROOM = 20 * MEGABYTE
+LOW_SPACE = 500 * MEGABYTE
+NO_SPACE = 20 * MEGABYTE
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 PATIENCE = 1.0
 """Seconds after which an unfinished reader counts as stuck. Reading takes milliseconds."""
@@ -26,7 +27,7 @@ PATIENCE = 1.0
 
 def place_findings(path: Path) -> Iterator[Finding]:
     """Yield the findings about the storage location. Do not call this while this process has the file open."""
-    yield file_system(path)
+    yield file_system_finding(path)
     yield free_space(path)
     if path.is_file():
         yield permissions(path)
@@ -34,7 +35,7 @@ def place_findings(path: Path) -> Iterator[Finding]:
         yield readers(path)
 
 
-def file_system(path: Path) -> Finding:
+def file_system_finding(path: Path) -> Finding:
     """Check that the file is not on a network file system."""
     kind = filesystem.file_system(path)
     if filesystem.is_network(kind):
@@ -58,12 +59,12 @@ def free_space(path: Path) -> Finding:
     """Check that there is free disk space."""
     folder = next(folder for folder in path.absolute().parents if folder.is_dir())
     free = shutil.disk_usage(folder).free
-    message = f"{size(free)} free on the disk."
+    message = f"{readable_size(free)} free on the disk."
     if full_disk.is_full(folder):
         return problem("disk", message, "Free some space: storing fails, and servers that start now are read-only.")
-    if free < NO_ROOM:
+    if free < NO_SPACE:
         return problem("disk", message, "Free some space: storing will fail soon.")
-    if free < LITTLE_ROOM:
+    if free < LOW_SPACE:
         return warning("disk", message, "Free some space before it runs out.")
     return fine("disk", message)
 
@@ -88,20 +89,20 @@ def exposed(path: Path) -> list[Path]:
         return []
     files = [file for file in (path, filesystem.log_of(path), filesystem.log_index_of(path)) if file.exists()]
     folder = [path.parent] if is_own_folder(path) else []
-    return [place for place in (*files, *folder) if mode_of(place) & OTHERS]
+    return [found for found in (*files, *folder) if mode_of(found) & OTHERS]
 
 
 def is_own_folder(path: Path) -> bool:
     """Tell whether the folder contains only this memory, its copies and its exports."""
-    return all(place.name.startswith(path.name) or place.name == "exports" for place in path.parent.iterdir())
+    return all(entry.name.startswith(path.name) or entry.name == "exports" for entry in path.parent.iterdir())
 
 
 def close_to_others(path: Path) -> int:
     """Remove other users' permissions; return the number of files and folders changed."""
-    places = exposed(path)
-    for place in places:
-        place.chmod(mode_of(place) & ~OTHERS)
-    return len(places)
+    changed = exposed(path)
+    for file in changed:
+        file.chmod(mode_of(file) & ~OTHERS)
+    return len(changed)
 
 
 def mode_of(path: Path) -> int:
@@ -120,11 +121,14 @@ def log_size(path: Path) -> Finding:
     length = log.stat().st_size if log.exists() else 0
     if length <= LARGE_LOG:
         return fine(
-            "log", f"The write-ahead log is {size(length)} long." if length else "The write-ahead log is empty."
+            "log",
+            f"The size of the write-ahead log is {readable_size(length)}."
+            if length
+            else "The write-ahead log is empty.",
         )
     return warning(
         "log",
-        f"The write-ahead log is {size(length)} long, which makes reading slow.",
+        f"The size of the write-ahead log is {readable_size(length)}, which makes reading slow.",
         "If the check `readers` names a process, end that process. Otherwise use the memory once: the log is shortened "
         "a few seconds later.",
     )
@@ -140,12 +144,12 @@ def readers(path: Path) -> Finding:
         return fine("readers", "No process prevents the write-ahead log from being emptied.")
     return warning(
         "readers",
-        f"Process {held.process} keeps reading an old state of the file: {held.frames:,} pages of the log cannot be "
-        "moved into the file, and the log grows.",
+        f"Process {held.process} keeps reading an old state of the file: {counted(held.frames, 'page')} of the log "
+        "cannot be moved into the file, and the log grows.",
         f"End process {held.process}, unless it is a running backup or doctor.",
     )
 
 
-def size(number: int) -> str:
+def readable_size(number: int) -> str:
     """Return a size in bytes in readable form."""
     return f"{number / 1000 / MEGABYTE:,.1f} GB" if number >= 1000 * MEGABYTE else f"{number / MEGABYTE:,.1f} MB"

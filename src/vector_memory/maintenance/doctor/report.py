@@ -18,7 +18,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check: a sentence, and what to do about it. `fixable`: --fix does it."""
+    """The result of a check: a sentence, and what to do about it. `fixable`: --fix can repair it."""
 
     name: str
     state: State
@@ -45,11 +45,6 @@ def problem(name: str, message: str, advice: str | None = None) -> Finding:
 def fixable(name: str, message: str, state: State = State.PROBLEM) -> Finding:
     """Return a finding that --fix repairs."""
     return Finding(name, state, message, FIX, fixable=True)
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun in singular or plural."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ IN_SCRIPT = "<>&\u2028\u2029"
 
 def build_page(data: Mapping[str, Any]) -> str:
     """Return the page that shows `data`, as returned by `session_report.page_data`."""
-    style = part("style.css")
-    script = "\n".join(part(name) for name in SCRIPTS)
-    return Template(part("page.html")).substitute(
+    style = source("style.css")
+    script = "\n".join(source(name) for name in SCRIPTS)
+    return Template(source("page.html")).substitute(
         policy=policy(style, script),
         session=escape(data["session"]),
         written=datetime.fromtimestamp(data["written"] / 1000, UTC).strftime("%d %B %Y, %H:%M UTC"),
@@ -31,7 +31,7 @@ def build_page(data: Mapping[str, Any]) -> str:
     )
 
 
-def part(name: str) -> str:
+def source(name: str) -> str:
     """Return one of the page's source files."""
     return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 

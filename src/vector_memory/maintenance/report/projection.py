@@ -1,15 +1,15 @@
-"""Projects memories on a plane by meaning, and finds nearest neighbours. Pure functions over arrays."""
+"""Projects memories onto a plane by meaning, and finds nearest neighbours. Pure functions over arrays."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1_000
-"""Rows compared with all others at a time."""
+ROWS_AT_ONCE = 1_000
+"""Number of rows compared with all others at a time."""
 
 SAME = 1e-6
-"""Directions whose difference per row is smaller differ by rounding errors only."""
+"""Smaller differences between directions, per row, are rounding errors."""
 
 
 class Projection(NamedTuple):
@@ -27,11 +27,11 @@ class Neighbour(NamedTuple):
 
 
 def project(vectors: NDArray[np.float32]) -> Projection:
-    """Project the directions of vectors, shape (rows, dimensions >= 2), on the plane where they differ most.
+    """Project the directions of vectors, shape (rows, dimensions >= 2), onto the plane where they differ most.
 
-    These are the first two principal components (Hotelling 1933), by singular value decomposition. Both axes have the
-    same scale. The sign of an axis is arbitrary: it is chosen so that its largest entry is positive, so that equal
-    vectors always give equal points.
+    The axes are the first two principal components (Hotelling 1933), by singular value decomposition, on the same
+    scale. The sign of an axis is arbitrary; it is chosen so that the largest entry is positive, so equal vectors always
+    give equal points.
     """
     units = directions(vectors)
     centred = units - units.sum(axis=0) / max(1, len(units))
@@ -50,12 +50,12 @@ def upright(axes: NDArray[np.float64]) -> NDArray[np.float64]:
     return axes * np.where(largest < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def nearest(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
+def nearest_neighbours(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
     """Return the `count` nearest other rows for each row, nearest first; ties go to the first row."""
     units = directions(vectors)
     found: list[list[Neighbour]] = [[] for _ in units]
-    for start in range(0, len(units), BLOCK):
-        cosines = units[start : start + BLOCK] @ units.T
+    for start in range(0, len(units), ROWS_AT_ONCE):
+        cosines = units[start : start + ROWS_AT_ONCE] @ units.T
         here = range(len(cosines))
         cosines[here, range(start, start + len(cosines))] = -np.inf
         for _ in range(min(count, len(units) - 1)):
@@ -67,7 +67,7 @@ def nearest(vectors: NDArray[np.float32], count: int) -> list[list[Neighbour]]:
 
 
 def directions(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return vectors of length 1 with the same directions: means of many passages are shorter than those of one."""
+    """Return vectors of length 1 with the same directions. The mean of several unit vectors is shorter than 1."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     return exact / np.where(lengths > 0, lengths, 1)

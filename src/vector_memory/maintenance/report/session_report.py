@@ -1,6 +1,6 @@
 """Reads a session and builds its page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
@@ -11,25 +11,23 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope, utc_now
 from vector_memory.errors import NotFoundError
+from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.report.page import build_page
-from vector_memory.maintenance.report.projection import nearest, project
+from vector_memory.maintenance.report.projection import nearest_neighbours, project
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
-MOST_MEMORIES = 10_000
-"""Maximum number of memories shown, the newest: with more dots a browser becomes slow."""
+MAX_MEMORIES = 10_000
+"""Maximum number of memories shown, newest first: with more dots a browser becomes slow."""
 
-MOST_TEXT = 40_000_000
-"""Maximum bytes of text in a page, for the newest memories; the others are shown without text."""
+MAX_TEXT = 40_000_000
+"""Maximum bytes of text in a page, newest memories first; the others are shown without text."""
 
 NEIGHBOURS = 3
-BATCH = 100
-"""Memories read at a time, so that only the page's texts are in memory."""
-
-Progress = Callable[[int, int], None]
-"""Called with the number of memories done and their total number."""
+MEMORIES_AT_ONCE = 100
+"""Memories read at a time, so that only the texts for the page stay in memory."""
 
 
 class SessionPage(NamedTuple):
@@ -75,13 +73,13 @@ class SessionReports:
 
 def read_session(reader: Reader, session_id: str) -> Reading:
     """Read the newest memories of a session, as many as a page shows."""
-    listed = reader.timeline(Scope(session_id=session_id), MOST_MEMORIES, 0)[::-1]
+    listed = reader.timeline(Scope(session_id=session_id), MAX_MEMORIES, 0)[::-1]
     texts = within_budget(listed)
     memories: list[Memory] = []
     lengths: dict[int, int] = {}
     ids: list[int] = []
     means: list[NDArray[np.float32]] = []
-    for batch in (listed[start : start + BATCH] for start in range(0, len(listed), BATCH)):
+    for batch in (listed[start : start + MEMORIES_AT_ONCE] for start in range(0, len(listed), MEMORIES_AT_ONCE)):
         found = reader.memories([moment.memory_id for moment in batch])
         for memory in (found[moment.memory_id] for moment in batch):
             lengths[memory.id] = len(memory.content)
@@ -96,21 +94,21 @@ def read_session(reader: Reader, session_id: str) -> Reading:
 def within_budget(listed: Sequence[Moment]) -> set[int]:
     """Return the ids of the first memories whose texts fit into a page together."""
     ends = accumulate(moment.content_bytes for moment in listed)
-    return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MOST_TEXT}
+    return {moment.memory_id for moment, end in zip(listed, ends, strict=True) if end <= MAX_TEXT}
 
 
 def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[str, Any]:
     """Return the data for the page's script; `web/model.js` reads it."""
     projection = project(reading.means)
     points = dict(zip(reading.located, projection.points.round(4).tolist(), strict=True))
-    neighbours = dict(zip(reading.located, nearest(reading.means, NEIGHBOURS), strict=True))
+    neighbours = dict(zip(reading.located, nearest_neighbours(reading.means, NEIGHBOURS), strict=True))
     memories = []
     for done, memory in enumerate(reading.memories, start=1):
         near = [[reading.located[other], round(cosine, 3)] for other, cosine in neighbours.get(memory.id, [])]
         memories.append(
             {
-                **provenance(memory),
-                **text_of(memory, reading.texts),
+                **fields_without_text(memory),
+                **text_fields(memory, reading.texts),
                 "size": reading.lengths[memory.id],
                 "point": points.get(memory.id),
                 "near": near,
@@ -126,7 +124,7 @@ def page_data(session_id: str, reading: Reading, on_progress: Progress) -> dict[
     }
 
 
-def provenance(memory: Memory) -> dict[str, Any]:
+def fields_without_text(memory: Memory) -> dict[str, Any]:
     """Return a memory's fields except its text."""
     return {
         "id": memory.id,
@@ -144,13 +142,13 @@ def provenance(memory: Memory) -> dict[str, Any]:
     }
 
 
-def text_of(memory: Memory, texts: set[int]) -> dict[str, Any]:
+def text_fields(memory: Memory, texts: set[int]) -> dict[str, Any]:
     """Return a memory's text as stored and as HTML; None if the page does not contain it."""
     if memory.id not in texts:
         return {"text": None, "html": None}
     return {"text": memory.content, "html": render(memory.content)}
 
 
-def milliseconds(moment: str) -> int:
-    """Return a time as JavaScript counts it, since 1970."""
-    return round(datetime.fromisoformat(moment).timestamp() * 1000)
+def milliseconds(time: str) -> int:
+    """Return an ISO 8601 time as JavaScript does: milliseconds since 1970."""
+    return round(datetime.fromisoformat(time).timestamp() * 1000)

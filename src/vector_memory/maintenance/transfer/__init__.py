@@ -1,6 +1,6 @@
-"""Memories as JSON Lines: from one file to another, without doubling what is there."""
+"""Export and import of memories as JSON Lines. An import does not duplicate memories that are already stored."""
 
 from vector_memory.maintenance.transfer.files import new_file
-from vector_memory.maintenance.transfer.transfer import Exported, Imported, Transfer, checked
+from vector_memory.maintenance.transfer.transfer import Exported, Imported, Transfer, checked_header
 
-__all__ = ["Exported", "Imported", "Transfer", "checked", "new_file"]
+__all__ = ["Exported", "Imported", "Transfer", "checked_header", "new_file"]

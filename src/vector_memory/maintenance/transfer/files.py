@@ -12,10 +12,10 @@ from vector_memory.storage.disk.drafts import Rules, draft_of
 
 @contextmanager
 def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[bytes]]:
-    """Yield a stream to a file that appears complete after the block, and not at all if the block fails.
+    """Yield a stream to a file that exists, complete, only after the block succeeds.
 
-    Pipes and terminals are written to directly. Raises ValidationError if the file exists, or if it is the `memory` or
-    any other database, which is never replaced; DatabaseError if it cannot be written.
+    Pipes and terminals are written to directly. Raises ValidationError if the file exists and `overwrite` is false, or
+    if it is the `memory` or any other database, which is never replaced; DatabaseError if it cannot be written.
     """
     if is_stream(target):
         with written_to(target) as stream:
@@ -29,7 +29,7 @@ def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[byte
 
 @contextmanager
 def written_to(target: Path) -> Iterator[IO[bytes]]:
-    """Yield an open pipe or device. If its reader is gone, this raises BrokenPipeError, as for standard output."""
+    """Yield an open pipe or device. Raises BrokenPipeError if its reader is gone, as for standard output."""
     try:
         with target.open("wb") as stream:
             yield stream
@@ -40,7 +40,7 @@ def written_to(target: Path) -> Iterator[IO[bytes]]:
 
 
 def is_stream(target: Path) -> bool:
-    """Whether a path is a pipe, a terminal or the like."""
+    """Whether a path is a pipe or a character device, such as a terminal."""
     try:
         mode = target.stat().st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""The lines of an export: what each may hold, and reading and checking them one by one. docs/moving.md describes it."""
+"""The lines of an export: their fields, and how they are read and checked. docs/moving.md describes the format."""
 
 import base64
 import hashlib
@@ -19,27 +19,27 @@ from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
 
 FORMAT: Final = "vector-memory export"
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 
-MAX_LINE = 256_000_000
-"""Bytes. The longest memory with vectors of 384 numbers takes 10 MB."""
+MAX_LINE_BYTES = 256_000_000
+"""The longest memory with vectors of 384 numbers takes 10 MB."""
 
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 UNIT_TOLERANCE = 1e-3
 
 MAX_HEADINGS = 20
-"""Headings that enclose a chunk, each of at most as many characters as a title."""
+"""Maximum number of headings that enclose a chunk, each at most as long as a title."""
 
-NAME_SHOWN = 40
-"""Characters of a name that is not known."""
+FIELD_SHOWN = 40
+"""Maximum number of characters shown of an unknown field name."""
 
-Number = Annotated[int, Field(ge=0, le=1 << 53)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Name = Annotated[str, Field(max_length=MAX_IDENTIFIER)]
-Heading = Annotated[str, Field(max_length=MAX_TITLE)]
+HeadingText = Annotated[str, Field(max_length=MAX_TITLE)]
 
 
 def utc(time: str) -> str:
-    """Return a time with its zone as the database keeps it, which sorts as text."""
+    """Return a time with a time zone in the format of the database, which sorts as text."""
     try:
         moment = datetime.fromisoformat(time)
         if moment.tzinfo is not None:
@@ -53,17 +53,17 @@ Time = Annotated[str, AfterValidator(utc)]
 
 
 class Line(BaseModel):
-    """Base of what a line holds."""
+    """Base of all lines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     def encoded(self) -> bytes:
-        """Return the line."""
+        """Return the line as UTF-8 with a line feed."""
         return json.dumps(self.model_dump(), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 class ModelLine(Line):
-    """What made the vectors."""
+    """The fingerprint of the vectors."""
 
     model: Name
     dimensions: int
@@ -76,29 +76,29 @@ class ModelLine(Line):
 
 
 class Header(Line):
-    """The first line. `session_id`: the session that was exported; None: all. `vectors`: what made them, if any."""
+    """The first line. `session_id`: the exported session, or None for all. `vectors`: their fingerprint, if any."""
 
     format: Literal["vector-memory export"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[1] = FORMAT_VERSION
     session_id: Name | None = None
-    memories: Number
+    memories: Count
     vectors: ModelLine | None = None
 
 
 class StretchLine(Line):
     """A part of a content, as a half-open range of characters."""
 
-    start: Number
-    end: Number
+    start: Count
+    end: Count
 
 
 class ChunkLine(StretchLine):
     """A chunk; its text is that part of the content."""
 
     kind: Name
-    token_count: Number
-    headings: Annotated[list[Heading], Field(max_length=MAX_HEADINGS)]
-    level: Number
+    token_count: Count
+    headings: Annotated[list[HeadingText], Field(max_length=MAX_HEADINGS)]
+    level: Count
     contains_code: bool
     contains_table: bool
     oversized: bool
@@ -107,7 +107,7 @@ class ChunkLine(StretchLine):
 class PassageLine(StretchLine):
     """A passage with its vector, little-endian float32 in base64; `chunk`: the position of its chunk, or None."""
 
-    chunk: Number | None
+    chunk: Count | None
     vector: str
 
     def numbers(self) -> NDArray[np.float32]:
@@ -115,18 +115,18 @@ class PassageLine(StretchLine):
         return np.frombuffer(base64.b64decode(self.vector, validate=True), "<f4").astype(np.float32)
 
 
-class PlaceLine(Line):
-    """Where a report is and what it says: that names it in every file."""
+class ReportKey(Line):
+    """What identifies a report in every file: its content's hash and its session, iteration, agent and task."""
 
     content_hash: Name
     agent_id: Name
     session_id: Name | None
-    session_iter: Number
+    session_iter: Count
     task_code: Name | None
 
 
 class MemoryLine(Line):
-    """A memory. Only the first three are required; the rest is derived from the text. `parent`: of an observation."""
+    """A memory. Only the first three fields are required. `parent`: the report that an observation is about."""
 
     memory_type: str
     agent_id: str
@@ -142,13 +142,13 @@ class MemoryLine(Line):
     created_at: Time | None = None
     updated_at: Time | None = None
     accessed_at: Time | None = None
-    access_count: Number = 0
-    parent: PlaceLine | None = None
+    access_count: Count = 0
+    parent: ReportKey | None = None
     chunks: list[ChunkLine] = []
     passages: list[PassageLine] = []
 
     def new_memory(self) -> NewMemory:
-        """Return what is stored of it. Raises ValidationError."""
+        """Return the memory to store. Raises ValidationError."""
         return NewMemory(
             kind=parse_kind(self.memory_type),
             agent_id=self.agent_id,
@@ -163,7 +163,7 @@ class MemoryLine(Line):
         )
 
     def stored_chunks(self) -> list[Chunk]:
-        """Return the chunks as they are stored."""
+        """Return the chunks to store."""
         return [
             Chunk(
                 index=index,
@@ -183,33 +183,36 @@ L = TypeVar("L", bound=Line)
 
 
 def read_lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not empty with their numbers. Raises ValidationError for one that is far too long."""
-    for number, line in enumerate(iter(lambda: source.readline(MAX_LINE), b""), start=1):
-        if len(line) == MAX_LINE:
-            raise ValidationError(f"Line {number} is longer than {MAX_LINE:,} bytes: this is not an export.")
+    """Yield the lines that are not blank, with their numbers. Raises ValidationError if a line is too long."""
+    for number, line in enumerate(iter(lambda: source.readline(MAX_LINE_BYTES), b""), start=1):
+        if len(line) == MAX_LINE_BYTES:
+            raise ValidationError(
+                f"Line {number} has {MAX_LINE_BYTES:,} bytes or more: choose a file written by `vector-memory export`."
+            )
         if line.strip():
             yield number, line
 
 
 def parse_header(line: bytes) -> Header:
-    """Return the first line of an export. Raises ValidationError if it is none, or of a newer release."""
-    said = _json(1, line) if line.startswith(b"{") else None
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
+    """Parse the first line of an export. Raises ValidationError if it is not a header, or has another version."""
+    value = _json(1, line) if line.startswith(b"{") else None
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise ValidationError("Line 1 is not a header: choose a file written by `vector-memory export`.")
-    if said.get("version") != VERSION:
+    if value.get("version") != FORMAT_VERSION:
         raise ValidationError(
-            f"This export has another format than {VERSION}, which this release reads: upgrade vector-memory."
+            f"The version of the export's format is not {FORMAT_VERSION}, which this release reads: upgrade "
+            "vector-memory."
         )
-    return _parsed(Header, 1, said)
+    return _validated(Header, 1, value)
 
 
 def parse_memory(number: int, line: bytes) -> MemoryLine:
-    """Return what a line holds; whether it can be stored is not looked at. Raises ValidationError."""
-    return _parsed(MemoryLine, number, _json(number, line))
+    """Parse the line of a memory, without checking that it can be stored. Raises ValidationError."""
+    return _validated(MemoryLine, number, _json(number, line))
 
 
 def check_memory(number: int, line: MemoryLine, header: Header) -> None:
-    """Raise a ValidationError unless the memory of a line can be stored as it is."""
+    """Raise ValidationError unless the memory of a line can be stored."""
     try:
         line.new_memory()
         problem = next(_problems(line, header.vectors), None)
@@ -220,7 +223,7 @@ def check_memory(number: int, line: MemoryLine, header: Header) -> None:
 
 
 def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
-    """Yield what is wrong with a memory that is acceptable by itself."""
+    """Yield what is wrong with a memory whose own fields are valid."""
     chunked = TRAITS[parse_kind(line.memory_type)].chunked
     stretches: Sequence[StretchLine] = (*line.chunks, *line.passages)
     if line.memory_type == MemoryKind.TAGGED:
@@ -241,7 +244,7 @@ def _problems(line: MemoryLine, model: ModelLine | None) -> Iterator[str]:
 
 
 def _problems_of_note(line: MemoryLine) -> Iterator[str]:
-    """Yield what the tagged tools would not have stored."""
+    """Yield what the tools for tagged memories would refuse."""
     if len(line.content) > MAX_NOTE:
         yield f"content is {len(line.content):,} characters long: a tagged memory has at most {MAX_NOTE:,}."
     if line.metadata.get("category", CATEGORIES[-1]) not in CATEGORIES:
@@ -258,19 +261,19 @@ def _is_unit_vector(passage: PassageLine, dimensions: int) -> bool:
 
 def _json(number: int, line: bytes) -> object:
     try:
-        said = json.loads(line)
+        value = json.loads(line)
         if SURROGATE.search(line):
-            json.dumps(said, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise ValidationError(f"Line {number} is not valid JSON in UTF-8: export again.") from None
-    return said
+    return value
 
 
-def _parsed(kind: type[L], number: int, said: object) -> L:
+def _validated(kind: type[L], number: int, value: object) -> L:
     try:
-        return kind.model_validate(said)
+        return kind.model_validate(value)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part)[:NAME_SHOWN] for part in first["loc"]) or "the line"
+        name = ".".join(str(part)[:FIELD_SHOWN] for part in first["loc"]) or "the line"
         problem = first["msg"].removeprefix("Value error, ")
         raise ValidationError(f"Line {number}: {name}: {problem[:1].lower()}{problem[1:]}.") from None

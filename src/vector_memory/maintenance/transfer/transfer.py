@@ -1,11 +1,11 @@
-"""Memories as JSON Lines: written for another file, and added from there without storing anything twice.
+"""Exports memories as JSON Lines, and imports them without storing a memory twice.
 
-An export is read twice, line by line: first every line is checked, then every memory is added in a transaction of its
-own. So a file that is not acceptable changes nothing, and an import that was interrupted is simply repeated.
+An import reads the file twice, line by line: first it checks every line, then it adds each memory in one transaction.
+An invalid file therefore changes nothing, and an interrupted import can be repeated.
 """
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import IO, NamedTuple
 
@@ -13,8 +13,10 @@ import numpy as np
 
 from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
+from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
     ChunkLine,
@@ -22,7 +24,7 @@ from vector_memory.maintenance.transfer.lines import (
     MemoryLine,
     ModelLine,
     PassageLine,
-    PlaceLine,
+    ReportKey,
     check_memory,
     parse_header,
     parse_memory,
@@ -30,10 +32,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
-from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, written
-
-Progress = Callable[[int, int], None]
-"""Called with the number of memories done and the number there are."""
+from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, digits
 
 PARENT = "parent_report_id"
 
@@ -42,17 +41,17 @@ MAX_PASSAGES = 2 * MAX_CHUNKS
 
 
 class Exported(NamedTuple):
-    """What was written; `with_vectors`: their vectors too."""
+    """The number of memories written, and whether their vectors were written too."""
 
     memories: int
     with_vectors: bool
 
 
 class Imported(NamedTuple):
-    """What became of the memories of an export.
+    """The numbers of memories of an import.
 
-    `skipped` were there already. `without_vectors` of those added have to be embedded. `orphaned` observations were
-    added without the report that they are about, which is neither in the export nor in the memory.
+    `skipped`: already stored. `without_vectors`: added, but not embedded yet. `orphaned`: observations added without
+    their report, which is neither in the export nor in the memory.
     """
 
     added: int = 0
@@ -66,7 +65,7 @@ class Imported(NamedTuple):
 
 
 class Transfer:
-    """Writes memories to streams, and adds those of streams."""
+    """Writes memories to streams, and adds memories from streams."""
 
     def __init__(self, storage: Storage, indexer: Indexer) -> None:
         self._storage = storage
@@ -75,7 +74,7 @@ class Transfer:
     def write(
         self, target: IO[bytes], session_id: str | None, *, with_vectors: bool, on_progress: Progress | None = None
     ) -> Exported:
-        """Write the memories of a session, or all, as they are at one moment; one at a time is held.
+        """Write the memories of a session, or all, from one snapshot. Only one memory at a time is in memory.
 
         Raises NotFoundError if nothing is stored in the session.
         """
@@ -96,26 +95,26 @@ class Transfer:
         return Exported(len(ids), model is not None)
 
     def read(self, source: IO[bytes], as_session: str | None, on_progress: Progress | None = None) -> Imported:
-        """Add the memories of a seekable stream; `as_session`: under this id instead of that of their one session.
+        """Add the memories of a seekable stream. `as_session` replaces the id of the one session in the export.
 
-        Raises ValidationError, having changed nothing, if a line is not acceptable; its number is in the message.
+        If a line is invalid, this changes nothing and raises a ValidationError that gives the line's number.
         """
         if as_session is not None:
             check_text("The new session id", as_session, MAX_IDENTIFIER)
-        header, session_id = checked(source, one_session=as_session is not None)
+        header, session_id = checked_header(source, one_session=as_session is not None)
         usable = self._usable(header)
         result = Imported()
         for done, (_, line) in enumerate(memory_lines(source), start=1):
             moved = line if as_session is None else renamed(line, session_id, as_session)
-            result = result.plus(self._add(bounded(moved), usable))
+            result = result.plus(self._add(without_excess_chunks(moved), usable))
             if on_progress is not None:
                 on_progress(done, header.memories)
         return result
 
     def _usable(self, header: Header) -> Fingerprint | None:
-        """Return what made the vectors of an export if they may join those of the file.
+        """Return the fingerprint of the export's vectors if they can be used in this file, else None.
 
-        One that has none takes those of our own model only: others could not be searched.
+        A file without vectors accepts only those of the configured model: others could not be searched.
         """
         if header.vectors is None:
             return None
@@ -129,7 +128,7 @@ class Transfer:
 
     def _add(self, line: MemoryLine, model: Fingerprint | None) -> Imported:
         with self._storage.read() as reader:
-            if is_there(reader, with_report(reader, line).memory, line):
+            if is_stored(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
         words = self._storage.prepare_words(texts_of(line.memory_type, line.content, chunks))
@@ -141,7 +140,7 @@ class Transfer:
         )
         with self._storage.write() as writer:
             new, orphaned = with_report(writer, line)
-            if is_there(writer, new, line):
+            if is_stored(writer, new, line):
                 return Imported(skipped=1)
             history = history_of(line)
             writer.add_memory(new, derived, content_hash=line.hash(), history=history)
@@ -173,7 +172,7 @@ def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> Memory
         parent=report_of(reader, memory),
         chunks=[
             ChunkLine(
-                # The original server's headings may be longer than any that this one makes.
+                # The original server's headings may be longer than this one allows.
                 headings=[heading[:MAX_TITLE] for heading in chunk.headings[:MAX_HEADINGS]],
                 **{name: getattr(chunk, name) for name in ChunkLine.model_fields if name != "headings"},
             )
@@ -191,59 +190,59 @@ def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> Memory
     )
 
 
-def report_of(reader: Reader, memory: Memory) -> PlaceLine | None:
-    """Return the place of the report that an observation is about: its id says nothing in another file."""
+def report_of(reader: Reader, memory: Memory) -> ReportKey | None:
+    """Return the key of the report that an observation is about: its id means nothing in another file."""
     report_id = report_id_in(memory.memory_type, memory.metadata)
     report = None if report_id is None else reader.memories([report_id]).get(report_id)
     if report is None:
         return None
-    return PlaceLine(**{name: getattr(report, name) for name in PlaceLine.model_fields})
+    return ReportKey(**{name: getattr(report, name) for name in ReportKey.model_fields})
 
 
 def report_id_in(memory_type: str, metadata: dict[str, object]) -> int | None:
     """Return the id of the report that a memory is about, if it is an observation and names one."""
     match metadata.get(PARENT):
-        # A caller may keep anything under this name.
-        case int(report_id) if memory_type == MemoryKind.REPORT_OBSERVATION and written(report_id).isdigit():
+        # Callers may store anything under this name.
+        case int(report_id) if memory_type == MemoryKind.REPORT_OBSERVATION and digits(report_id).isdigit():
             return report_id
         case _:
             return None
 
 
-def bounded(line: MemoryLine) -> MemoryLine:
-    """Return the line, without its chunks and passages if there are too many; these are then derived again."""
+def without_excess_chunks(line: MemoryLine) -> MemoryLine:
+    """Return the line, without chunks and passages if there are too many; they are then derived from the text."""
     if len(line.chunks) <= MAX_CHUNKS and len(line.passages) <= MAX_PASSAGES:
         return line
     return line.model_copy(update={"chunks": [], "passages": []})
 
 
-def is_there(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
-    """Tell whether the memory of a line is stored already."""
+def is_stored(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
+    """Tell whether the memory of a line is already stored."""
     return reader.find_duplicate(new, line.hash()) is not None
 
 
-class Placed(NamedTuple):
-    """What is stored of a line. `orphaned`: the report that it is about is not in this file."""
+class LinkedMemory(NamedTuple):
+    """The memory to store for a line. `orphaned`: the report that it is about is not in this file."""
 
     memory: NewMemory
     orphaned: bool
 
 
-def with_report(reader: Reader, line: MemoryLine) -> Placed:
-    """Return what is stored of a line, with the id that its report has in this file."""
+def with_report(reader: Reader, line: MemoryLine) -> LinkedMemory:
+    """Return the memory to store for a line, with the id that its report has in this file."""
     new = line.new_memory()
     if report_id_in(new.kind, new.metadata) is None:
-        return Placed(new, orphaned=False)
+        return LinkedMemory(new, orphaned=False)
     others = {name: value for name, value in new.metadata.items() if name != PARENT}
     report_id = None if line.parent is None else reader.find_report(**line.parent.model_dump())
     if report_id is None:
-        return Placed(replace(new, metadata=others), orphaned=True)
-    found = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
-    return Placed(found, orphaned=False)
+        return LinkedMemory(replace(new, metadata=others), orphaned=True)
+    linked = replace(new, metadata=others | {PARENT: report_id}, parent_report_id=report_id)
+    return LinkedMemory(linked, orphaned=False)
 
 
 def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine:
-    """Return a line of the session under its new id; a report in another session stays where it is."""
+    """Return the line with the session's new id. A parent report in another session keeps its own."""
     changes: dict[str, object] = {"session_id": new_id} if line.session_id == session_id else {}
     if line.parent is not None and line.parent.session_id == session_id:
         changes["parent"] = line.parent.model_copy(update={"session_id": new_id})
@@ -251,7 +250,7 @@ def renamed(line: MemoryLine, session_id: str | None, new_id: str) -> MemoryLine
 
 
 def history_of(line: MemoryLine) -> History:
-    """Return when a memory was stored, changed and read; what the line does not say is now."""
+    """Return when a memory was stored, changed and read. Missing times default to `created_at`, and that to now."""
     created_at = line.created_at or utc_now()
     return History(created_at, line.updated_at or created_at, line.accessed_at or created_at, line.access_count)
 
@@ -270,11 +269,11 @@ def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:
         yield number, parse_memory(number, line)
 
 
-def checked(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None]:
-    """Return the header of an export that can be added as it is, and the session of its first memory that has one.
+def checked_header(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None]:
+    """Check every line of an export; return its header and the first session id in it.
 
-    The stream then stands where it stood before. Raises ValidationError for any other export, and with `one_session`
-    for one of several sessions.
+    The stream's position is unchanged afterwards. Raises ValidationError if a line is invalid, or with `one_session` if
+    the export contains several sessions.
     """
     start = source.tell()
     header = parse_header(next(read_lines(source), (1, b""))[1])
@@ -286,11 +285,13 @@ def checked(source: IO[bytes], *, one_session: bool) -> tuple[Header, str | None
         session_id = session_id or line.session_id
         if one_session and line.session_id not in (None, session_id):
             raise ValidationError(
-                f"Line {number}: a second session, but --as needs an export of one session: export it by its id."
+                f"Line {number}: a second session, but --as needs an export of one session: export that session by its "
+                "id."
             )
     if memories_found != header.memories:
         raise ValidationError(
-            f"The header announces {header.memories:,} memories, but there are {memories_found:,}: export again."
+            f"The header says {counted(header.memories, 'memory', 'memories')}, but there are {memories_found:,}: "
+            "export again."
         )
     source.seek(start)
     return header, session_id

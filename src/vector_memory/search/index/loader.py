@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from vector_memory.domain import Scope
-from vector_memory.errors import DatabaseError, VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, where
 from vector_memory.search.index.signatures import Held, Passages, View
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
@@ -62,8 +62,9 @@ class PassageIndex:
         with self._starting:
             self.is_used = True
             if not self._stopping.is_set() and (self._loader is None or not self._loader.is_alive()):
-                self._loader = threading.Thread(target=self._load, name="passage-index", daemon=True)
-                self._loader.start()
+                loader = threading.Thread(target=self._load, name="passage-index", daemon=True)
+                loader.start()
+                self._loader = loader  # only now: `close` cannot join a thread that has not been started
 
     def wait_for_loading(self) -> None:
         """Wait until what is being loaded is loaded."""
@@ -172,6 +173,8 @@ class PassageIndex:
         """Let the storage engine answer for a while when the memory cannot be read into the index."""
         try:
             yield
+        except ClosedMemoryError:  # nobody will search any more
+            return
         except Exception as error:  # whatever it is, it may not end the thread, nor the search that meets it
             self._failed_at = time.monotonic()
             reason = error if isinstance(error, VectorMemoryError) else where(error)

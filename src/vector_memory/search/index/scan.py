@@ -20,7 +20,7 @@ from vector_memory.search.fusion import (
 from vector_memory.search.index.bm25 import Scores, WordScores, word_scores
 from vector_memory.search.index.signatures import Held, View
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.ranking import COMPARED, ROUNDING, Vectors, best, cosines, rounded
+from vector_memory.storage.ranking import COMPARED_AT_ONCE, ROUNDING, Vectors, best, cosines, rounded
 
 LEAST_COMPARED = 1_000
 COMPARED_SHARE = 1_000
@@ -213,8 +213,8 @@ class ComparisonOfAll(Comparison):
     def _compared(self, places: Rows) -> NDArray[np.float64]:
         """Return the cosines of some of the vectors, which may be as many as there are if they are equal."""
         parts = [
-            cosines(self._vectors[places[start : start + COMPARED]], self._query)
-            for start in range(0, len(places), COMPARED)
+            cosines(self._vectors[places[start : start + COMPARED_AT_ONCE]], self._query)
+            for start in range(0, len(places), COMPARED_AT_ONCE)
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 

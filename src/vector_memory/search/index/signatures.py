@@ -218,7 +218,7 @@ class View:
     def gone(self, rows: Rows) -> Rows:
         """Return those of the passages in the rows that have been deleted."""
         ids = self.passages.ids[rows]
-        return rows[np.isin(ids, self.feed.passages_there(ids.tolist()), invert=True)]
+        return rows[np.isin(ids, self.feed.existing_passages(ids.tolist()), invert=True)]
 
 
 def best_by_either(cosines: Vectors, sums: Vectors, limit: int) -> Rows:

@@ -1,87 +1,99 @@
 """The tools, in the order that clients see."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import Any
 
 from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
-from vector_memory.server.tools.memory_tool import MemoryTool
+from vector_memory.server.tools.memory_tool import MemoryTool, reads
 from vector_memory.settings import Profile, Toolset
 
-SESSION_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
+Function = Callable[..., Any]
+
+SESSION_TOOLS: dict[str, tuple[Function, ...]] = {
     "Storing": (
-        MemoryTool.of(storing.store_session_context),
-        MemoryTool.of(storing.store_input_prompt),
-        MemoryTool.of(storing.store_system_memory),
-        MemoryTool.of(storing.store_report),
-        MemoryTool.of(storing.store_report_observation),
-        MemoryTool.of(storing.store_working_memory),
-        MemoryTool.of(storing.store_knowledge_base),
+        storing.store_session_context,
+        storing.store_input_prompt,
+        storing.store_system_memory,
+        storing.store_report,
+        storing.store_report_observation,
+        storing.store_working_memory,
+        storing.store_knowledge_base,
     ),
     "Searching": (
-        MemoryTool.of(searching.search_session_context),
-        MemoryTool.of(searching.search_input_prompts),
-        MemoryTool.of(searching.search_system_memory),
-        MemoryTool.of(searching.search_reports_specific_chunks),
-        MemoryTool.of(searching.search_reports_section_context),
-        MemoryTool.of(searching.search_reports_full_documents),
-        MemoryTool.of(searching.search_working_memory_specific_chunks),
-        MemoryTool.of(searching.search_working_memory_section_context),
-        MemoryTool.of(searching.search_working_memory_full_documents),
-        MemoryTool.of(searching.search_knowledge_base_specific_chunks),
-        MemoryTool.of(searching.search_knowledge_base_section_context),
-        MemoryTool.of(searching.search_knowledge_base_full_documents),
+        searching.search_session_context,
+        searching.search_input_prompts,
+        searching.search_system_memory,
+        searching.search_reports_specific_chunks,
+        searching.search_reports_section_context,
+        searching.search_reports_full_documents,
+        searching.search_working_memory_specific_chunks,
+        searching.search_working_memory_section_context,
+        searching.search_working_memory_full_documents,
+        searching.search_knowledge_base_specific_chunks,
+        searching.search_knowledge_base_section_context,
+        searching.search_knowledge_base_full_documents,
     ),
     "Documents": (
-        MemoryTool.of(documents.load_session_context_for_task),
-        MemoryTool.of(documents.expand_chunk_context),
-        MemoryTool.of(documents.reconstruct_document),
-        MemoryTool.of(documents.get_memory_by_id),
-        MemoryTool.of(documents.write_document_to_file),
+        documents.load_session_context_for_task,
+        documents.expand_chunk_context,
+        documents.reconstruct_document,
+        documents.get_memory_by_id,
+        documents.write_document_to_file,
     ),
     "Maintenance": (
-        MemoryTool.of(maintenance.get_session_stats),
-        MemoryTool.of(maintenance.list_sessions),
-        MemoryTool.of(maintenance.delete_memory),
-        MemoryTool.of(maintenance.cleanup_old_memories),
+        maintenance.get_session_stats,
+        maintenance.list_sessions,
+        maintenance.delete_memory,
+        maintenance.cleanup_old_memories,
     ),
-    "Catching up": (MemoryTool.of(changes.search_changes),),
+    "Catching up": (changes.search_changes,),
 }
 """The session tools, by purpose."""
 
-TAGGED_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
+TAGGED_TOOLS: dict[str, tuple[Function, ...]] = {
     "Tagged memories": (
-        MemoryTool.of(tagged.store_memory),
-        MemoryTool.of(tagged.search_memories),
-        MemoryTool.of(tagged.list_recent_memories),
-        MemoryTool.of(tagged.get_by_memory_id),
-        MemoryTool.of(tagged.delete_by_memory_id),
-        MemoryTool.of(tagged.get_memory_stats),
-        MemoryTool.of(tagged.clear_old_memories),
+        tagged.store_memory,
+        tagged.search_memories,
+        tagged.list_recent_memories,
+        tagged.get_by_memory_id,
+        tagged.delete_by_memory_id,
+        tagged.get_memory_stats,
+        tagged.clear_old_memories,
     ),
     "Tags": (
-        MemoryTool.of(tagged.get_unique_tags),
-        MemoryTool.of(tagged.get_canonical_tags),
-        MemoryTool.of(tagged.get_tag_frequencies),
-        MemoryTool.of(tagged.get_tag_weights),
+        tagged.get_unique_tags,
+        tagged.get_canonical_tags,
+        tagged.get_tag_frequencies,
+        tagged.get_tag_weights,
     ),
 }
 """The tools of tagged memories, by purpose."""
 
-FILE_TOOLS: dict[str, tuple[MemoryTool, ...]] = {
+FILE_TOOLS: dict[str, tuple[Function, ...]] = {
     "Memory files": (
-        MemoryTool.of(files.memory_search),
-        MemoryTool.of(files.memory_get),
-        MemoryTool.of(files.memory_write),
-        MemoryTool.of(files.memory_status),
+        files.memory_search,
+        files.memory_get,
+        files.memory_write,
+        files.memory_status,
     ),
 }
 """The tools over a folder of Markdown files."""
 
-TOOLSETS: dict[Toolset, dict[str, tuple[MemoryTool, ...]]] = {
+FUNCTIONS: dict[Toolset, dict[str, tuple[Function, ...]]] = {
     Toolset.SESSION: SESSION_TOOLS,
     Toolset.TAGGED: TAGGED_TOOLS,
     Toolset.FILES: FILE_TOOLS,
 }
-"""The tools of each toolset, by purpose."""
+"""The functions behind the tools of each toolset, by purpose."""
+
+made = cache(MemoryTool.of)
+"""Return the tool for a function. Making one takes 7 ms, so a server makes only the tools that it offers."""
+
+
+def by_purpose(toolset: Toolset) -> dict[str, tuple[MemoryTool, ...]]:
+    """Return the tools of a toolset, by purpose."""
+    return {purpose: tuple(map(made, functions)) for purpose, functions in FUNCTIONS[toolset].items()}
 
 
 CORE = (
@@ -101,19 +113,21 @@ def offered(
     toolsets: Collection[Toolset], *, read_only: bool = False, profile: Profile = Profile.FULL
 ) -> tuple[MemoryTool, ...]:
     """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write."""
-    tools = [tool for toolset in toolsets for group in TOOLSETS[toolset].values() for tool in group]
+    functions = [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
+    if read_only:
+        functions = [function for function in functions if reads(function)]
     if profile is Profile.CORE:
-        names = {function.__name__ for function in CORE}
-        tools = [tool.brief() for tool in tools if tool.name in names]
-    return tuple(tool for tool in tools if not read_only or reads(tool))
+        return tuple(made(function).brief() for function in functions if function in CORE)
+    return tuple(map(made, functions))
 
 
-def reads(tool: MemoryTool) -> bool:
-    """Tell whether a tool changes nothing."""
-    return tool.annotations is not None and bool(tool.annotations.read_only_hint)
-
-
-WRITING = {tool.name for groups in TOOLSETS.values() for tools in groups.values() for tool in tools if not reads(tool)}
+WRITING = {
+    function.__name__
+    for groups in FUNCTIONS.values()
+    for functions in groups.values()
+    for function in functions
+    if not reads(function)
+}
 WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory; the file is written elsewhere
 
 

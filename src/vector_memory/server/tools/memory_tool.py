@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast, get_args
 
+from fastmcp.decorators import get_fastmcp_meta
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools import FunctionTool, ToolResult
 from pydantic import TypeAdapter, ValidationError
@@ -13,9 +14,9 @@ from vector_memory.results.shortening import bounded, value_size
 from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
-from vector_memory.validation import LEAST_TOKENS
+from vector_memory.validation import MIN_TOKENS
 
-LEAST_LIMIT = LEAST_TOKENS * BYTES_PER_TOKEN
+LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 """What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
 
@@ -71,6 +72,12 @@ class MemoryTool(FunctionTool):
             return answer
         fitting = bounded(self.result_model.model_validate(body), limit)
         return ToolResult(structured_content=fitting.model_dump(mode="json"), is_error=answer.is_error)
+
+
+def reads(function: Callable[..., Any]) -> bool:
+    """Tell whether the tool for a function changes nothing."""
+    meta = get_fastmcp_meta(function)
+    return meta is not None and bool(meta.annotations.read_only_hint)
 
 
 def longest_answer(arguments: dict[str, Any]) -> int:

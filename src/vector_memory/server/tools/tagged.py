@@ -38,13 +38,13 @@ from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.tagged.memories import MAX_RESULTS
-from vector_memory.tagged.tags import MAX_TAGS
+from vector_memory.tagged.tags import MAX_TAGS_PER_NOTE
 from vector_memory.validation import MAX_NOTE
 
 Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_RESULTS}")]
 Tags = Annotated[
     list[str] | None,
-    Field(description=f"Up to {MAX_TAGS}: subjects, or prefix:value such as module:billing", fail_fast=True),
+    Field(description=f"Up to {MAX_TAGS_PER_NOTE}: subjects, or prefix:value such as module:billing", fail_fast=True),
     BeforeValidator(from_json),
 ]
 AnyOfTags = Annotated[

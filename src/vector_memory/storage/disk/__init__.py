@@ -1,1 +1,1 @@
-"""Files on a disk, whatever is in them: how they are written, locked, and kept from being overwritten."""
+"""Files on disk, independent of their contents: writing, locking, and protection from being overwritten."""

@@ -1,4 +1,4 @@
-"""The one way to write a file: a draft beside it, which gets its name at once and never takes that of a database."""
+"""The only way to write a file: a draft next to it, renamed when it is complete. It never replaces a database."""
 
 import errno
 import os
@@ -13,21 +13,21 @@ from typing import IO
 
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.locking import lock_if_free
-from vector_memory.storage.disk.protection import HEADER_BYTES, Place, is_being_written, why_protected
+from vector_memory.storage.disk.protection import HEADER_BYTES, Target, is_being_written, why_protected
 
 DRAFT = re.compile(r"\.vector-memory-[0-9a-f]{16}\.partial")
 
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK}
-"""What a file system without hard links answers."""
+"""Errors of file systems without hard links."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a file may replace.
+    """What a new file may replace.
 
-    `overwrite`: an ordinary file. `over_backups`: then also a copy that `backup` has made and nobody has opened since.
-    `databases`: the paths that are configured, whether there is a file or not. `is_database`: what is written is a
-    database of ours or belongs to one, so it may have such a name; it replaces nothing.
+    `overwrite`: an ordinary file. `over_backups`: with `overwrite`, also a copy that `backup` made and no process has
+    opened since. `databases`: the configured databases, which need not exist. `is_database`: the new file is a memory
+    or belongs to one, so it may have the name of one; it replaces nothing.
     """
 
     overwrite: bool = False
@@ -35,16 +35,16 @@ class Rules:
     databases: Sequence[Path] = ()
     is_database: bool = False
 
-    def check(self, place: Place) -> None:
-        """Raise ValidationError, FileExistsError or IsADirectoryError unless a file may be written there."""
-        if DRAFT.fullmatch(place.name):
-            raise ValidationError(f"{place.shown} has a name that only unfinished files have: name another file.")
+    def check(self, target: Target) -> None:
+        """Raise ValidationError, FileExistsError or IsADirectoryError unless the target may be written."""
+        if DRAFT.fullmatch(target.name):
+            raise ValidationError(f"{target.shown} is a name reserved for unfinished files: choose another file.")
         if not self.is_database:
-            reason = why_protected(place, self.databases, except_backups=self.over_backups)
+            reason = why_protected(target, self.databases, except_backups=self.over_backups)
             if reason is not None:
-                raise ValidationError(f"{place.shown} {reason}: choose another file.")
+                raise ValidationError(f"{target.shown} {reason}: choose another file.")
         try:
-            status = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+            status = os.stat(target.name, dir_fd=target.folder, follow_symlinks=False)
         except FileNotFoundError:
             return
         if not stat.S_ISREG(status.st_mode):
@@ -52,64 +52,64 @@ class Rules:
         if not self.overwrite or self.is_database:
             raise FileExistsError(errno.EEXIST, "File exists")
         if is_being_written(status):
-            raise ValidationError(f"{place.shown} is in use: choose another file.")
+            raise ValidationError(f"{target.shown} is in use: choose another file.")
 
 
 @dataclass(frozen=True)
 class Draft:
     """A file that is being written, readable by its owner only.
 
-    `descriptor` holds the lock that tells other processes that somebody is still writing.
+    `descriptor` holds the lock that shows other processes that the draft is still being written.
     """
 
-    place: Place
+    target: Target
     name: str
     descriptor: int
     rules: Rules
 
     @property
     def path(self) -> Path:
-        """Where it is, for SQLite."""
-        return self.place.path.with_name(self.name)
+        """The draft's path, for SQLite."""
+        return self.target.path.with_name(self.name)
 
     def open(self) -> IO[bytes]:
-        """Open it for writing."""
-        return os.fdopen(os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=self.place.folder), "wb")
+        """Open the draft for writing."""
+        return os.fdopen(os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=self.target.folder), "wb")
 
     def header(self) -> bytes:
-        """Return its first bytes."""
+        """Return the first 100 bytes of the draft."""
         return os.pread(self.descriptor, HEADER_BYTES, 0)
 
     def patch(self, data: bytes, offset: int) -> None:
-        """Write over bytes of it."""
-        descriptor = os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=self.place.folder)
+        """Overwrite bytes of the draft at an offset."""
+        descriptor = os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=self.target.folder)
         try:
             os.pwrite(descriptor, data, offset)
         finally:
             os.close(descriptor)
 
     def publish(self) -> None:
-        """Give it its name when it is on the disk: readers see the old file or the new one, never a part.
+        """Sync the draft to disk and rename it: readers see the old file or the new one, never a partial one.
 
-        The rules are checked once more, right before. Raises as `Rules.check`.
+        The rules are checked again right before. Raises like `Rules.check`.
         """
         os.fsync(self.descriptor)
-        self.rules.check(self.place)
+        self.rules.check(self.target)
         if self.rules.overwrite:
             self._rename()
         else:
             self._link()
-        os.fsync(self.place.folder)
+        os.fsync(self.target.folder)
 
     def _rename(self) -> None:
-        folder = self.place.folder
-        os.rename(self.name, self.place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        folder = self.target.folder
+        os.rename(self.name, self.target.name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _link(self) -> None:
-        """Take a name that nothing has; FileExistsError if something got it a moment ago."""
-        folder = self.place.folder
+        """Take an unused name. Raises FileExistsError if a file of this name was created in the meantime."""
+        folder = self.target.folder
         try:
-            os.link(self.name, self.place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.link(self.name, self.target.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
@@ -117,50 +117,50 @@ class Draft:
 
 
 @contextmanager
-def draft_at(place: Place, rules: Rules) -> Iterator[Draft]:
-    """Give a draft that is gone after the block, unless it was published.
+def draft_at(target: Target, rules: Rules) -> Iterator[Draft]:
+    """Yield a draft, which is deleted after the block unless it was published.
 
-    Raises as `Rules.check` at once, and OSError. Drafts that killed processes have left in the folder are removed.
+    Raises like `Rules.check` at once, and OSError. Drafts that killed processes left in the folder are removed.
     """
-    rules.check(place)
-    remove_abandoned(place.folder)
-    name, descriptor = locked_draft(place.folder)
+    rules.check(target)
+    remove_abandoned(target.folder)
+    name, descriptor = locked_draft(target.folder)
     try:
-        yield Draft(place, name, descriptor, rules)
+        yield Draft(target, name, descriptor, rules)
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=place.folder)
+            os.unlink(name, dir_fd=target.folder)
         os.close(descriptor)
 
 
 @contextmanager
-def draft_of(target: Path, rules: Rules) -> Iterator[Draft]:
-    """Give a draft of the file that a path leads to, also through links.
+def draft_of(path: Path, rules: Rules) -> Iterator[Draft]:
+    """Yield a draft of the file that a path leads to, also through links.
 
-    Raises ValidationError if it may not be written, DatabaseError if the disk refuses.
+    Raises ValidationError if the file must not be written, DatabaseError if writing fails.
     """
-    real = Path(os.path.realpath(target))
+    real = Path(os.path.realpath(path))
     try:
         folder = os.open(real.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with draft_at(Place(folder, real.name, real, str(target)), rules) as draft:
+            with draft_at(Target(folder, real.name, real, str(path)), rules) as draft:
                 yield draft
         finally:
             os.close(folder)
     except FileExistsError:
         raise ValidationError(
-            f"{target} already exists: choose another file, or add --overwrite to replace it."
+            f"{path} already exists: choose another file, or add --overwrite to replace it."
         ) from None
     except IsADirectoryError:
-        raise ValidationError(f"{target} is not a file: choose another path.") from None
+        raise ValidationError(f"{path} is not a file: choose another path.") from None
     except OSError as error:
         raise DatabaseError(
-            f"{target} could not be written ({error.strerror}): nothing was changed. Choose another path."
+            f"{path} could not be written ({error.strerror}): nothing was changed. Choose another path."
         ) from error
 
 
 def locked_draft(folder: int) -> tuple[str, int]:
-    """Make a draft and lock it; return its name and a descriptor for reading."""
+    """Create a draft and lock it; return its name and a descriptor for reading."""
     while True:
         name = f".vector-memory-{secrets.token_hex(8)}.partial"
         descriptor = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
@@ -168,19 +168,19 @@ def locked_draft(folder: int) -> tuple[str, int]:
             with suppress(FileNotFoundError):
                 os.stat(name, dir_fd=folder)
                 return name, descriptor
-        os.close(descriptor)  # another process took it for an abandoned one before it was locked
+        os.close(descriptor)  # another process removed it as abandoned before it was locked
 
 
 def remove_abandoned(folder: int) -> None:
     """Remove drafts in a folder whose processes have ended."""
-    with suppress(OSError):  # a folder may be written and not listed
+    with suppress(OSError):  # a folder may be writable without being readable
         for name in filter(DRAFT.fullmatch, os.listdir(folder)):
             with suppress(OSError):
                 remove_if_abandoned(folder, name)
 
 
 def remove_if_abandoned(folder: int, name: str) -> None:
-    """Remove a draft that nobody has locked."""
+    """Remove a draft that no process has locked."""
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     try:
         if lock_if_free(descriptor):

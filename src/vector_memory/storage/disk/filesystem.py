@@ -1,4 +1,4 @@
-"""What lies under the database: which file system, and the files that belong to it."""
+"""The file system of a database, and the files that SQLite keeps next to it."""
 
 import os
 import re
@@ -12,13 +12,13 @@ NETWORK = re.compile(
     r"|fuse\.(sshfs|ceph.*|glusterfs|rclone|s3fs|goofys|gcsfuse|davfs2?|smbnetfs|curlftpfs|blobfuse2?|seaweedfs|juicefs)"
 )
 PASSED_THROUGH = re.compile(r"9p|vboxsf|drvfs|fuse\.(grpcfuse|osxfs|vmhgfs-fuse)|vmhgfs|prl_fs")
-"""How a virtual machine sees its host's files. Processes on either side do not see each other's shared memory."""
+"""File systems through which a virtual machine uses its host's files. The two do not share memory."""
 
 OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def file_system(path: Path) -> str | None:
-    """Return the type of the file system that `path` is on, or will be; None where the system does not tell."""
+    """Return the type of the file system of `path`, which need not exist; None if the system does not report it."""
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -28,24 +28,24 @@ def file_system(path: Path) -> str | None:
     for mount in mounts:
         before, _, after = mount.partition(" - ")
         point = Path(OCTAL.sub(lambda code: chr(int(code[1], 8)), before.split()[4]))
-        # Of several mounts on one point the last one is seen.
+        # The last of several mounts on one point is the visible one.
         if real.is_relative_to(point) and len(point.parts) >= depth:
             depth, kind = len(point.parts), after.split()[0]
     return kind
 
 
 def is_network(kind: str | None) -> bool:
-    """Tell whether this is a file system that other machines share, where a write-ahead log does not work."""
+    """Tell whether other machines share this file system, where a write-ahead log does not work."""
     return kind is not None and NETWORK.fullmatch(kind) is not None
 
 
 def is_passed_through(kind: str | None) -> bool:
-    """Tell whether this is a folder of the machine that this virtual machine runs on."""
+    """Tell whether this file system is a folder of the host of this virtual machine."""
     return kind is not None and PASSED_THROUGH.fullmatch(kind) is not None
 
 
 def require_local(path: Path) -> None:
-    """Refuse a database on a network file system: machines there do not share the memory that keeps them in step."""
+    """Raise DatabaseError for a network file system: machines do not share the memory that SQLite needs for locking."""
     kind = file_system(path)
     if is_network(kind):
         raise DatabaseError(
@@ -70,7 +70,7 @@ def log_index_of(path: Path) -> Path:
 
 
 def make_private_folders(folder: Path) -> None:
-    """Make a folder and those above it that are missing, each for its owner only, whatever the umask allows."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    for place in reversed(missing):
-        place.mkdir(mode=0o700, exist_ok=True)
+    """Create a folder and its missing parents, accessible by their owner only, whatever the umask allows."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)

@@ -9,14 +9,12 @@ import apsw
 
 from vector_memory.domain import TRAITS, Chunk, NewMemory
 from vector_memory.storage.records import Derived, Embedded, History, Memory
-from vector_memory.storage.sqlite import keywords, vectors
+from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
 
-
-def as_json(value: object) -> str:
-    """Return a value as columns of JSON hold it."""
-    return json.dumps(value, ensure_ascii=False)
+as_json = json.JSONEncoder(ensure_ascii=False).encode
+"""Return a value as columns of JSON hold it. `json.dumps` would make an encoder for each value."""
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
@@ -82,6 +80,7 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
         """,
         (model_id, memory.id),
     )
+    pending.settle(connection, memory.id)
     return True
 
 
@@ -96,7 +95,7 @@ def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
     """Return the passages as they are stored: with the ids of the chunks that they are of."""
     return [
-        vectors.Passage(chunk_ids[passage.piece] if memory.chunked else None, passage.start, passage.end)
+        vectors.Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
         for passage in embedded.passages
     ]
 

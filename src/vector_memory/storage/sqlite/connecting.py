@@ -15,6 +15,9 @@ from vector_memory.storage.disk.filesystem import make_private_folders
 LOCK_TIMEOUT_SECONDS = 30.0
 """Counted from the arrival of the client's call, or for other writers from when they begin to wait."""
 
+PAGES_IN_MEMORY = 4_096
+"""Of one transaction: 16 MB, what the longest report takes."""
+
 SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
 
@@ -64,6 +67,14 @@ def enforce_foreign_keys(connection: apsw.Connection) -> None:
 def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
     """Fill the place of deleted content with zeros: deleted means gone."""
     connection.pragma("secure_delete", True)
+
+
+def keep_transaction_in_memory(connection: apsw.Connection) -> None:
+    """Write the pages of most transactions once, at the commit; afterwards SQLite frees what its cache cannot hold.
+
+    Otherwise it writes, and reads again, whatever is more than its cache of 2 MB: a tenth of the time in the lock.
+    """
+    connection.pragma("cache_spill", PAGES_IN_MEMORY)
 
 
 def set_durability(connection: apsw.Connection, synchronous: str) -> None:

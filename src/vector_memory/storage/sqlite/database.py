@@ -17,6 +17,7 @@ from vector_memory.storage.sqlite.connecting import (
     create_private_file,
     enforce_foreign_keys,
     forbid_writes,
+    keep_transaction_in_memory,
     overwrite_deleted_bytes,
     require_safe_sqlite,
     set_durability,
@@ -126,7 +127,7 @@ class Database:
                     self._writer.execute("rollback")
                 raise
 
-    def forget_deleted(self) -> bool:
+    def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
         False: somebody reads what was there before, or keeps writing. Nobody waits for that: the first process that can
@@ -278,6 +279,7 @@ class Database:
             enforce_foreign_keys(connection)
             overwrite_deleted_bytes(connection)
             set_durability(connection, self._synchronous)
+            keep_transaction_in_memory(connection)
         return connection
 
 

@@ -122,7 +122,7 @@ class SqliteFeed:
         """
         return list(map(PlacedPassage._make, self._connection.execute(sql, (passage_id, limit)).fetchall()))
 
-    def passages_there(self, passage_ids: Sequence[int]) -> list[int]:
+    def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
         """Return those of the passages that exist."""
         sql = "select p.id from json_each(?) wanted join memory_passages p on p.id = wanted.value"
         return fetch_column(self._connection, sql, (json.dumps(passage_ids),))

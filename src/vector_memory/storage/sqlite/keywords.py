@@ -169,7 +169,7 @@ def indexed(texts: Sequence[str], first: int = 0) -> Words:
 
 def renumbered(postings: bytes, first: int) -> bytes:
     """Return the POSTINGs of units numbered from 0 as those of units numbered from `first` on."""
-    return (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
+    return postings if first == 0 else (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
 def hits_in(postings: NDArray[np.uint64], hashed: int) -> NDArray[np.int64]:

@@ -186,13 +186,17 @@ def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: s
 
 
 def next_unindexed(connection: apsw.Connection, after_id: int) -> Memory | None:
-    """Return the memory without vectors that has the smallest id above `after_id`."""
+    """Return the memory without vectors that has the smallest id above `after_id`, unless a process computes them."""
     return fetch_one(
         connection,
         memory_from_row,
         f"""
         select {COLUMNS} from session_memories m
-        where m.embedding_model_id is null and m.id > ? order by m.id limit 1
+        where m.embedding_model_id is null and m.id > ?
+            and not exists (
+                select 1 from pending_vectors where memory_id = m.id and leased_until > unixepoch('subsec')
+            )
+        order by m.id limit 1
         """,
         (after_id,),
     )

@@ -10,7 +10,7 @@ import apsw
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_of
-from vector_memory.storage.sqlite import erasure, revision, schema
+from vector_memory.storage.sqlite import erasure, pending, revision, schema
 from vector_memory.storage.sqlite import legacy as original
 from vector_memory.storage.sqlite.guards import RUN_FIX, DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -80,6 +80,11 @@ def add_revision(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(revision.TRIGGER)
 
 
+def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let every process know whose vectors another one is computing."""
+    connection.execute(pending.TABLE)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -88,6 +93,7 @@ MIGRATIONS = (
     Migration("refuse writers of earlier releases", refuse_earlier_releases),
     Migration("count deletes until their bytes are erased", count_deletes),
     Migration("add a revision for what processes keep in memory", add_revision),
+    Migration("let receipts come before vectors", add_pending_vectors),
 )
 """In order; the version of a file is the number of migrations it has had. Only ever append."""
 

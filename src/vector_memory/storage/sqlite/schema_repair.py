@@ -40,7 +40,7 @@ def is_record_wrong(connection: apsw.Connection) -> bool:
     return version < len(migrations.MIGRATIONS) and not schema_faults(connection, migrations.expected_schema())
 
 
-def can_be_mended(connection: apsw.Connection, faults: SchemaFaults) -> bool:
+def can_be_repaired(connection: apsw.Connection, faults: SchemaFaults) -> bool:
     """Tell whether the table of the texts is there, with all its columns."""
     text = read_schema(connection).get(TEXT_TABLE)
     if text is None or text.type != "table":
@@ -48,7 +48,7 @@ def can_be_mended(connection: apsw.Connection, faults: SchemaFaults) -> bool:
     return TEXT_TABLE not in faults.wrong or _has_all_columns(connection, TEXT_TABLE)
 
 
-def mend_schema(path: Path, dimensions: int) -> bool:
+def repair_schema(path: Path, dimensions: int) -> bool:
     """Bring the schema of a damaged file to that of this release; False: that cannot be done, and nothing was.
 
     `dimensions`: of the vectors, if the file does not say it. Tables that can be filled again from the text may be
@@ -62,7 +62,7 @@ def mend_schema(path: Path, dimensions: int) -> bool:
     return True
 
 
-def make_indexes_again(path: Path) -> None:
+def rebuild_indexes(path: Path) -> None:
     """Make all indexes again from their tables."""
     with _transaction(path) as connection:
         connection.execute("reindex")
@@ -90,7 +90,7 @@ class _NotMendable(Exception):  # noqa: N818 - undoes the transaction
 def _mend(connection: apsw.Connection, dimensions: int) -> None:
     expected = migrations.expected_schema()
     faults = schema_faults(connection, expected)
-    if not can_be_mended(connection, faults):
+    if not can_be_repaired(connection, faults):
         raise _NotMendable
     for name in faults.triggers:
         connection.execute(f"drop trigger {quoted(name)}")

@@ -15,6 +15,7 @@ from vector_memory.storage.records import (
     Derived,
     Expendable,
     History,
+    Lease,
     Memory,
     MemoryCounts,
     Moment,
@@ -28,7 +29,7 @@ from vector_memory.storage.records import (
     TagVectors,
     UnitWords,
 )
-from vector_memory.storage.sqlite import changes, chunks, memories, names, sessions
+from vector_memory.storage.sqlite import changes, chunks, memories, names, pending, sessions
 from vector_memory.storage.sqlite.database import Database
 
 if TYPE_CHECKING:
@@ -160,6 +161,12 @@ class SqliteReader:
     def next_without_vectors(self, after_id: int) -> Memory | None:
         return memories.next_unindexed(self.connection, after_id)
 
+    def next_pending(self, lease: Lease) -> Memory | None:
+        return pending.next_pending(self.connection, lease)
+
+    def count_pending(self, scope: Scope, lease: Lease) -> int:
+        return pending.count_pending(self.connection, scope, lease)
+
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
         from vector_memory.storage.sqlite import tags
 
@@ -183,6 +190,18 @@ class SqliteWriter(SqliteReader):
         from vector_memory.storage.sqlite import adding
 
         return adding.complete_memory(self.connection, memory, derived)
+
+    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
+        pending.defer_vectors(self.connection, memory_id, lease)
+
+    def take_leases(self, lease: Lease) -> None:
+        pending.take_leases(self.connection, lease)
+
+    def release_leases(self, owner: str) -> None:
+        pending.release_leases(self.connection, owner)
+
+    def settle(self, memory_id: int) -> None:
+        pending.settle(self.connection, memory_id)
 
     def delete(self, memory_id: int) -> int | None:
         from vector_memory.storage.sqlite import adding
@@ -234,7 +253,7 @@ class SqliteStorage:
         return indexed(texts)
 
     def purge_deleted(self) -> bool:
-        return self._database.forget_deleted()
+        return self._database.purge_deleted()
 
     def close(self) -> None:
         self._database.close()

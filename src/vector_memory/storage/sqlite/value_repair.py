@@ -46,7 +46,7 @@ def _can_tags_be_mended(connection: apsw.Connection, memory_id: int) -> bool:
     return bool(fetch_value(connection, sql, (memory_id,)))
 
 
-def mend_values(connection: apsw.Connection, faults: ValueFaults) -> int:
+def repair_values(connection: apsw.Connection, faults: ValueFaults) -> int:
     """Put something usable in the place of damaged values, or remove their rows; return how many rows were damaged.
 
     What is missing afterwards is made again from the text by the other steps.

@@ -111,19 +111,22 @@ def add_passages(
         return
     table = table_for(chunked=memory.chunked)
     keys = [intern(connection, name) for name in index_names(memory)]
-    ids = next_ids(connection, f"{prefix}memory_passages", len(passages))
-    connection.executemany(
-        f"insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char) values (?, ?, ?, ?, ?)",
-        [(passage_id, memory.id, *passage) for passage_id, passage in zip(ids, passages, strict=True)],
+    first, *_ = next_ids(connection, f"{prefix}memory_passages", len(passages))
+    # One statement for all rows of a table: statement by statement, the lock would be held longer.
+    connection.execute(
+        f"""
+        insert into {prefix}memory_passages (id, memory_id, chunk_id, start_char, end_char)
+        select ? + key, ?, value ->> 0, value ->> 1, value ->> 2 from json_each(?)
+        """,
+        (first, memory.id, json.dumps(passages)),
     )
-    # One statement for all: a third less time in the lock than one for each row.
     connection.execute(
         f"""
         insert into {prefix}{table} (passage_id, session_key, kind_key, agent_key, task_key, session_iter, embedding)
         with recursive row(number) as (select 0 union all select number + 1 from row where number + 1 < ?)
         select ? + number, ?, ?, ?, ?, ?, substr(?, number * ? + 1, ?) from row
         """,
-        (len(vectors), ids[0], *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
+        (len(vectors), first, *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
     )
 
 

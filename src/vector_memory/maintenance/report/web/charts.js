@@ -1,4 +1,4 @@
-/* The timeline, the growth under it, and the map: SVG, redrawn whenever the selection or the width changes. */
+/* The timeline, the growth chart below it, and the map: SVG, redrawn whenever the selection or the width changes. */
 
 const SHAPES = [
   (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,

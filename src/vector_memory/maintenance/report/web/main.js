@@ -55,10 +55,10 @@ function drawFigures() {
 }
 
 function drawLegend() {
-  const named = values(view.colour).slice(0, MOST_COLOURS);
+  const named = values(view.colour).slice(0, MAX_COLOURS);
   const others = ranks[view.colour].size - named.length;
   const items = named.map(([value]) => [view.colour === "kind" ? value : null, `c${slot(view.colour, value)}`, words(value)]);
-  if (others > 0) items.push([null, `c${MOST_COLOURS}`, count(others, "other")]);
+  if (others > 0) items.push([null, `c${MAX_COLOURS}`, count(others, "other")]);
   if (view.colour !== "kind") items.push(...values("kind").map(([kind]) => [kind, "shape", words(kind)]));
   byKey("legend").replaceChildren(...items.map(([kind, colour, name]) => element("li", {}, glyph(kind, colour), ` ${cut(name, 40)}`)));
 }
@@ -176,7 +176,7 @@ byKey("order").addEventListener("change", () => drawList(chosen(), list.pattern)
 byKey("more").addEventListener("click", () => {
   const first = list.found[list.shown];
   showUpTo(list.shown + AT_ONCE);
-  byKey(`m${first.id}`).querySelector("button").focus(); // where reading goes on
+  byKey(`m${first.id}`).querySelector("button").focus(); // where the reader continues
 });
 
 byKey("open-all").addEventListener("click", (event) => {
@@ -185,7 +185,7 @@ byKey("open-all").addEventListener("click", (event) => {
   event.target.textContent = opening ? "Close all" : "Open all";
 });
 
-/* The system's theme, until the other one is asked for. */
+/* The theme of the system, until the other one is chosen. */
 const darkSystem = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (darkSystem.matches ? "dark" : "light")) === "dark";
 const nameTheme = () => (byKey("theme").textContent = isDark() ? "Light theme" : "Dark theme");

@@ -6,7 +6,7 @@ document.getElementById("data").remove();
 const memories = session.memories;
 const byId = new Map(memories.map((memory) => [memory.id, memory]));
 const NO_TASK = "without a task";
-const MOST_COLOURS = 7;
+const MAX_COLOURS = 7;
 
 const words = (name) => name.replaceAll("_", " ");
 const plain = (text) => text.replace(/\s+/gu, " ").trim();
@@ -38,7 +38,7 @@ const ranks = Object.fromEntries(fields.map((field) => [field, new Map(values(fi
 /* Colours belong to the most frequent values; all others share one. They do not change with the filters. */
 function slot(field, value) {
   const rank = ranks[field].get(value);
-  return rank < MOST_COLOURS ? rank : MOST_COLOURS;
+  return rank < MAX_COLOURS ? rank : MAX_COLOURS;
 }
 
 const number = new Intl.NumberFormat("en");
@@ -85,7 +85,7 @@ function finder(query) {
   return new RegExp(wanted.map((term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&")).join("|"), "giu");
 }
 
-/* The part of a text around the first match, as pieces: [text, is a match]. */
+/* The part of a text around the first match, as parts: [text, is a match]. */
 function excerpt(memory, pattern, length = 240) {
   const text = memory.text ?? "";
   const first = pattern ? text.search(pattern) : -1;

@@ -1,4 +1,4 @@
-"""Every damage to what is made from the text is found by exactly its check and mended; the text stays."""
+"""Every damage to derived data is found by exactly its check and repaired; the text is not changed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def texts(path: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("sql", "check"), FIXABLE.values(), ids=FIXABLE)
-def test_what_is_made_from_the_text_is_checked_and_mended_and_the_text_stays(path: Path, sql: str, check: str) -> None:
+def test_derived_data_is_checked_and_repaired_and_the_text_is_unchanged(path: Path, sql: str, check: str) -> None:
     change(path, sql)
     damaged = examine(path)
     assert found(damaged) == {check: State.PROBLEM}
@@ -79,7 +79,7 @@ def test_what_is_made_from_the_text_is_checked_and_mended_and_the_text_stays(pat
     assert texts(path) == before or check == "orphans"
 
 
-def test_several_damages_are_mended_at_once(path: Path) -> None:
+def test_several_kinds_of_damage_are_repaired_together(path: Path) -> None:
     for sql, _ in (FIXABLE[name] for name in ("a chunk's text changed", "a key removed", "a length changed")):
         change(path, sql)
     change(path, FIXABLE["a memory removed without its passages"][0])
@@ -87,7 +87,7 @@ def test_several_damages_are_mended_at_once(path: Path) -> None:
     assert found(examine(path)) == {}
 
 
-def test_what_was_mended_is_found_again(path: Path) -> None:
+def test_repaired_memories_are_found_again(path: Path) -> None:
     change(path, "delete from vec_chunk_search")
     doctor(path).repair(examine(path))
     with SessionMemoryStore(path, SETTINGS) as store:
@@ -100,7 +100,7 @@ class Modelless(ToyEngine):
         raise EmbeddingUnavailableError(f"There is no model for {len(texts)} texts.")
 
 
-def test_memories_without_vectors_are_a_warning_and_are_mended(path: Path) -> None:
+def test_memories_without_vectors_are_a_warning_and_get_vectors(path: Path) -> None:
     with SessionMemoryStore(path, SETTINGS, embedder=Modelless()) as store:
         store.store_memory("report", "Stored without a model.", session_id="s")
     report = examine(path)
@@ -118,7 +118,7 @@ def test_without_a_model_vectors_stay_as_they_are(path: Path, tmp_path: Path) ->
     assert texts(path) == before
 
 
-def test_what_a_server_writes_is_mended_while_it_writes(path: Path) -> None:
+def test_a_file_is_repaired_while_a_server_writes_to_it(path: Path) -> None:
     change(path, "delete from vec_chunk_search where passage_id = 2; " + FIXABLE["a keyword row removed"][0])
     with process(WRITER, path) as server:
         doctor(path).repair(examine(path))

@@ -1,4 +1,4 @@
-"""Words from memory: scores are those of the tables, whoever stores and deletes; what was deleted is not kept."""
+"""The keyword index in memory: its scores equal those of the tables, and deleted words are not kept."""
 
 import contextlib
 import random
@@ -107,7 +107,7 @@ def test_two_processes_that_store_delete_and_rebuild_find_what_the_tables_say(
                         require_exact(store, query, scope)
 
 
-def test_keywords_that_another_process_makes_again_are_read_anew(store: SessionMemoryStore, tmp_path: Path) -> None:
+def test_keywords_that_another_process_rebuilds_are_read_again(store: SessionMemoryStore, tmp_path: Path) -> None:
     require_exact(store, "a b", REPORTS)
     with open_store(tmp_path / "memory.db") as other:
         for memory_id in range(1, 40):
@@ -120,9 +120,7 @@ def test_keywords_that_another_process_makes_again_are_read_anew(store: SessionM
     require_exact(store, "a b c", REPORTS)
 
 
-def test_words_that_another_process_was_told_are_stored_are_found_at_once(
-    store: SessionMemoryStore, tmp_path: Path
-) -> None:
+def test_words_acknowledged_to_another_process_are_found_at_once(store: SessionMemoryStore, tmp_path: Path) -> None:
     other = OtherProcess(tmp_path / "memory.db")
     try:
         for number in range(4):
@@ -136,7 +134,7 @@ def test_words_that_another_process_was_told_are_stored_are_found_at_once(
         other.close()
 
 
-def test_the_postings_of_what_was_deleted_are_not_kept(store: SessionMemoryStore, tmp_path: Path, wide: int) -> None:
+def test_the_postings_of_deleted_memories_are_not_kept(store: SessionMemoryStore, tmp_path: Path, wide: int) -> None:
     with open_store(tmp_path / "memory.db") as other:
         receipt = other.store_memory("report", "a unheardof", session_id="s1")
         store.search_chunks("unheardof", REPORTS, Page(limit=5))
@@ -152,9 +150,7 @@ def test_the_postings_of_what_was_deleted_are_not_kept(store: SessionMemoryStore
     assert store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results == []
 
 
-def test_lists_that_were_not_used_for_longest_make_room(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_least_recently_used_lists_are_evicted(store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postings, "KEPT_BYTES", 2_500)
     for query in ("a b c", "d e", "a f g", "b c d"):
         require_exact(store, query, REPORTS)
@@ -186,7 +182,7 @@ def test_a_memory_that_has_no_vectors_yet_is_found_by_its_words_among_those_that
     store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(tmp_path / "memory.db") as other:
-        monkeypatch.setattr(other._saving._indexer, "embed", lambda *_: None)
+        monkeypatch.setattr(other._writer._indexer, "embed", lambda *_: None)
         receipt = other.store_memory("report", "unheardof words", session_id="s1")
     for limit in (20, 100):
         found = store.search_chunks("unheardof words", REPORTS, Page(limit=limit)).results
@@ -209,7 +205,7 @@ def test_after_a_failure_the_tables_answer_and_the_file_is_read_again_later(
     require_exact(store, "a unheardof", REPORTS)
 
 
-def test_forty_threads_that_store_search_and_delete_find_what_there_is(store: SessionMemoryStore) -> None:
+def test_forty_threads_that_store_search_and_delete_find_the_stored_memories(store: SessionMemoryStore) -> None:
     names = [f"thread{number}word" for number in range(40)]
     start = threading.Barrier(len(names))
 

@@ -21,7 +21,7 @@ def entry(content: str, number: int = 1) -> MemoryEntry:
 
 
 @given(TEXTS, st.integers(1, 200))
-def test_reading_on_from_each_end_gives_the_whole_text(text: str, allowance: int) -> None:
+def test_reading_on_from_each_end_returns_the_whole_text(text: str, allowance: int) -> None:
     parts, offset = [], 0
     while offset is not None:
         part = cut(text, offset, allowance)
@@ -42,7 +42,7 @@ def test_a_cut_is_made_at_a_paragraph_a_line_or_a_word_if_one_is_near() -> None:
 
 
 @given(st.lists(st.integers(0, 1000), max_size=20), st.integers(0, 5000))
-def test_room_is_shared_fairly_and_used_up(wanted: list[int], available: int) -> None:
+def test_space_is_shared_fairly_and_fully_used(wanted: list[int], available: int) -> None:
     shares = fair_shares(wanted, available)
     assert all(share <= want for share, want in zip(shares, wanted, strict=True))
     assert sum(shares) <= available
@@ -53,7 +53,7 @@ def test_room_is_shared_fairly_and_used_up(wanted: list[int], available: int) ->
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=8))
-def test_shared_memories_fit_and_say_where_they_go_on(contents: list[str]) -> None:
+def test_memories_that_share_an_answer_fit_and_say_where_to_read_on(contents: list[str]) -> None:
     entries = [entry(content, number) for number, content in enumerate(contents)]
     shared = Packer(max_tokens=800).share(entries)
     assert [memory.id for memory in shared] == [memory.id for memory in entries[: len(shared)]]
@@ -95,7 +95,7 @@ def test_an_offset_outside_the_text_is_refused_with_the_length(offset: int) -> N
         Packer(1000).cut("12345", offset)
 
 
-def test_memories_whose_frames_alone_do_not_fit_are_left_out_and_the_first_stays() -> None:
+def test_memories_whose_metadata_alone_do_not_fit_are_left_out_and_the_first_stays() -> None:
     entries = [entry("text", number).model_copy(update={"description": "d" * 900}) for number in range(1, 8)]
     shared = Packer(max_tokens=1000).share(entries)
     assert [memory.id for memory in shared] == [1, 2]

@@ -1,4 +1,4 @@
-"""Room, health, clean-up, damage and copies of tagged memories."""
+"""Limits, health, clean-up, damage and copies of tagged memories."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from vector_memory.tagged.memories import health_of
 
 
 def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) -> None:
-    """Store a note for each age in days, used so many times: ids from 1 on."""
+    """Store a note for each age in days, used a given number of times: ids from 1 on."""
     for number, (age, used) in enumerate(zip(ages, uses, strict=True), start=1):
         store.tagged.store(f"Note {number}.")
         stored_at = (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="microseconds")
@@ -56,7 +56,7 @@ def test_health_worsens_as_the_memory_fills(usage: float, unindexed: int, health
     assert health_of(usage, unindexed) == health
 
 
-def test_a_full_memory_refuses_and_says_what_to_do_and_takes_again_what_there_is_room_for(
+def test_a_full_memory_refuses_notes_with_advice_until_there_is_room(
     toy_store: SessionMemoryStore,
 ) -> None:
     fill(toy_store, [40] * 20, [0] * 20)
@@ -68,7 +68,7 @@ def test_a_full_memory_refuses_and_says_what_to_do_and_takes_again_what_there_is
     toy_store.tagged.store("One more.", tags=["new tag"])
 
 
-def test_the_default_limit_and_the_largest_are_the_seeds() -> None:
+def test_the_default_and_the_maximum_limit_are_as_specified() -> None:
     assert Settings().memory_limit == 10_000
     assert Settings(memory_limit=10_000_000).memory_limit == 10_000_000
     with pytest.raises(ValueError, match="memory_limit"):
@@ -86,7 +86,7 @@ def test_a_clean_up_keeps_the_used_and_the_recent_and_removes_old_and_unused_fir
     assert kept(toy_store) == {1, 6, 7}
 
 
-def test_a_clean_up_never_removes_what_is_younger_even_if_more_is_left_than_wanted(
+def test_a_clean_up_never_removes_newer_notes_even_if_too_many_are_left(
     toy_store: SessionMemoryStore,
 ) -> None:
     fill(toy_store, ages=[31, 29, 2], uses=[5, 0, 0])
@@ -104,7 +104,7 @@ def test_a_clean_up_with_the_defaults_removes_nothing_while_there_are_at_most_a_
     assert "max_to_keep" in str(answer.message)
 
 
-def test_a_clean_up_counts_what_is_left_although_another_process_deletes_meanwhile(
+def test_a_clean_up_counts_the_remaining_notes_although_another_process_deletes_some(
     toy_store: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(toy_store, ages=[90, 80, 70], uses=[0, 0, 0])
@@ -120,19 +120,21 @@ def test_a_clean_up_counts_what_is_left_although_another_process_deletes_meanwhi
     assert (answer.deleted_count, answer.remaining_count) == (0, 1)
 
 
-def test_a_rehearsal_of_a_clean_up_changes_nothing(toy_store: SessionMemoryStore) -> None:
+def test_a_dry_run_of_a_clean_up_changes_nothing(toy_store: SessionMemoryStore) -> None:
     fill(toy_store, ages=[40, 40], uses=[0, 0])
     assert toy_store.tagged.clear(30, 1, dry_run=True).deleted_count == 1
     assert kept(toy_store) == {1, 2}
 
 
 @pytest.mark.parametrize(("days_old", "max_to_keep"), [(-1, 1), (1, -1), (10**6, 1), (1, 10**8)])
-def test_a_clean_up_refuses_what_makes_no_sense(toy_store: SessionMemoryStore, days_old: int, max_to_keep: int) -> None:
+def test_a_clean_up_refuses_invalid_arguments(toy_store: SessionMemoryStore, days_old: int, max_to_keep: int) -> None:
     with pytest.raises(ValidationError, match="integer from 0"):
         toy_store.tagged.clear(days_old, max_to_keep)
 
 
-def test_deleted_text_is_in_no_byte_of_the_file_but_its_tags_are(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
+def test_deleted_text_is_erased_from_the_file_but_its_tags_are_not(
+    toy_store: SessionMemoryStore, tmp_path: Path
+) -> None:
     """A canonical tag is vocabulary and outlives its notes (docs/tagged.md)."""
     toy_store.tagged.store("The xylophone is in the attic.", tags=["instruments"])
     toy_store.tagged.delete(1)
@@ -142,7 +144,7 @@ def test_deleted_text_is_in_no_byte_of_the_file_but_its_tags_are(toy_store: Sess
     assert b"instruments" in data
 
 
-def test_lists_of_tags_go_on_from_an_offset_when_they_do_not_fit(tmp_path: Path) -> None:
+def test_lists_of_tags_continue_from_an_offset_when_they_do_not_fit(tmp_path: Path) -> None:
     settings = Settings(max_response_tokens=500)
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
         for number in range(60):
@@ -177,7 +179,7 @@ def test_tags_beyond_the_ten_thousandth_can_be_read(toy_store: SessionMemoryStor
     assert answer.next_offset is None
 
 
-def test_a_content_that_does_not_fit_is_read_on_by_offset(tmp_path: Path) -> None:
+def test_content_that_does_not_fit_can_be_continued_by_offset(tmp_path: Path) -> None:
     settings = Settings(max_response_tokens=500)
     text = " ".join(f"word{number}" for number in range(900))
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
@@ -197,7 +199,7 @@ def test_a_content_that_does_not_fit_is_read_on_by_offset(tmp_path: Path) -> Non
     assert "".join(parts) == text
 
 
-def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Path) -> None:
+def test_the_doctor_notices_and_restores_a_lost_canonical_tag(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     settings = Settings(embedding_model="toy")
     with SessionMemoryStore(path, embedder=ToyEngine()) as store:
@@ -213,7 +215,7 @@ def test_the_doctor_notices_a_lost_canonical_tag_and_makes_it_again(tmp_path: Pa
         assert store.tags.frequencies().frequencies == {"redis": 2, "laravel": 1}
 
 
-def test_a_backup_holds_tagged_memories_and_their_vocabulary(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
+def test_a_backup_contains_tagged_memories_and_their_vocabulary(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
     toy_store.tagged.store("One.", "bug", ["laravel"])
     back_up(tmp_path / "toy.db", tmp_path / "copy.db")
     with SessionMemoryStore(tmp_path / "copy.db", embedder=ToyEngine()) as copy:

@@ -1,4 +1,4 @@
-"""What is stored is there, once, with everything made from it."""
+"""A stored memory exists exactly once, with everything derived from it."""
 
 import hashlib
 import time
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faults.soundness import connected
 from lattice import LatticeEmbedder
 from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -69,7 +70,7 @@ def test_a_short_document_is_one_chunk(store: SessionMemoryStore, kind: str) -> 
     assert store.store_memory(kind, "short", session_id=session, title="t").chunks_created == 1
 
 
-def test_the_same_content_in_the_same_place_is_refused_with_the_id_it_has(store: SessionMemoryStore) -> None:
+def test_the_same_content_with_the_same_labels_is_refused_with_its_id(store: SessionMemoryStore) -> None:
     first = store.store_memory("report", DOCUMENT, session_id="s", task_code="t")
     before = counts(store)
     with pytest.raises(DuplicateMemoryError, match="already exists with id 1") as caught:
@@ -89,7 +90,7 @@ def test_the_same_content_in_the_same_place_is_refused_with_the_id_it_has(store:
         {"content": "same text "},
     ],
 )
-def test_the_same_content_in_another_place_is_another_memory(
+def test_the_same_content_with_other_labels_is_another_memory(
     store: SessionMemoryStore, change: dict[str, object]
 ) -> None:
     fields = {"memory_type": "report", "content": "same text", "agent_id": "a", "session_id": "s", "task_code": "t"}
@@ -120,7 +121,7 @@ def test_a_document_without_a_title_gets_that_of_its_first_heading(store: Sessio
         st.one_of(st.sampled_from("#`\n -|>~*\r\t\0"), st.characters(exclude_categories=["Cs"])), min_size=1
     ).filter(str.strip)
 )
-def test_whatever_is_stored_comes_back_to_the_character(store: SessionMemoryStore, content: str) -> None:
+def test_every_text_can_be_read_back_exactly_as_stored(store: SessionMemoryStore, content: str) -> None:
     try:
         memory_id = store.store_memory("report", content, session_id="s").memory_id
     except DuplicateMemoryError as error:
@@ -141,7 +142,7 @@ def test_the_title_and_heading_in_front_of_a_passage_reach_the_vector_only_if_en
 
 
 class NoModel:
-    """Stands for an engine that cannot be loaded."""
+    """An engine that cannot be loaded."""
 
     def __getattr__(self, name: str) -> object:
         raise EmbeddingUnavailableError("There is no model: run vector-memory fetch-model.")
@@ -174,9 +175,7 @@ def test_vectors_of_another_model_never_mix_with_those_of_the_file(tmp_path: Pat
             store.search_chunks("first", Scope("report"), Page(limit=3), mode="vector")
 
 
-def test_nothing_is_kept_of_a_memory_whose_write_fails(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_nothing_of_a_memory(store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValidationError("no")
 
@@ -199,9 +198,9 @@ def test_two_threads_that_store_the_same_at_once_store_it_once(store: SessionMem
     assert outcomes == {"stored 1": 1, "exists 1": 7}
 
 
-def test_a_chunk_knows_its_neighbours_and_its_place(store: SessionMemoryStore) -> None:
+def test_a_chunk_records_its_neighbours_and_its_position(store: SessionMemoryStore, tmp_path: Path) -> None:
     store.store_memory("report", DOCUMENT, session_id="s")
-    with store._database.read() as connection:
+    with connected(tmp_path / "memory.db") as connection:
         rows = connection.execute(
             "select id, prev_chunk_id, next_chunk_id, chunk_position_ratio, sibling_count from memory_chunks"
         ).fetchall()
@@ -245,7 +244,7 @@ def test_no_report_holds_the_write_lock_for_200_ms_of_processor_time(
 
 
 @pytest.mark.parametrize("kind", ["report", "system_memory"])
-def test_words_are_read_before_the_write_lock_is_taken(
+def test_words_are_prepared_before_the_write_lock_is_taken(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     locked, cut = [], keywords.terms

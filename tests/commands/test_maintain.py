@@ -18,7 +18,9 @@ def test_delete_removes_a_memory_for_good(memory: Path, run: Run) -> None:
     assert run("delete", 3, "--json").json["memory_id"] == 3
 
 
-def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintenance_commands_answer_in_json(
+    memory: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each command prints one object that says what it did."""
     assert run("backfill", "--json").json["memories_remaining"] == 0
     assert run("reembed", "--json").json["success"]
@@ -31,7 +33,7 @@ def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypa
     assert run("fetch-model", "--json").json == {"success": True, "folder": str(tmp_path)}
 
 
-def test_what_is_not_understood_is_said_in_json_too(run: Run) -> None:
+def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:
     """An error has the same shape, whatever it is."""
     ended = run("sessions", "--lmit", "3", "--json")
     assert (ended.code, ended.out) == (2, "")
@@ -40,7 +42,7 @@ def test_what_is_not_understood_is_said_in_json_too(run: Run) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_and_flags(shell: str, run: Run) -> None:
-    """What is printed names them; bash takes it without a complaint."""
+    """The printed script names them, and bash accepts it."""
     script = run("completion", shell).out
     for word in ("ingest", "timeline", "grain", "report_observation"):
         assert word in script

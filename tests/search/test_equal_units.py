@@ -1,4 +1,4 @@
-"""However many pieces are equally good, a search looks at a bounded number, and all paths have the same order."""
+"""However many units are equally good, a search reads a bounded number, and all paths have the same order."""
 
 import json
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
 
 
 def fill(store: SessionMemoryStore, count: int) -> None:
-    """Add a report in so many chunks that say the same, as earlier releases cut it."""
+    """Add a report of this many equal chunks, as earlier releases cut it."""
     chunks = [
         Chunk(
             index=index, text="x", start=0, end=1, kind="text", token_count=1, headings=(), level=0,
@@ -82,7 +82,7 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return request.param  # type: ignore[no-any-return]
 
 
-def test_a_search_among_twice_as_many_equal_pieces_reads_no_more_rows_and_finds_the_same(
+def test_a_search_among_twice_as_many_equal_units_reads_no_more_rows_and_finds_the_same(
     tmp_path: Path, rows: Rows, room: int | None
 ) -> None:
     with open_store(tmp_path / "memory.db") as store:
@@ -104,7 +104,7 @@ def test_a_search_among_twice_as_many_equal_pieces_reads_no_more_rows_and_finds_
         assert work[3:] == pytest.approx(work[:3], abs=10)
 
 
-def test_pages_of_equal_pieces_have_no_gaps_and_no_repeats(tmp_path: Path, room: int | None) -> None:
+def test_pages_of_equal_units_have_no_gaps_and_no_repeats(tmp_path: Path, room: int | None) -> None:
     with open_store(tmp_path / "memory.db") as store:
         fill(store, FEW)
         if room is not None:
@@ -138,9 +138,7 @@ def nearly_equal(request: pytest.FixtureRequest, tmp_path: Path, settings: Setti
 
 
 @pytest.mark.parametrize("mode", ["vector", "hybrid"])
-def test_what_is_nearer_only_by_an_error_of_the_arithmetic_comes_in_the_order_of_the_ids(
-    nearly_equal: SessionMemoryStore, mode: str
-) -> None:
+def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: SessionMemoryStore, mode: str) -> None:
     chunks = nearly_equal.search_chunks("0", REPORTS, Page(limit=4), mode=mode).results
     assert [chunk.chunk_id for chunk in chunks] == [1, 2, 3, 4]
     assert {chunk.similarity for chunk in chunks} == {0.6}

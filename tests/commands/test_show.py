@@ -1,4 +1,4 @@
-"""show, sessions, timeline, stats: they say what is there, change nothing, and make no memory."""
+"""show, sessions, timeline, stats: they print what is stored, change nothing, and create no memory."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ LOOKING = [
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_looking_changes_nothing(words: list[str], memory: Path, run: Run) -> None:
+def test_showing_changes_nothing(words: list[str], memory: Path, run: Run) -> None:
     """The file is the same to the byte, and that it was read is not counted."""
     before = bytes_of(memory.parent)
     assert run(*words).code == 0
@@ -31,7 +31,7 @@ def test_looking_changes_nothing(words: list[str], memory: Path, run: Run) -> No
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_looking_makes_no_memory(words: list[str], tmp_path: Path, run: Run) -> None:
+def test_showing_creates_no_memory(words: list[str], tmp_path: Path, run: Run) -> None:
     """A mistyped path is said and not turned into an empty memory."""
     ended = run(*words, "--database-path", tmp_path / "typo.db")
     assert (ended.code, ended.out) == (2, "")
@@ -51,7 +51,7 @@ def test_show_says_where_a_memory_comes_from(run: Run) -> None:
         assert fact in said
 
 
-def test_raw_is_the_text_and_nothing_else(memory: Path, run: Run) -> None:
+def test_raw_prints_only_the_text(memory: Path, run: Run) -> None:
     """To the byte, control characters and the missing line end included."""
     text = "\ufeffA\r\n\x1b[31mred\x00\u2028 \n\n  "
     with SessionMemoryStore(memory, TOY) as store:
@@ -97,7 +97,7 @@ def test_sessions_are_listed_with_their_agents(run: Run) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_timeline_says_who_stored_what(run: Run) -> None:
-    """In the order in which it was stored, filtered as asked; the latest so many, with a word on the others."""
+    """In the order of storing, filtered as requested; the newest up to the limit, with a note on the others."""
     lines = run("timeline", "outage").out.splitlines()[1:]
     assert [line.split()[1] for line in lines] == ["1", "2", "3"]
     assert "report v2 explorer find  Outage" in lines[1]
@@ -143,6 +143,6 @@ def test_a_stored_text_cannot_steer_the_terminal(memory: Path, run: Run) -> None
 
 
 @pytest.mark.usefixtures("memory")
-def test_the_text_of_a_report_is_printed_as_it_stands(run: Run) -> None:
-    """Lines are not broken anew when nobody looks at a terminal."""
+def test_the_text_of_a_report_is_printed_unchanged(run: Run) -> None:
+    """Lines are not wrapped when the output is not a terminal."""
     assert run("show", 2).out.endswith(f"\n\n{REPORT}\n".replace(" \n", "\n"))

@@ -1,0 +1,94 @@
+"""How long storing a very long report holds the write lock, in processor time."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from timing import Figures, summary
+
+from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
+from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
+from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.settings import Settings
+from vector_memory.storage.records import Derived, History
+from vector_memory.storage.sqlite.database import Database
+from vector_memory.storage.sqlite.storage import SqliteStorage
+
+PROSE, DENSE = 480_000, 400_000
+"""Characters; those of dense text make 4,000 passages."""
+
+RUNS = 9
+KIND = MemoryKind.REPORT
+NOW = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class RandomVectors:
+    """The real engine's pieces with vectors of no meaning: as long to write, and made at once."""
+
+    engine: Embedder
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The engine's own."""
+        return self.engine.fingerprint
+
+    @property
+    def tokens_per_vector(self) -> int:
+        """The engine's own."""
+        return self.engine.tokens_per_vector
+
+    def token_spans(self, text: str) -> list[Span]:
+        """Return the engine's word pieces."""
+        return self.engine.token_spans(text)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return unit vectors, the same for the same number of texts."""
+        vectors = np.random.default_rng(len(texts)).standard_normal((len(texts), self.fingerprint.dimensions))
+        units: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        return units
+
+
+def measure(path: Path, documents: Path) -> dict[str, Figures]:
+    """Store reports of prose and of Chinese characters at random; ms up to the commit and its checkpoint.
+
+    `documents`: the folder of Markdown that the prose is taken from; if it has not enough, it comes again.
+    """
+    return {name: held(path.with_suffix(f".{name}"), text) for name, text in texts(documents).items()}
+
+
+def texts(documents: Path) -> dict[str, str]:
+    """Return a text of words, and one of as many passages as so many characters can have."""
+    prose = "\n\n".join(file.read_text(errors="replace") for file in sorted(documents.rglob("*.md")))
+    characters = np.random.default_rng(0).integers(ord("一"), ord("一") + 8_000, DENSE)
+    return {
+        "prose": (prose * (PROSE // len(prose) + 1))[:PROSE],
+        "dense": "".join(map(chr, characters.tolist())),
+    }
+
+
+def held(path: Path, text: str) -> Figures:
+    """Store one text again and again; the first time does not count."""
+    settings = Settings()
+    indexer = Indexer(EmbeddingModel(lambda: RandomVectors(load_embedder(settings))), settings)
+    chunks = indexer.chunk(KIND, text)
+    embedded = indexer.embed(indexer.pieces(KIND, None, text, chunks))
+    database = Database(path, dimensions=settings.embedding_dim)
+    storage = SqliteStorage(database)
+    words = storage.prepare_words(texts_of(KIND, text, chunks))
+    derived = Derived(chunks=chunks, words=words, enriched=True, embedded=embedded)
+    memory = NewMemory(kind=KIND, content=text, agent_id="agent", session_id="session")
+    times = [once(storage, memory, derived, str(number)) for number in range(RUNS + 1)]
+    storage.close()
+    return summary(times[1:]) | {"chunks": len(chunks), "passages": len(embedded.passages)}
+
+
+def once(storage: SqliteStorage, memory: NewMemory, derived: Derived, content_hash: str) -> float:
+    """Return the processor time of the transaction that adds a memory."""
+    begin = time.thread_time()
+    with storage.write() as writer:
+        writer.find_duplicate(memory, content_hash)
+        writer.add_memory(memory, derived, content_hash=content_hash, history=History(NOW, NOW, NOW))
+    return (time.thread_time() - begin) * 1000

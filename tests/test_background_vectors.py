@@ -1,0 +1,234 @@
+"""Vectors that are computed after the receipt."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from lattice import LatticeEmbedder
+from other_process import SETTINGS
+from vector_memory.domain import Page, Scope
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.indexing import background
+from vector_memory.search import retriever
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+REPORTS = Scope("report", session_id="s")
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"Paragraph {number} about lemurs. " * 8 for number in range(6))
+
+
+class GatedEmbedder(LatticeEmbedder):
+    """Computes vectors in the background only while its gate is open; `refuses` are texts that it fails on."""
+
+    def __init__(self, *refuses: str) -> None:
+        self.gate = threading.Event()
+        self.refuses = refuses
+        self.embedded: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if threading.current_thread().name == "vectors":
+            assert self.gate.wait(60)
+            self.embedded += texts
+        if any(text in self.refuses for text in texts):
+            raise ArithmeticError("not this one")
+        return super().embed(texts)
+
+
+@pytest.fixture(autouse=True)
+def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+
+
+@pytest.fixture
+def embedder() -> Iterator[GatedEmbedder]:
+    gated = GatedEmbedder("refused")
+    yield gated
+    gated.gate.set()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, embedder: GatedEmbedder) -> Iterator[SessionMemoryStore]:
+    with deferring(tmp_path / "deferring.db", embedder) as store:
+        yield store
+
+
+def deferring(path: Path, embedder: LatticeEmbedder) -> SessionMemoryStore:
+    store = SessionMemoryStore(path, SETTINGS, embedder=embedder)
+    store.defer_vectors()
+    return store
+
+
+def without_vectors(store: SessionMemoryStore) -> int:
+    return store.get_memory_stats().without_vectors
+
+
+def passages(store: SessionMemoryStore, memory_id: int) -> list[tuple[int, int]]:
+    with store._storage.read() as reader:
+        return [(passage.start, passage.end) for passage in reader.passages_of(reader.memory(memory_id))]
+
+
+def test_a_receipt_comes_before_the_vectors_and_says_so(opened: SessionMemoryStore) -> None:
+    receipt = opened.store_memory("report", DOCUMENT, session_id="s")
+    assert (receipt.vectors, receipt.passages_created) == ("pending", 0)
+    assert receipt.chunks_created > 1
+    assert "searchable by words now, and by meaning in a moment" in (receipt.message or "")
+    assert opened.get_memory_by_id(receipt.memory_id).memory.content == DOCUMENT
+    assert opened.search_chunks("lemurs", REPORTS, mode="keyword").results
+
+
+def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
+    opened: SessionMemoryStore, embedder: GatedEmbedder
+) -> None:
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    threading.Timer(0.2, embedder.gate.set).start()
+    answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=5), mode="vector")
+    assert answer.results
+    assert "no vectors" not in (answer.message or "")
+
+
+def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
+    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.05)
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    answer = opened.search_chunks("lemurs", REPORTS)
+    assert answer.results
+    assert "1 memory in this scope has no vectors yet" in (answer.message or "")
+    assert "repeat the search in a moment" in (answer.message or "")
+
+
+def test_searches_of_other_scopes_and_by_words_do_not_wait(
+    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    assert not opened.search_chunks("lemurs", Scope("report", session_id="other")).results
+    assert opened.search_chunks("lemurs", REPORTS, mode="keyword").results
+
+
+def test_in_the_end_the_same_is_stored_as_when_a_receipt_waits(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, store: SessionMemoryStore
+) -> None:
+    embedder.gate.set()
+    for kind in ("report", "working_memory", "input_prompt"):
+        pending = opened.store_memory(kind, DOCUMENT, session_id="s").memory_id
+        eventually(lambda: not without_vectors(opened))
+        assert passages(opened, pending) == passages(
+            store, store.store_memory(kind, DOCUMENT, session_id="s").memory_id
+        )
+    found = [
+        [hit.model_dump(exclude={"created_at"}) for hit in memory.search_chunks("lemurs", REPORTS).results]
+        for memory in (opened, store)
+    ]
+    assert found[0] == found[1]
+
+
+def test_vectors_follow_in_the_order_of_the_memories(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
+    texts = [f"note {number}" for number in range(20)]
+    for text in texts:
+        opened.store_memory("working_memory", text, session_id="s")
+    embedder.gate.set()
+    eventually(lambda: not without_vectors(opened))
+    assert embedder.embedded == texts
+
+
+def test_a_memory_that_is_deleted_before_its_vectors_are_there_leaves_nothing(
+    opened: SessionMemoryStore, embedder: GatedEmbedder
+) -> None:
+    gone = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
+    opened.delete_memory(gone)
+    kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
+    embedder.gate.set()
+    eventually(lambda: passages(opened, kept))
+    with opened._database.read() as connection:
+        assert connection.execute("select count(*) from memory_passages where memory_id = ?", (gone,)).get == 0
+        assert connection.execute("select count(*) from pending_vectors").get == 0
+
+
+def test_a_text_that_the_engine_fails_on_holds_nothing_up(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
+    opened.store_memory("report", "refused", session_id="s")
+    kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
+    embedder.gate.set()
+    eventually(lambda: passages(opened, kept))
+    assert opened.search_chunks("else", REPORTS).results
+    assert without_vectors(opened) == 1
+
+
+def test_what_a_closed_store_leaves_undone_the_next_one_does_without_a_backfill(
+    tmp_path: Path, embedder: GatedEmbedder
+) -> None:
+    with deferring(tmp_path / "memory.db", embedder) as store:
+        memory_id = store.store_memory("report", DOCUMENT, session_id="s").memory_id
+    with deferring(tmp_path / "memory.db", LatticeEmbedder()) as store:
+        eventually(lambda: passages(store, memory_id))
+        assert not without_vectors(store)
+
+
+KILLED = """
+import os, sys, threading
+sys.path[:0] = sys.argv[2:]
+from test_background_vectors import DOCUMENT, GatedEmbedder, deferring
+from pathlib import Path
+from vector_memory.indexing import background
+background.LEASE_SECONDS = 0.5
+store = deferring(Path(sys.argv[1]), GatedEmbedder())
+print(store.store_memory("report", DOCUMENT, session_id="s").memory_id, flush=True)
+os._exit(9)
+"""
+
+
+def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
+    with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
+        told = subprocess.run(
+            [sys.executable, "-c", KILLED, str(tmp_path / "memory.db"), str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        memory_id = int(told.stdout)
+        assert survivor.get_memory_by_id(memory_id).memory.content == DOCUMENT
+        eventually(lambda: passages(survivor, memory_id))
+        spans = passages(survivor, memory_id)
+        assert len(spans) == len(set(spans))
+        assert not without_vectors(survivor)
+
+
+def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
+    opened: SessionMemoryStore, embedder: GatedEmbedder
+) -> None:
+    embedder.gate.set()
+    eventually(lambda: opened._background.is_running)
+    memory_id = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
+    eventually(lambda: not without_vectors(opened))
+    with opened._database.write() as connection:
+        connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
+        connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
+        connection.execute("insert into pending_vectors values (?, 'gone', 1e11)", (memory_id,))
+    eventually(lambda: passages(opened, memory_id))
+
+
+def test_a_store_that_defers_nothing_returns_with_the_vectors(store: SessionMemoryStore) -> None:
+    receipt = store.store_memory("report", DOCUMENT, session_id="s")
+    assert receipt.vectors == "ready"
+    assert receipt.passages_created == len(passages(store, receipt.memory_id))
+
+
+def no_engine() -> LatticeEmbedder:
+    raise EmbeddingUnavailableError("There is no model.")
+
+
+def test_without_a_model_nothing_is_promised(tmp_path: Path) -> None:
+    model = EmbeddingModel(no_engine)
+    with SessionMemoryStore(tmp_path / "memory.db", SETTINGS, model=model) as store:
+        store.defer_vectors()
+        receipt = store.store_memory("report", DOCUMENT, session_id="s")
+        assert receipt.vectors == "unavailable"
+        with store._database.read() as connection:
+            assert connection.execute("select count(*) from pending_vectors").get == 0
