@@ -56,7 +56,7 @@ from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
-FIRST_PAGE, CHANGES_PAGE = Page(), Page(limit=20)
+PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
 Mode = SearchMode | str | None
 Order = SearchOrder | str | None
@@ -164,32 +164,26 @@ class SessionMemoryStore:
         """
         return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
-    def search_scoped(
-        self, scope: Scope, page: Page = FIRST_PAGE, *, latest_first: bool = True
-    ) -> SearchMemoriesResult:
+    def search_scoped(self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
         return self._coarse.scoped(Scope.checked(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
-        self, query: str | None, scope: Scope, page: Page = FIRST_PAGE, *, mode: Mode = None
+        self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None
     ) -> SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
         return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_chunks(
-        self, query: str, scope: Scope, page: Page = FIRST_PAGE, *, mode: Mode = None
-    ) -> FineSearchResult:
+    def search_chunks(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> FineSearchResult:
         """Find the chunks that match the query best."""
         return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_sections(
-        self, query: str, scope: Scope, page: Page = FIRST_PAGE, *, mode: Mode = None
-    ) -> MediumSearchResult:
+    def search_sections(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> MediumSearchResult:
         """Find the sections whose chunks match the query best."""
         return self._medium.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_documents(
-        self, query: str | None, scope: Scope, page: Page = FIRST_PAGE, *, order: Order = None, mode: Mode = None
+        self, query: str | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
     ) -> CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
