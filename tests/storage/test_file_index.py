@@ -15,8 +15,8 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import Fingerprint
 from vector_memory.search.fusion import fused_score
 from vector_memory.search.retriever import Question, best_units
-from vector_memory.storage.ranking import Method
 from vector_memory.storage.sqlite import file_rows
+from vector_memory.storage.sqlite.file_contents import contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_rows import FileState, NewChunk
 from vector_memory.storage.sqlite.file_search import FileCandidates, chunks_with
@@ -53,14 +53,13 @@ def paths(index: FileIndex, ids: Sequence[int]) -> list[str]:
 
 def word_scores(index: FileIndex, query: str, daily: bool | None = None) -> dict[str, float]:
     with index.read() as connection:
-        ranked = candidates(connection, daily).rank_words(query_terms(query)).best(100)
+        ranked = candidates(index, connection, daily).rank_words(query_terms(query)).best(100)
     scores = {match.id: match.score for match in ranked.matches}
     return dict(zip(paths(index, list(scores)), scores.values(), strict=True))
 
 
-def candidates(connection: apsw.Connection, daily: bool | None) -> FileCandidates:
-    """Return what ranks chunks, from batches of passages that are smaller than the tests' files."""
-    return FileCandidates(connection, daily=daily, method=Method(batch=4))
+def candidates(index: FileIndex, connection: apsw.Connection, daily: bool | None) -> FileCandidates:
+    return FileCandidates(connection, contents_of(index, connection), daily=daily)
 
 
 def test_a_chunk_with_more_of_the_words_has_the_higher_score(index: FileIndex) -> None:
@@ -103,7 +102,7 @@ def test_deleted_files_are_in_no_table(index: FileIndex) -> None:
     with index.write() as connection:
         file_rows.delete_file(connection, "a.md", vectors=True)
     with index.read() as connection:
-        for table, left in [("files", 1), ("chunks", 1), ("postings", 2), ("chunks_vec", 2)]:
+        for table, left in [("files", 1), ("chunks", 1), ("chunks_vec", 2)]:
             assert connection.execute(f"select count(*) from {table}").get == left, table
     assert word_scores(index, "quokka") == {}
 
@@ -135,7 +134,7 @@ def test_results_are_those_of_a_scan_with_the_scores_of_the_other_searches(
         for chunk, vector in rows:
             cosine = round(float(np.dot(query, np.frombuffer(vector, np.float32))), 6)
             nearest[int(chunk)] = max(cosine, nearest.get(int(chunk), -math.inf))
-        source = candidates(connection, daily)
+        source = candidates(index, connection, daily)
         words = {match.id: match.score for match in source.rank_words(["ab", "c"]).best(100).matches}
         found = best_units(source, Question(query, ["ab", "c"]), count).hits
     scores = {chunk: fused_score(nearest.get(chunk, 0.0), words.get(chunk, 0.0)) for chunk in {*nearest, *words}}
@@ -148,6 +147,6 @@ def test_results_are_those_of_a_scan_with_the_scores_of_the_other_searches(
 def test_of_more_equal_chunks_than_sqlite_vec_gives_the_first_are_found(index: FileIndex) -> None:
     put(index, "a.md", ["same words"] * 2_100)
     with index.read() as connection:
-        found = best_units(candidates(connection, None), Question(EMBEDDER.embed(["same"])[0], None), 3)
+        found = best_units(candidates(index, connection, None), Question(EMBEDDER.embed(["same"])[0], None), 3)
     assert [hit.id for hit in found.hits] == [1, 2, 3]
     assert not found.partial

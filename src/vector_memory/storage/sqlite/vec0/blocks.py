@@ -6,7 +6,8 @@ vector is. It checks the lengths of what it reads, but believes the rest: a zero
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import apsw
@@ -19,6 +20,8 @@ from vector_memory.storage.sqlite.schema import PARTITION_ROWS
 from vector_memory.storage.sqlite.vec0 import METADATA_COLUMNS
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
+
+BLOCKS_AT_ONCE = 16
 
 LENGTHS = f"""
     select count(*) from {{table}}_chunks
@@ -73,6 +76,28 @@ def read_vectors(
     if rows_of or (offsets < 0).any():
         raise DamagedError(DAMAGED_VECTORS)
     return ids, vectors
+
+
+def all_vectors(
+    connection: apsw.Connection, table: str, dimensions: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield row ids, in no particular order, and their vectors, shape (ids, dimensions): some blocks at a time.
+
+    Raises DamagedError for blocks that have not the right length.
+    """
+    cursor = connection.execute(
+        f"select c.validity, c.rowids, v.vectors from {table}_chunks c join {table}_vector_chunks00 v "
+        "on v.rowid = c.chunk_id"
+    )
+    while blocks := [*islice(cursor, BLOCKS_AT_ONCE)]:
+        validity, rowids, vectors = (b"".join(parts) for parts in zip(*blocks, strict=True))
+        taken = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little").astype(np.bool_)
+        try:
+            ids = np.frombuffer(rowids, np.int64)[taken]
+            found = np.frombuffer(vectors, np.float32).reshape(len(taken), dimensions)[taken]
+        except (IndexError, ValueError):
+            raise DamagedError(DAMAGED_VECTORS) from None
+        yield ids, found
 
 
 def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
