@@ -4,7 +4,7 @@ It is valid for one revision of the index. Other processes may change the index 
 again. An index that is too large to keep is read by each search.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -39,16 +39,19 @@ class FileRevision(NamedTuple):
     model_id: int
 
 
-class PostingPart(NamedTuple):
-    """The postings of neighbouring chunks. `first`: the place of the first chunk. `ends`: where those of each end."""
+class ChunkPart(NamedTuple):
+    """Neighbouring chunks. `numbers`, shape (chunks, 4): id, whether daily, terms, passages.
 
-    first: int
+    `postings`: those of one chunk after another. `ends`: where those of each chunk end.
+    """
+
+    numbers: Numbers
     ends: Numbers
     postings: NDArray[np.uint64]
 
 
 class VectorPart(NamedTuple):
-    """Some vectors, shape (vectors, dimensions), and the places of their chunks."""
+    """Some vectors, shape (vectors, dimensions), and the places of their chunks; the last place is that of no chunk."""
 
     places: Numbers
     vectors: Vectors
@@ -62,23 +65,28 @@ class Contents:
     """
 
     def __init__(self, connection: apsw.Connection, revision: FileRevision) -> None:
-        sql = "select id, daily, words, coalesce(passages, 0), length(terms) from chunks order by id"
-        rows = np.array(connection.execute(sql).fetchall(), np.int64).reshape(-1, 5)
-        self.ids, daily, self.lengths, passages, sizes = rows.T
+        numbers, kept, size = [np.empty((0, 4), np.int64)], list[ChunkPart](), 0
+        for part in read_chunks(connection):
+            numbers.append(part.numbers)
+            size += part.postings.nbytes
+            if size <= KEPT_BYTES:
+                kept.append(part)
+        self.ids, daily, self.lengths, passages = np.concatenate(numbers).T
         self.revision = revision
         self.daily = daily.astype(np.bool_)
         self.fingerprint = fingerprint_of(connection)
         self._dimensions = self.fingerprint.dimensions if self.fingerprint else 0
         self._embedded = np.count_nonzero(passages)
-        self._is_kept = int(passages.sum()) * self._dimensions * 4 + int(sizes.sum()) <= KEPT_BYTES
-        self._postings: Sequence[PostingPart] | None = None
+        self._is_kept = size + int(passages.sum()) * self._dimensions * 4 <= KEPT_BYTES
+        self._chunks = kept if self._is_kept else None
         self._vectors: Sequence[VectorPart] | None = None
 
     def similarities(self, connection: apsw.Connection, query: Vectors) -> NDArray[np.float64]:
         """Return the cosine of each chunk's nearest passage with the query's unit vector; -inf for those without."""
-        highest = np.full(len(self.ids), -np.inf)
+        highest = np.full(len(self.ids) + 1, -np.inf)
         for places, vectors in self._vector_parts(connection):
             np.maximum.at(highest, places, cosines(vectors, query))
+        highest = highest[:-1]
         if np.count_nonzero(highest > -np.inf) != self._embedded:
             raise DamagedError(DAMAGED_INDEX)
         return highest
@@ -87,21 +95,15 @@ class Contents:
         """Return for each term the places of the chunks that contain it, and its count in each; shape (2, chunks)."""
         found = [[np.empty((2, 0), np.int64)] for _ in terms]
         hashes = [hash_of(term) for term in terms]
-        for first, ends, postings in self._posting_parts(connection):
+        first = 0
+        for _, ends, postings in self._chunks or read_chunks(connection):
             all_hashes = postings >> np.uint64(COUNT_BITS)
             for hashed, parts in zip(hashes, found, strict=True):
                 hits = np.flatnonzero(all_hashes == hashed)
                 counts = (postings[hits] & np.uint64(MAX_COUNT)).astype(np.int64)
                 parts.append(np.stack([first + np.searchsorted(ends, hits, side="right"), counts]))
+            first += len(ends)
         return [np.concatenate(parts, axis=1) for parts in found]
-
-    def _posting_parts(self, connection: apsw.Connection) -> Iterable[PostingPart]:
-        if self._postings is not None:
-            return self._postings
-        parts = posting_parts(connection)
-        if self._is_kept:
-            parts = self._postings = [*parts]
-        return parts
 
     def _vector_parts(self, connection: apsw.Connection) -> Iterable[VectorPart]:
         if self._vectors is not None:
@@ -116,22 +118,22 @@ class Contents:
             return
         for passages, vectors in all_vectors(connection, VECTOR_TABLE, self._dimensions):
             owners = passages // PASSAGES
+            places = np.searchsorted(self.ids, owners)
             # A process without sqlite-vec cannot delete the vectors of chunks that it deletes.
-            present = np.isin(owners, self.ids)
-            yield VectorPart(np.searchsorted(self.ids, owners[present]), vectors[present])
+            places[self.ids.take(places, mode="clip") != owners] = len(self.ids)
+            yield VectorPart(places, vectors)
 
 
-def posting_parts(connection: apsw.Connection) -> Iterable[PostingPart]:
-    """Read the postings of all chunks."""
-    first = 0
-    cursor = connection.execute("select terms from chunks order by id")
+def read_chunks(connection: apsw.Connection) -> Iterator[ChunkPart]:
+    """Read all chunks without their texts, sorted by id."""
+    cursor = connection.execute("select id, daily, words, coalesce(passages, 0), terms from chunks order by id")
     while rows := [*islice(cursor, CHUNKS_AT_ONCE)]:
-        sizes = np.array([len(terms) for (terms,) in rows])
+        *columns, terms = zip(*rows, strict=True)
+        sizes = np.array([len(packed) for packed in terms])
         if (sizes % POSTING.itemsize).any():
             raise DamagedError(DAMAGED_INDEX)
-        postings = np.frombuffer(b"".join(terms for (terms,) in rows), POSTING)
-        yield PostingPart(first, np.cumsum(sizes) // POSTING.itemsize, postings)
-        first += len(rows)
+        numbers = np.array(columns, np.int64).T
+        yield ChunkPart(numbers, np.cumsum(sizes) // POSTING.itemsize, np.frombuffer(b"".join(terms), POSTING))
 
 
 def contents_of(index: FileIndex, connection: apsw.Connection) -> Contents:

@@ -7,7 +7,6 @@ vector is. It checks the lengths of what it reads, but believes the rest: a zero
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import apsw
@@ -20,8 +19,6 @@ from vector_memory.storage.sqlite.schema import PARTITION_ROWS
 from vector_memory.storage.sqlite.vec0 import METADATA_COLUMNS
 
 DAMAGED_VECTORS = "The vectors in the file are damaged: run `vector-memory doctor --fix`."
-
-BLOCKS_AT_ONCE = 16
 
 LENGTHS = f"""
     select count(*) from {{table}}_chunks
@@ -81,23 +78,22 @@ def read_vectors(
 def all_vectors(
     connection: apsw.Connection, table: str, dimensions: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield row ids, in no particular order, and their vectors, shape (ids, dimensions): some blocks at a time.
+    """Yield block by block the row ids, in no particular order, and their vectors, shape (ids, dimensions).
 
-    Raises DamagedError for blocks that have not the right length.
+    Raises DamagedError for a block that has not the right length.
     """
-    cursor = connection.execute(
-        f"select c.validity, c.rowids, v.vectors from {table}_chunks c join {table}_vector_chunks00 v "
-        "on v.rowid = c.chunk_id"
-    )
-    while blocks := [*islice(cursor, BLOCKS_AT_ONCE)]:
-        validity, rowids, vectors = (b"".join(parts) for parts in zip(*blocks, strict=True))
+    sql = f"""
+        select c.validity, c.rowids, v.vectors
+        from {table}_chunks c join {table}_vector_chunks00 v on v.rowid = c.chunk_id
+    """
+    for validity, rowids, vectors in connection.execute(sql):
         taken = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little").astype(np.bool_)
         try:
-            ids = np.frombuffer(rowids, np.int64)[taken]
-            found = np.frombuffer(vectors, np.float32).reshape(len(taken), dimensions)[taken]
+            block = np.frombuffer(vectors, np.float32).reshape(len(taken), dimensions)
+            found = np.frombuffer(rowids, np.int64)[taken], block[taken]
         except (IndexError, ValueError):
             raise DamagedError(DAMAGED_VECTORS) from None
-        yield ids, found
+        yield found
 
 
 def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
