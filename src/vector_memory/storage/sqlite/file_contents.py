@@ -40,7 +40,7 @@ class FileRevision(NamedTuple):
 
 
 class ChunkPart(NamedTuple):
-    """Neighbouring chunks. `numbers`, shape (chunks, 4): id, whether daily, terms, passages.
+    """Neighbouring chunks. `numbers`, shape (4, chunks): id, whether daily, terms, passages.
 
     `postings`: those of one chunk after another. `ends`: where those of each chunk end.
     """
@@ -65,13 +65,13 @@ class Contents:
     """
 
     def __init__(self, connection: apsw.Connection, revision: FileRevision) -> None:
-        numbers, kept, size = [np.empty((0, 4), np.int64)], list[ChunkPart](), 0
+        numbers, kept, size = [np.empty((4, 0), np.int64)], list[ChunkPart](), 0
         for part in read_chunks(connection):
             numbers.append(part.numbers)
             size += part.postings.nbytes
             if size <= KEPT_BYTES:
                 kept.append(part)
-        self.ids, daily, self.lengths, passages = np.concatenate(numbers).T
+        self.ids, daily, self.lengths, passages = np.concatenate(numbers, axis=1)
         self.revision = revision
         self.daily = daily.astype(np.bool_)
         self.fingerprint = fingerprint_of(connection)
@@ -132,8 +132,8 @@ def read_chunks(connection: apsw.Connection) -> Iterator[ChunkPart]:
         sizes = np.array([len(packed) for packed in terms])
         if (sizes % POSTING.itemsize).any():
             raise DamagedError(DAMAGED_INDEX)
-        numbers = np.array(columns, np.int64).T
-        yield ChunkPart(numbers, np.cumsum(sizes) // POSTING.itemsize, np.frombuffer(b"".join(terms), POSTING))
+        postings = np.frombuffer(b"".join(terms), POSTING)
+        yield ChunkPart(np.array(columns, np.int64), np.cumsum(sizes) // POSTING.itemsize, postings)
 
 
 def contents_of(index: FileIndex, connection: apsw.Connection) -> Contents:
