@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.results.sessions import Source
-from vector_memory.storage.ranking import Ranked, rounded
+from vector_memory.storage.ranking import Ranked, Wording, rounded
 
 FUSED_DECIMALS = 9
 """A fused score of two measures of six decimals has eight: what is behind them is an error of the arithmetic."""
@@ -40,12 +40,13 @@ class Hit(NamedTuple):
 class Found(NamedTuple):
     """What a question finds, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
-    `partial`: not everything that could be as good was looked at.
+    `partial`: not everything that could be as good was looked at. `wording`: None if nothing was compared by words.
     """
 
     hits: list[Hit]
     nearest: float | None
     partial: bool = False
+    wording: Wording | None = None
 
 
 def shown(score: float | None) -> float | None:

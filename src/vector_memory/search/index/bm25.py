@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.search.index.units import NOWHERE, Bools, PostingList, Rows, Units
-from vector_memory.storage.ranking import PLACES_PER_BLOCK, IndexFeed, highest_score, scores_for
+from vector_memory.storage.ranking import (
+    PLACES_PER_BLOCK,
+    IndexFeed,
+    Wording,
+    covered_by_best,
+    highest_score,
+    scores_for,
+)
 
 WIDE = 8
 """For a scope that has a part in one of so many blocks, the postings of the whole file are read, which are kept."""
@@ -34,6 +41,7 @@ class WordScores:
     first: int
     window: Scores
     entries: Rows
+    wording: Wording
 
     def of(self, entries: NDArray[np.integer]) -> Scores:
         """Return the scores of entries of the scope; for others something that means nothing."""
@@ -47,22 +55,21 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     """
     rows = np.flatnonzero(members)
     if not len(rows):
-        return WordScores(0, np.zeros(1), rows)
+        return WordScores(0, np.zeros(1), rows, Wording(0.0, 0))
     first, end = int(units.firsts[rows].min()), int((units.firsts[rows] + units.sizes[rows]).max())
     count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
     is_wide = len(blocks_of(units, rows)) * WIDE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
-    window, possible = np.zeros(end - first), 0.0
+    window, words = np.zeros(end - first), []
     for term in terms:
         found = in_all(feed, units, term) if is_wide else in_rows(feed, units, rows, term)
         inside = members.take(units.owners.take(found.entries))
         entries, counts = found.entries[inside], found.counts[inside]
         most = highest_score(count, len(entries))
-        possible += most
+        words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
-    if possible:
-        window /= possible
-    return WordScores(first, window, first + np.flatnonzero(window))
+    window /= sum(most for most, _ in words) or 1.0
+    return WordScores(first, window, first + np.flatnonzero(window), Wording(covered_by_best(window, words), count))
 
 
 def in_all(feed: IndexFeed, units: Units, term: str) -> Occurrences:

@@ -13,8 +13,10 @@ from vector_memory.storage.ranking import (
     Numbers,
     Ranked,
     Vectors,
+    Wording,
     WordRanking,
     best,
+    covered_by_best,
     highest_score,
     rounded,
     scores_for,
@@ -34,7 +36,7 @@ class FoundChunk(NamedTuple):
 
 
 class ChunkScores:
-    """A WordRanking, or the same for cosines: the scores of those chunks that have one, by ids, which ascend."""
+    """The scores of those chunks that have one, in one measure. `ids`: those of the chunks, which ascend."""
 
     def __init__(self, ids: Numbers, scores: NDArray[np.float64]) -> None:
         self._ids = ids
@@ -52,6 +54,14 @@ class ChunkScores:
     def _matches(self, places: Numbers) -> list[Match]:
         found = zip(self._ids[places].tolist(), self._scores[places].tolist(), strict=True)
         return [Match(chunk, chunk, score) for chunk, score in found]
+
+
+class FileWords(ChunkScores):
+    """The WordRanking of chunks."""
+
+    def __init__(self, ids: Numbers, shares: NDArray[np.float64], wording: Wording) -> None:
+        super().__init__(ids, shares)
+        self.wording = wording
 
 
 class FileCandidates:
@@ -79,14 +89,16 @@ class FileCandidates:
         lengths = self._contents.lengths
         units = int(np.count_nonzero(self._is_searched))
         mean_length = lengths.sum(where=self._is_searched) / max(units, 1) or 1.0
-        scores, possible = np.zeros(len(lengths)), 0.0
+        scores = np.zeros(len(lengths))
+        words: list[tuple[float, Numbers]] = []
         for occurrences in self._contents.occurrences(self._connection, terms):
             places, counts = occurrences[:, self._is_searched[occurrences[0]]]
             most = highest_score(units, len(places))
-            possible += most
+            words.append((most, places))
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
+        scores /= sum(most for most, _ in words) or 1.0
         having = np.flatnonzero(scores)
-        return ChunkScores(self._contents.ids[having], scores[having] / possible)
+        return FileWords(self._contents.ids[having], scores[having], Wording(covered_by_best(scores, words), units))
 
     def _compared(self, query: Vectors) -> ChunkScores:
         """Return the cosines of the chunks that are searched and have vectors; they are computed once a query."""

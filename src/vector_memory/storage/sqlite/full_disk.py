@@ -1,4 +1,7 @@
-"""A database on a disk so full that SQLite cannot make the files it needs beside it: opened to read all the same."""
+"""A database that can only be read, opened all the same: SQLite cannot make the files it needs beside it.
+
+The disk is full, or this user may not write there.
+"""
 
 import contextlib
 import errno
@@ -26,6 +29,12 @@ READING_ONLY = (
 )
 
 
+NO_UPGRADE = (
+    "The database was written by an earlier release and has to be upgraded first, but you may not write to it: open it "
+    "once as a user who may."
+)
+
+
 class FullDiskError(DatabaseError):
     """The database cannot be opened for writing because the disk is full."""
 
@@ -42,6 +51,13 @@ class FullDisk:
         self._lock = threading.RLock()
         self._identity: Identity | None = None
         self.noticed = False
+
+    def open_to_read(self, is_present: Callable[[apsw.Connection], bool]) -> None:
+        """Let the database be read only, because this user may not write to it; `is_present`: it needs no upgrade."""
+        self.noticed = True
+        with self.reader() as reader:
+            if not is_present(reader):
+                raise DatabaseError(NO_UPGRADE)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:

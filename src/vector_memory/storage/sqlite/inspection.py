@@ -13,7 +13,7 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
-from vector_memory.storage.sqlite import connecting, database, guards, migrations
+from vector_memory.storage.sqlite import connecting, guards, migrations
 from vector_memory.storage.sqlite import legacy as original
 from vector_memory.storage.sqlite import schema_repair as remaking
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_noticed
@@ -67,7 +67,7 @@ def inspect(path: Path, look: Callable[[apsw.Connection], T]) -> T:
 @contextlib.contextmanager
 def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
     with contextlib.closing(_connection(path, immutable=immutable)) as connection:
-        database.wait_for_locks(connection)
+        connecting.wait_for_locks(connection)
         load_vector_search(connection)
         connection.pragma("temp_store", "memory")
         Guard(connection, LOOKING_SECONDS, typed=False)

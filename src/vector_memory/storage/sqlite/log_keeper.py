@@ -17,6 +17,7 @@ import apsw
 
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite.connecting import wait_for_locks
 
 logger = logging.getLogger(__name__)
 
@@ -191,6 +192,23 @@ class LogKeeper:
     def _is_worth_waiting(self, _calls: int = 0) -> bool:
         """Pause before SQLite asks for a lock again; False: it is to give up."""
         return time.monotonic() < self._deadline and not self._stopping.wait(POLL_SECONDS)
+
+
+def erase_if_unread(connection: apsw.Connection, *, only_if_needed: bool = False) -> bool:
+    """Empty the log, and note that it was done, unless somebody reads from it just now.
+
+    False: it was not done, which loses nothing, because the log is as good as the file.
+    """
+    connection.set_busy_timeout(0)
+    try:
+        if not only_if_needed or erasure.unerased(connection) is not None:
+            erase_at_once(connection)
+    except apsw.Error as error:
+        logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
+        return False
+    finally:
+        wait_for_locks(connection)
+    return True
 
 
 def erase_at_once(connection: apsw.Connection) -> None:
