@@ -20,7 +20,7 @@ from vector_memory.storage.sqlite.rows import fetch
 from vector_memory.storage.sqlite.vec0.blocks import all_vectors
 
 KEPT_BYTES = 64_000_000
-"""Vectors and postings kept in memory: those of about 16 MB of Markdown."""
+"""Vectors and postings kept in memory: those of about 12 MB of Markdown."""
 
 CHUNKS_AT_ONCE = 4_096
 
