@@ -148,7 +148,7 @@ def test_reading_a_whole_memory_is_counted(store: SessionMemoryStore) -> None:
     assert before is not None
     assert after is not None
     assert (before.access_count, after.access_count) == (0, 4)
-    assert after.accessed_at > before.accessed_at
+    assert after.accessed_at >= before.accessed_at
     assert after.updated_at == before.updated_at
 
 
@@ -169,7 +169,7 @@ def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
 def test_prompts_that_are_left_out_of_a_context_are_counted(store: SessionMemoryStore) -> None:
     for number in range(103):
         store.store_memory("input_prompt", f"prompt {number}", session_id="s")
-    context = store.load_session_context_for_task("s", 1)
+    context = store.load_session_context_for_task("s", 1, max_tokens=15_000)
     assert len(context.input_prompts) == 100
     assert "3 older prompts left out" in (context.message or "")
 
@@ -208,13 +208,13 @@ def test_a_chunk_too_long_for_an_answer_is_cut_and_says_where_to_read_on(store: 
     ):
         assert content.startswith(text)
         assert end == len(text)
-        assert len(text) < 60_000
+        assert len(text) < 45_000
         rest = store.get_memory_by_id(memory_id, offset=end or 0).memory
         assert rest is not None
         assert content[len(text) :].startswith(rest.content)
-    assert len(expanded.model_dump_json()) < 70_000
+    assert len(expanded.model_dump_json()) < 45_100
 
 
 def test_an_answer_of_control_characters_is_limited_in_its_encoded_form(store: SessionMemoryStore) -> None:
     memory_id = store_report(store, "x\x01" * 50_000)
-    assert len(store.get_memory_by_id(memory_id).model_dump_json()) < 70_000
+    assert len(store.get_memory_by_id(memory_id).model_dump_json()) < 45_100

@@ -37,4 +37,4 @@ def test_three_agents_with_separate_servers_hand_over_a_task(tmp_path: Path) -> 
         ("reviewer", "report_observation"),
         ("main-orchestrator", "session_context"),
     ]
-    assert stored[4].metadata == {"parent_report_id": stored[3].id}
+    assert stored[4].report_id == stored[3].id

@@ -5,14 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode
@@ -121,7 +114,7 @@ class Settings(BaseModel):
         "0: never.",
     )
     max_response_tokens: int = Field(
-        default=20_000,
+        default=15_000,
         ge=500,
         le=MAX_RESPONSE_TOKENS,
         description="Maximum length of a tool's answer, in tokens. Longer text is cut and marked; read on from an "
@@ -160,21 +153,11 @@ class Settings(BaseModel):
         return self
 
 
-SPECIFIED = frozenset(
-    {
-        "embedding_model",
-        "embedding_dim",
-        "warm_start_embedding_model",
-        "default_chunk_size",
-        "default_chunk_overlap",
-        "vector_search_batch_size",
-        "use_iterative_fetching",
-        "use_threshold_filtering",
-        "auto_backfill_threshold",
-        "log_slow_query_threshold",
-        "log_level",
-    }
-)
+SPECIFIED = frozenset((
+    "embedding_model", "embedding_dim", "warm_start_embedding_model", "default_chunk_size", "default_chunk_overlap",
+    "vector_search_batch_size", "use_iterative_fetching", "use_threshold_filtering", "auto_backfill_threshold",
+    "log_slow_query_threshold", "log_level",
+))  # fmt: skip
 """Settings whose variables also work without the prefix, as the specification names them."""
 
 
@@ -259,6 +242,13 @@ class Toolset(StrEnum):
     FILES = "files"
 
 
+class Profile(StrEnum):
+    """How many of the tools are offered: all, or a few that cost little."""
+
+    FULL = "full"
+    CORE = "core"
+
+
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
     """Return the toolsets in a comma-separated list, in their fixed order; `all` means all of them."""
     wanted = {name.strip() for name in names.split(",")}
@@ -284,10 +274,20 @@ class ServerOptions(BaseModel):
         description="Groups of tools, separated by commas: session (reports, findings and knowledge of "
         "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",
     )
+    profile: Profile = Field(
+        default=Profile.FULL,
+        description="full: all tools of the toolsets; core: eight session tools with short schemas.",
+    )
     read_only: bool = Field(
         default=False,
         description="Offer only the tools that read. Nothing is written, except to upgrade an older file.",
     )
+
+    @model_validator(mode="after")
+    def _core_is_of_sessions(self) -> "ServerOptions":
+        if self.profile is Profile.CORE and self.chosen() != (Toolset.SESSION,):
+            raise ValueError("The profile core consists of session tools: omit --toolsets (and its variable)")
+        return self
 
     def chosen(self) -> tuple[Toolset, ...]:
         """Return the toolsets in their fixed order."""

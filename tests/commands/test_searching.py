@@ -156,10 +156,10 @@ def test_the_words_of_the_query_are_marked() -> None:
 
 
 def test_merged_rankings_keep_their_own_order() -> None:
-    """Of several rankings the most similar of the next ones is always the next."""
+    """Of several rankings the next one with the highest score is always the next."""
 
-    def ranking(*similarities: float) -> list[FoundMemory]:
-        return [FoundMemory.model_construct(similarity=similarity) for similarity in similarities]
+    def ranking(*scores: float) -> list[FoundMemory]:
+        return [FoundMemory.model_construct(score=score) for score in scores]
 
-    order = [one.similarity for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
+    order = [one.score for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
     assert order == [0.6, 0.5, 0.9, 0.1]

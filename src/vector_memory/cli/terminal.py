@@ -88,8 +88,8 @@ def status(what: str, out: "Console | None" = None) -> Iterator[None]:
         yield
 
 
-def similarity(value: float | None) -> str:
-    """Return a similarity as a column of four characters; a dash where only words were compared."""
+def score(value: float | None) -> str:
+    """Return a score as a column of four characters; a dash where nothing was compared."""
     return "   -" if value is None else f"{value:.2f}"
 
 

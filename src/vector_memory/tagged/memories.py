@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
-from vector_memory.results.sessions import DeleteResult
+from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
     ClearResult,
     RecentTaggedResult,

@@ -66,7 +66,7 @@ def search(
 ) -> None:
     """Search by meaning and words.
 
-    Without --kind, each kind is searched separately and the results are merged by similarity.
+    Without --kind, each kind is searched separately and the results are merged by score.
 
     Memories that are not split into chunks, such as prompts, are found as a whole at any grain.
     """
@@ -166,9 +166,9 @@ class Search:
 
 
 def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:
-    """Merge several rankings: yield, of their next results, always the most similar one."""
+    """Merge several rankings: yield, of their next results, always the one with the highest score."""
     waiting = [list(reversed(results)) for results in ranked if results]
     while waiting:
-        best = max(waiting, key=lambda results: results[-1].similarity or 0.0)
+        best = max(waiting, key=lambda results: results[-1].score or 0.0)
         yield best.pop()
         waiting = [results for results in waiting if results]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.demo.markdown import one_line, without_marks
-from vector_memory.cli.terminal import similarity, status
+from vector_memory.cli.terminal import score, status
 from vector_memory.domain.text import counted
 from vector_memory.results.sessions import (
     CoarseSearchResult,
@@ -161,7 +161,7 @@ class Output:
         results.add_column(justify="right", style="cyan")
         results.add_column(ratio=1)
         for found in answer.results:
-            results.add_row(similarity(found.similarity), self._finding(found, question))
+            results.add_row(score(found.score), self._finding(found, question))
         self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
         if not answer.results:
             self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)
