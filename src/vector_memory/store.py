@@ -48,7 +48,7 @@ from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
-from vector_memory.settings import Settings
+from vector_memory.settings import EXPORT_FOLDER, Settings
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -106,7 +106,7 @@ class SessionMemoryStore:
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
-        exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
+        exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
         self._documents = Documents(storage, packer, self._access, exports)
         self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
