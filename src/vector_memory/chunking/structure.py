@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# Every chunk repeats its heading path: a heading of 500,000 characters must not be repeated a thousand times.
+# Every chunk repeats its heading path; a heading of 500,000 characters must not be repeated a thousand times.
 MAX_HEADING = 200
 
 LINE_END = re.compile(r"\r\n?|\n")
@@ -28,7 +28,7 @@ LINE_END = re.compile(r"\r\n?|\n")
 class Section(NamedTuple):
     """A heading and the text up to the next heading of any level; level 0 is the text before the first heading.
 
-    `path`: the enclosing headings with their marks, its own last. `bare`: no text follows the heading.
+    `path`: the enclosing headings with their marks, ending with its own. `bare`: no text follows the heading.
     """
 
     start: int

@@ -104,7 +104,9 @@ class Reembedding:
         with self._storage.read() as reader:
             stored = reader.chunks_of(memory.id)
         chunks = [part.chunk for part in stored]
-        embedded = self._indexer.embed(self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks))
+        embedded = self._indexer.embed(
+            self._indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks)
+        )
         passages = stored_passages(memory, [part.id for part in stored], embedded)
         with self._storage.write() as writer:
             connection: Connection = writer.connection
