@@ -78,7 +78,7 @@ WAYS = {"tables": None, "memory": 54_687, "signatures": 0}
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """How many vectors may be held in memory; None: the tables answer."""
     if request.param is not None:
-        monkeypatch.setattr(passage_index, "HELD_BYTES", request.param * DIMENSIONS * 4)
+        monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", request.param * DIMENSIONS * 4)
     return request.param  # type: ignore[no-any-return]
 
 

@@ -148,7 +148,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.MonkeyPatch.context() as patch,
         open_store(tmp_path_factory.mktemp("exact") / "memory.db", **way.settings) as opened,
     ):
-        patch.setattr(passage_index, "HELD_BYTES", way.held * DIMENSIONS * 4)
+        patch.setattr(passage_index, "MAX_CACHED_BYTES", way.held * DIMENSIONS * 4)
         fill(opened, random.Random(7), 150)
         if way.loaded:
             load_index(opened)
@@ -190,7 +190,7 @@ def deep_store(
         open_store(tmp_path_factory.mktemp("deep") / "memory.db") as opened,
     ):
         # The fixture above may still be there, with its room for no vectors.
-        patch.setattr(passage_index, "HELD_BYTES", 54_687 * DIMENSIONS * 4)
+        patch.setattr(passage_index, "MAX_CACHED_BYTES", 54_687 * DIMENSIONS * 4)
         for number in range(40):
             opened.store_memory(
                 "report",

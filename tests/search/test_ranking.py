@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.search.fusion import Hit, best_of_each_memory, fuse, fused_score, in_order
+from vector_memory.search.fusion import Hit, best_of_each_memory, fuse, fused_score, sort_hits
 from vector_memory.storage.ranking import Match, Ranked
 
 SCORES = st.floats(0, 1).map(lambda value: round(value, 6)) | st.sampled_from([0.0, 0.5, 0.500001, 1.0])
@@ -43,7 +43,7 @@ def test_a_better_match_in_either_list_never_lowers_a_score(
 def test_final_ranks_do_not_change_however_long_the_lists_become(
     pieces: dict[int, tuple[float, float]], depth: int
 ) -> None:
-    everything = in_order(
+    everything = sort_hits(
         Hit(piece, piece % 5, fused_score(*scores), None, ()) for piece, scores in pieces.items() if any(scores)
     )
     hits, horizon = fuse(*lists(pieces, depth))
@@ -81,4 +81,4 @@ def test_a_memory_ranks_at_its_best_unit_with_its_best_similarity(pieces: dict[i
         own = [hit for hit in hits if hit.memory_id == memory.id]
         assert memory.score == max(hit.score for hit in own)
         assert memory.similarity == max(hit.similarity for hit in own if hit.similarity is not None)
-    assert memories == in_order(memories)
+    assert memories == sort_hits(memories)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.results.sessions import Confidence
-from vector_memory.search.fusion import Found
+from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import (
     all_too_different,
     cut_short,
@@ -32,7 +32,7 @@ class Judgement:
     notes: tuple[str, ...] = ()
 
 
-def judge(retrieval: Retrieval, scope: Scope, found: Found) -> Judgement:
+def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
 
     Nothing is said about whether a text on the topic answers the question: no cosine can tell.

@@ -34,7 +34,7 @@ class FineSearch:
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 
         def build(packer: Packer) -> FineSearchResult:
-            # Alone, any of them would fit: a very long code fence is cut.
+            # Cut a very long code fence, so that every chunk fits on its own.
             results = [packer.hold(chunk, "chunk_content", chunk.content_start) for chunk in matched]
             more = len(found.hits) > page.end
             answer = packer.packed(matched, packer.fitting(results), page, omitted_chunk, more=more)
@@ -68,5 +68,5 @@ def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
 
 
 def omitted_chunk(chunk: FoundChunk) -> Omitted:
-    """Say that a chunk was left out."""
+    """Return the entry for a chunk that was left out."""
     return Omitted(id=chunk.chunk_id, characters=len(chunk.chunk_content))

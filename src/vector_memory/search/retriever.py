@@ -9,7 +9,7 @@ from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.search.fusion import Found, Hit, Horizon, best_of_each_memory, from_one, fuse, shown
+from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.settings import Settings
@@ -156,7 +156,7 @@ class Retrieval:
         self._method = method
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
 
-    def find(self, scope: Scope, count: int, *, memories: bool = False) -> Found:
+    def find(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
 
         Raises ValidationError for a scope that is not of one kind.
@@ -170,7 +170,7 @@ class Retrieval:
         found = self._find(replace(self.question, terms=None), scope, COUNTED)
         return sum(hit.score >= similarity for hit in found.hits)
 
-    def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> Found:
+    def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
         if self._view is None:
@@ -184,7 +184,7 @@ class Retrieval:
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
 
 
-def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> Found:
+def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
     """Return the `count` best units, or with `memories` the memories that have them, from lists that grow.
 
     Until nothing outside both lists can come before what is returned.
@@ -203,20 +203,20 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
         partial = near is not None and near.partial
         settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
         found = best_of_each_memory(settled) if memories else settled
-        nearest = shown(near.matches[0].score) if near and near.matches else None
+        nearest = clipped(near.matches[0].score) if near and near.matches else None
         if horizon is None or partial or len(found) >= count:
-            return Found(found[:count], nearest, partial)
+            return SearchHits(found[:count], nearest, partial)
         if depth >= MAX_DEPTH:
-            return Found((best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True)
+            return SearchHits((best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True)
         depth *= GROWTH
 
 
 def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
     """Return the units of the lists there are, best first, and what none of the other units comes before."""
     if worded is None:
-        return from_one(near or Ranked(), "vector")
+        return from_single(near or Ranked(), "vector")
     if near is None:
-        return from_one(worded, "keyword")
+        return from_single(worded, "keyword")
     return fuse(near, worded)
 
 

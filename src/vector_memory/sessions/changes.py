@@ -11,7 +11,7 @@ from vector_memory.results.mapping import found_memory, matched_memory, said_of_
 from vector_memory.results.sessions import ChangesResult, FoundMemory
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import CONFIDENT
-from vector_memory.search.fusion import Found
+from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import cut_short, not_indexed
 from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
@@ -106,14 +106,14 @@ class Changes:
 
         return self._packer.within(page.max_tokens).fit(build)
 
-    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
+    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> SearchHits:
         """Return the best matches of all these kinds. Each kind is searched alone; their scores are comparable."""
         found = [
             retrieval.find(replace(scope, kind=kind), count, memories=True) for kind in MemoryKind if kind in kinds
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
-        return Found(hits, nearest, any(part.partial for part in found))
+        return SearchHits(hits, nearest, any(part.partial for part in found))
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:
