@@ -19,7 +19,7 @@ from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite import keywords, migrations
 from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.index_faults import are_keywords_right
+from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
@@ -171,7 +171,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
             units = [unit for unit in everywhere if (unit.id != unit.memory_id) == (kind is REPORT)]
             scores = {match[:2]: match.score for match in found.matches}
             assert ranking.shares(units) == {unit.id: scores[unit[:2]] for unit in units if unit[:2] in scores}
-        assert are_keywords_right(connection, ())
+        assert is_keyword_index_correct(connection, ())
 
 
 def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection) -> None:
@@ -324,7 +324,7 @@ def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]
     keywords.rebuild(connection)
-    assert are_keywords_right(connection, ())
+    assert is_keyword_index_correct(connection, ())
     assert before == [
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]
@@ -358,6 +358,6 @@ def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
     with database.read() as connection:
         assert [match[:2] for match in find(connection, "gamma")] == [(2, 1)]
         assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, 2)]
-        assert are_keywords_right(connection, ())
+        assert is_keyword_index_correct(connection, ())
         assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
     database.close()

@@ -138,7 +138,7 @@ def values(connection: Connection) -> Finding:
     )
     number = counted(sum(map(len, faults.values())), "row")
     message = f"Invalid values in {number}: {first_names(columns)}."
-    if not value_repair.lost_values(connection, faults):
+    if not value_repair.has_lost_values(connection, faults):
         return fixable("values", message)
     return problem("values", message, RESTORE)
 
@@ -212,7 +212,7 @@ def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[
 
 def keywords(connection: Connection, damaged: Collection[int]) -> Finding:
     """Check that the keyword index matches the texts that are not damaged."""
-    right = index_faults.are_keywords_right(connection, damaged)
+    right = index_faults.is_keyword_index_correct(connection, damaged)
     return agreement(
         "keywords",
         "The keyword index matches the texts.",

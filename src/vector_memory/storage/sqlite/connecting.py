@@ -1,4 +1,4 @@
-"""How a connection to a database is set up, and what has to be there before."""
+"""How a connection to a database is set up, and what is checked first."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.disk.filesystem import make_private_folders
 
 LOCK_TIMEOUT_SECONDS = 30.0
-"""Counted from the arrival of the client's call, or for other writers from when they begin to wait."""
+"""Counted from the arrival of the client's call; for other writers, from the start of the wait."""
 
 PAGES_IN_MEMORY = 4_096
-"""Of one transaction: 16 MB, what the longest report takes."""
+"""Pages of one transaction kept in memory: 16 MB, enough for the longest report."""
 
 SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
@@ -24,7 +24,7 @@ SAFE_SQLITE = (3, 51, 3)
 
 @contextlib.contextmanager
 def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
-    """Close `connection` when the block fails, so that a refused file is not kept open."""
+    """Close `connection` if the block fails, so that a rejected file does not stay open."""
     try:
         yield
     except BaseException:
@@ -33,7 +33,7 @@ def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
 
 
 def require_safe_sqlite() -> None:
-    """Refuse an SQLite that can damage a file which several processes write."""
+    """Raise ConfigurationError for an SQLite release that can damage a file that several processes write to."""
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SAFE_SQLITE:
         raise ConfigurationError(
@@ -43,7 +43,7 @@ def require_safe_sqlite() -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """Create the file for its owner only. An existing file is not touched: closing it would drop SQLite's locks."""
+    """Create the file for its owner only. An existing file is not opened: closing it would drop SQLite's locks."""
     try:
         make_private_folders(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -55,40 +55,44 @@ def create_private_file(path: Path) -> None:
 
 
 def use_write_ahead_log(connection: apsw.Connection) -> None:
-    """Let readers and a writer work side by side. SQLite does not wait for this lock by itself, so repeat."""
-    patiently(lambda: connection.pragma("journal_mode", "wal"))
+    """Switch to WAL mode, in which readers and a writer do not block each other.
+
+    SQLite does not wait for this lock, so the statement is repeated.
+    """
+    retry_while_locked(lambda: connection.pragma("journal_mode", "wal"))
 
 
 def enforce_foreign_keys(connection: apsw.Connection) -> None:
-    """Let chunks and passages go with their memory."""
+    """Delete chunks and passages together with their memory."""
     connection.pragma("foreign_keys", True)
 
 
 def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
-    """Fill the place of deleted content with zeros: deleted means gone."""
+    """Overwrite deleted content with zeros."""
     connection.pragma("secure_delete", True)
 
 
 def keep_transaction_in_memory(connection: apsw.Connection) -> None:
-    """Write the pages of most transactions once, at the commit; afterwards SQLite frees what its cache cannot hold.
+    """Write the pages of most transactions only once, at the commit.
 
-    Otherwise it writes, and reads again, whatever is more than its cache of 2 MB: a tenth of the time in the lock.
+    Otherwise SQLite writes all pages beyond its cache of 2 MB early and reads them again, which is a tenth of the time
+    in the lock. After the commit, it frees what is beyond its cache.
     """
     connection.pragma("cache_spill", PAGES_IN_MEMORY)
 
 
 def set_durability(connection: apsw.Connection, synchronous: str) -> None:
-    """FULL: a commit is on the disk when it returns. NORMAL may lose the last commits in a power cut."""
+    """FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits."""
     connection.pragma("synchronous", synchronous)
 
 
 def forbid_writes(connection: apsw.Connection) -> None:
-    """Make a connection unable to write by mistake."""
+    """Make the connection read-only."""
     connection.pragma("query_only", True)
 
 
-def patiently(action: Callable[[], object]) -> None:
-    """Repeat `action` while the file is locked, with growing pauses, up to the lock time-out."""
+def retry_while_locked(action: Callable[[], object]) -> None:
+    """Repeat `action` while the file is locked, with growing pauses, up to LOCK_TIMEOUT_SECONDS."""
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     pause = 0.005
     while True:

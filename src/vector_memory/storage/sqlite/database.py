@@ -1,4 +1,4 @@
-"""One SQLite file in WAL mode: one writing connection, a pool of reading ones, and one door for each."""
+"""One SQLite file in WAL mode: one writing connection and a pool of reading ones."""
 
 import contextlib
 import logging
@@ -24,9 +24,9 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
 )
 from vector_memory.storage.sqlite.erasure import unerased
-from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
+from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
-from vector_memory.storage.sqlite.identity import OpenFiles, bring_log_along, require_no_orphaned_log
+from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database, require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_at_once
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -36,20 +36,20 @@ from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 logger = logging.getLogger(__name__)
 
 Connection = apsw.Connection
-"""What a block of `read` or `write` is given, to be handed to the functions of this package."""
+"""What `read` and `write` yield, for the functions of this package."""
 
 MAX_IDLE_READERS = 8
 
 
 class Database:
-    """The open file. Safe to use from several threads; several processes may have the same file open.
+    """An open database file. Safe to use from several threads; several processes can have the same file open.
 
-    `path` is created with its folder when it does not exist (0600 and 0700). `dimensions` is the length of the vectors
-    of a file that is created now. `read_only`: after that, and after an upgrade if there is one, nothing can be
-    written. Raises DatabaseError when the file cannot be used, or was written by a newer release; also from each `read`
-    and `write` while the file is not the one at `path`, and from each `write` after a newer release upgraded it.
+    `path`: created with its folder if it does not exist (modes 0600 and 0700). `dimensions`: the length of the vectors,
+    for a new file. `read_only`: nothing can be written after the file is created or upgraded. Raises DatabaseError if
+    the file cannot be used or was written by a newer release. Each `read` and `write` also raises it while another file
+    is at `path`, and each `write` after a newer release has upgraded the file.
 
-    On a disk that is too full to open the file for writing it is open for reading, until a `write` finds space.
+    If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
 
     def __init__(
@@ -79,38 +79,38 @@ class Database:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written: because that was asked for, or because the disk is full."""
-        return self._only_reads or self._full_disk.noticed
+        """Whether nothing can be written, on request or because the disk is full."""
+        return self._only_reads or self._full_disk.reading_only
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
-        """Give a connection that sees one unchanging state of the file. Never waits for writers."""
+        """Yield a connection that sees one state of the file. Never waits for writers."""
         with translated_errors(), self._reader() as connection:
             connection.execute("begin")
             try:
                 yield connection
             except (apsw.SQLError, DatabaseError):
-                self._require_known(connection)  # what fails on the tables of a newer release is no damage
+                self._require_known(connection)  # a failure on tables of a newer release is not damage
                 raise
             finally:
-                # A disk that has just failed may fail here again, and must not hide what failed first.
+                # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                if not self._full_disk.noticed:
-                    self._keeper.notice()
+                if not self._full_disk.reading_only:
+                    self._keeper.note_use()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:
-        """Give a connection inside one write transaction: committed at the end of the block, undone on any error.
+        """Yield a connection in a write transaction: committed at the end of the block, rolled back on any error.
 
-        `begin immediate` takes the lock at once, so that what the block reads cannot be out of date when it writes.
-        Raises DatabaseLockError when another process keeps it for too long, and CancelledCallError when the client has
-        cancelled the call that waits.
+        `begin immediate` takes the lock at once, so that what the block reads is current when it writes. Raises
+        DatabaseLockError if another process holds the lock for too long, and CancelledCallError if the client cancels
+        the waiting call.
         """
         if self._only_reads:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
-            if self._full_disk.noticed:
+            if self._full_disk.reading_only:
                 with self._full_disk.without_readers():
                     self._open()
                 self._full_disk.require_space()
@@ -120,9 +120,9 @@ class Database:
                 self._require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
-                self._keeper.notice()
+                self._keeper.note_use()
             except BaseException:
-                # After a full disk SQLite may have rolled back by itself.
+                # If the disk is full, SQLite may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
@@ -130,8 +130,8 @@ class Database:
     def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        False: somebody reads what was there before, or keeps writing. Nobody waits for that: the first process that can
-        does it later, because the file says that it has to be done.
+        False: a process still reads an earlier state, or keeps writing. This does not wait for it: the file records
+        that the bytes have to be erased, and the first process that can erases them later.
         """
         try:
             with self._write_lock.turn(LOCK_TIMEOUT_SECONDS):
@@ -140,13 +140,13 @@ class Database:
             return False
 
     def require_time_to_write(self) -> None:
-        """Raise what `write` would raise at once: to be called before a long preparation."""
+        """Raise what `write` would raise at once; call this before a long preparation."""
         self._write_lock.require_time(LOCK_TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """Close every connection. Waits for a transaction that is under way; repeated calls do nothing.
+        """Close every connection, after the running transaction, if any. Repeated calls do nothing.
 
-        Writers that wait are sent away.
+        Waiting writers get ClosedMemoryError.
         """
         self._keeper.close()
         with self._write_lock.last_turn():
@@ -157,15 +157,15 @@ class Database:
                 self._erase_deleted(only_if_needed=True)
             while self._idle_readers:
                 self._idle_readers.pop().close()
-            if self._full_disk.noticed:
+            if self._full_disk.reading_only:
                 return
             if not self._only_reads and self._files.left_log_behind():
                 with contextlib.suppress(apsw.Error):
-                    bring_log_along(self._writer)
+                    checkpoint_moved_database(self._writer)
             self._writer.close()
 
     def _begin(self, turn: Turn) -> None:
-        """Begin a write transaction. SQLite's own waiting could neither be ended nor be counted with ours."""
+        """Begin a write transaction. SQLite's own wait could not be cancelled, nor share our time limit."""
         self._writer.set_busy_timeout(0)
         try:
             turn.take(lambda: self._writer.execute("begin immediate"))
@@ -173,7 +173,7 @@ class Database:
             wait_for_locks(self._writer)
 
     def _erase_deleted(self, *, only_if_needed: bool = False) -> bool:
-        """Empty the log if nobody reads from it just now. A failure loses nothing: the log is as good as the file."""
+        """Empty the log unless a process is reading from it. A failure loses nothing: the data stays in the log."""
         self._writer.set_busy_timeout(0)
         try:
             if not only_if_needed or unerased(self._writer) is not None:
@@ -188,7 +188,7 @@ class Database:
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
         self._require_open()
-        if self._full_disk.noticed:
+        if self._full_disk.reading_only:
             with self._full_disk.reader() as connection:
                 yield connection
             return
@@ -216,17 +216,17 @@ class Database:
         self._require_in_place()
         connection = self._connect()
         with closed_on_error(connection):
-            self._require_in_place()  # else it may have opened another file
+            self._require_in_place()  # otherwise it may have opened another file
         return connection
 
     def _require_in_place(self) -> None:
         self._files.require_in_place()
 
     def _open(self) -> None:
-        """Open the file for writing; on a full disk there is no writing connection, but it can be read."""
+        """Open the file for writing. If the disk is full, there is no writing connection, but the file can be read."""
         try:
             self._writer = writer = self._connect()
-            with closed_on_error(writer), full_disk_noticed(writer):
+            with closed_on_error(writer), full_disk_detected(writer):
                 self._keeper.follow(writer)
                 Guard(writer, WRITING_SECONDS, typed=False)
                 self._prepare(writer, self._dimensions)
@@ -237,14 +237,14 @@ class Database:
             with self._full_disk.reader() as reader:
                 if not self._is_present(reader):
                     raise
-            if not self._full_disk.noticed:
-                logger.error(READING_ONLY)  # noqa: TRY400 - where it happened says nothing more
-            self._full_disk.noticed = True
+            if not self._full_disk.reading_only:
+                logger.error(READING_ONLY)  # noqa: TRY400 - a traceback adds nothing
+            self._full_disk.reading_only = True
         else:
-            self._full_disk.noticed = False
+            self._full_disk.reading_only = False
 
     def _require_known(self, connection: apsw.Connection) -> None:
-        """Raise a DatabaseError if a newer release has changed the tables since the file was opened."""
+        """Raise DatabaseError if a newer release has changed the tables since the file was opened."""
         if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(migrations.MIGRATIONS):
             raise DatabaseError(
                 "A newer release of vector-memory has upgraded the database since this server started, and this one "
@@ -252,28 +252,28 @@ class Database:
             )
 
     def _is_present(self, connection: apsw.Connection) -> bool:
-        """Tell whether the file has the tables of this release."""
-        return migrations.pending_from(connection) == len(migrations.MIGRATIONS)
+        """Return whether the file has the tables of this release."""
+        return migrations.applied_migrations(connection) == len(migrations.MIGRATIONS)
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
-        """Bring the file to the present schema, or refuse it untouched."""
+        """Upgrade the file to the current schema, or reject it unchanged."""
         migrations.require_ours(writer)
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
 
     def _extend(self, connection: apsw.Connection) -> None:
-        """Load what the tables of the file need."""
+        """Load what the tables of the file require."""
         load_vector_search(connection)
-        migrations.let_write(connection)
+        migrations.register_writer_function(connection)
 
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedMemoryError
 
     def _connect(self) -> apsw.Connection:
-        # Without the flag to create it: a file that was moved away is not created again, empty.
+        # Without the create flag: if the file was moved away, do not create an empty one.
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
-        with closed_on_error(connection), full_disk_noticed(connection):
+        with closed_on_error(connection), full_disk_detected(connection):
             wait_for_locks(connection)
             self._extend(connection)
             enforce_foreign_keys(connection)

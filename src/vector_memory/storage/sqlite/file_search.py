@@ -25,7 +25,7 @@ from vector_memory.storage.sqlite.file_index import PASSAGES, VECTOR_TABLE
 from vector_memory.storage.sqlite.file_rows import fingerprint_of, hash_of
 from vector_memory.storage.sqlite.rows import fetch
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
-from vector_memory.storage.sqlite.vectors import Candidates, candidates_of, named_vectors
+from vector_memory.storage.sqlite.vectors import Candidates, as_arrays, candidates_of
 
 
 class FoundChunk(NamedTuple):
@@ -54,7 +54,7 @@ class FileVectors:
         units = [(row_id // PASSAGES, vector) for row_id, vector in rows]
         return candidates_of([(unit, unit, True, vector) for unit, vector in units], len(query))
 
-    def in_order(self, limit: int) -> Numbers:
+    def sorted_by_unit(self, limit: int) -> Numbers:
         """Return the first passages by their units' ids, -1: all; shape (passages, 3): passage, unit and unit."""
         sql = "select id, passages from chunks where passages > 0 and (:daily is null or daily = :daily) order by id"
         rows = np.array(self._connection.execute(sql, {"daily": self._daily}).fetchall(), np.int64).reshape(-1, 2)
@@ -79,7 +79,7 @@ class FileVectors:
         """
         bindings = {"ids": json.dumps(list(unit_ids)), "passages": PASSAGES}
         rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
-        return named_vectors(rows, self._dimensions())
+        return as_arrays(rows, self._dimensions())
 
     def _dimensions(self) -> int:
         fingerprint = fingerprint_of(self._connection)

@@ -1,4 +1,4 @@
-"""A database on a disk so full that SQLite cannot make the files it needs beside it: opened to read all the same."""
+"""Reads a database on a disk that is so full that SQLite cannot create the files that it needs."""
 
 import contextlib
 import errno
@@ -18,7 +18,7 @@ from vector_memory.storage.sqlite.identity import MOVED, Identity, identity_of
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 ROOM_FOR_LOG = 64 * 1024
-"""Bytes; the index of a log takes 32 KB at least."""
+"""Bytes. The index of a log takes at least 32 KB."""
 
 READING_ONLY = (
     "The disk is full, so the database is open for reading only. Nothing was changed; free some space and repeat the "
@@ -33,7 +33,8 @@ class FullDiskError(DatabaseError):
 class FullDisk:
     """Reads the database at `path` while there is no space to open it for writing. Safe to use from several threads.
 
-    `extend` loads what the tables need into a connection. `noticed`: the database was opened for reading only.
+    `extend`: prepares a connection for the tables of the file. `reading_only`: the database was opened for reading
+    only.
     """
 
     def __init__(self, path: Path, extend: Callable[[apsw.Connection], None]) -> None:
@@ -41,13 +42,14 @@ class FullDisk:
         self._extend = extend
         self._lock = threading.RLock()
         self._identity: Identity | None = None
-        self.noticed = False
+        self.reading_only = False
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:
-        """Give a connection for one transaction, to one thread at a time. Raises DatabaseError if the file has changed.
+        """Yield a connection for one transaction, to one thread at a time.
 
-        Unlike an open file, one that was closed meanwhile may be another one.
+        Raises DatabaseError if the file was replaced: it is not kept open between calls, so another file can take its
+        place.
         """
         with self._lock, contextlib.closing(connect_to_read(self._path)) as connection:
             self._require_same_file()
@@ -56,9 +58,9 @@ class FullDisk:
 
     @contextlib.contextmanager
     def without_readers(self) -> Iterator[None]:
-        """Let no connection be open that only reads: one for writing could not write beside it.
+        """Keep read-only connections closed during the block: a connection for writing could not write beside them.
 
-        They share what SQLite knows of the log. Raises FullDiskError if one is in use: no writer waits for it.
+        They share SQLite's knowledge of the log. Raises FullDiskError at once if one is in use.
         """
         if not self._lock.acquire(blocking=False):
             raise FullDiskError(READING_ONLY)
@@ -69,8 +71,8 @@ class FullDisk:
             self._lock.release()
 
     def require_space(self) -> None:
-        """Raise a FullDiskError if the database still cannot be written."""
-        if self.noticed:
+        """Raise FullDiskError if the database still cannot be written."""
+        if self.reading_only:
             raise FullDiskError(READING_ONLY)
 
     def _require_same_file(self) -> None:
@@ -81,8 +83,8 @@ class FullDisk:
 
 
 @contextlib.contextmanager
-def full_disk_noticed(connection: apsw.Connection) -> Iterator[None]:
-    """Raise a FullDiskError if the block, which uses the connection, fails because the disk is full."""
+def full_disk_detected(connection: apsw.Connection) -> Iterator[None]:
+    """Raise FullDiskError if the block, which uses the connection, fails because the disk is full."""
     try:
         yield
     except apsw.FullError as error:
@@ -94,7 +96,7 @@ def full_disk_noticed(connection: apsw.Connection) -> Iterator[None]:
 
 
 def is_full(folder: Path) -> bool:
-    """Tell whether there is no room for a small file. SQLite does not tell why it could not make one."""
+    """Return whether there is no space for a small file. SQLite does not report why it could not create one."""
     if not hasattr(os, "statvfs"):
         return False
     room = os.statvfs(folder)
@@ -102,10 +104,10 @@ def is_full(folder: Path) -> bool:
 
 
 def connect_to_read(path: Path) -> apsw.Connection:
-    """Return a connection that reads the database as it is now, with its log, and needs no space on the disk.
+    """Return a connection that reads the database and its log as they are now and needs no disk space.
 
-    The index of the log is kept in memory if there is none that is in use. A log that is not there cannot be made: the
-    database is read without one then. The connection is for one transaction, because a log may come at any time.
+    The index of the log is kept in memory unless one is in use. If there is no log, it cannot be created, and the
+    database is read without one. Use the connection for one transaction only, because a log can appear at any time.
     """
     path = Path(os.path.realpath(path))
     log = log_of(path)

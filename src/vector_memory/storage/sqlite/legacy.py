@@ -1,8 +1,8 @@
-"""Takes over a file written by the original server: every memory keeps its id and its text.
+"""Upgrades a file of the original server: every memory keeps its id and its text.
 
-What differs there: kinds in the plural, `v1` iterations, knowledge under the session `global`, chunks without offsets,
-one vector per chunk. Chunks that stand word for word in their document keep their ids and get offsets; the others and
-all vectors are made again from the text (`backfill`).
+That server has plural kinds, `v1` iterations, knowledge in the session `global`, chunks without offsets, and one vector
+per chunk. Chunks that occur literally in their document keep their ids and get offsets. All other chunks and all
+vectors are recomputed from the text (`backfill`).
 """
 
 import hashlib
@@ -51,13 +51,13 @@ insert into memory_chunks (
 
 
 def is_original(connection: apsw.Connection) -> bool:
-    """Tell whether the file has the original's tables and has not been taken over yet."""
+    """Return whether the file has the original server's tables and has not been upgraded yet."""
     tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
     return {"session_memories", "memory_chunks"} <= tables and not {"schema_migrations", "memory_passages"} & tables
 
 
-def set_aside(connection: apsw.Connection) -> None:
-    """Rename the original's tables of text, and drop what can be made again from the text."""
+def rename_tables(connection: apsw.Connection) -> None:
+    """Rename the original server's text tables, and drop everything that can be rebuilt from the text."""
     for kind in ("trigger", "view", "index"):
         names = fetch_column(connection, "select name from sqlite_schema where type = ? and sql is not null", (kind,))
         for name in names:
@@ -70,7 +70,7 @@ def set_aside(connection: apsw.Connection) -> None:
 
 
 def move_rows(connection: apsw.Connection) -> None:
-    """Copy the renamed tables' rows into the present tables and drop them."""
+    """Copy the rows of the renamed tables into the new tables, and drop the renamed ones."""
     for memory in fetch(connection, as_dict, "select * from original_memories order by id"):
         chunks = fetch(
             connection,
@@ -82,13 +82,13 @@ def move_rows(connection: apsw.Connection) -> None:
         located = list(located_chunks(moved, chunks)) if moved["auto_chunk"] else []
         connection.execute(INSERT_MEMORY, moved | {"chunk_count": len(located)})
         connection.executemany(INSERT_CHUNK, located)
-    keep_ids_unused(connection)
+    carry_over_sequences(connection)
     connection.execute("drop table original_chunks")
     connection.execute("drop table original_memories")
 
 
-def keep_ids_unused(connection: apsw.Connection) -> None:
-    """Carry over the largest ids ever given, so that an id of a deleted memory never means another one."""
+def carry_over_sequences(connection: apsw.Connection) -> None:
+    """Carry over the largest ids ever assigned, so that ids of deleted memories are not reused."""
     connection.execute(
         """
         update sqlite_sequence set seq = max(seq, coalesce(
@@ -99,7 +99,7 @@ def keep_ids_unused(connection: apsw.Connection) -> None:
 
 
 def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a present row for one of the original's."""
+    """Return the column values of a new row for one of the original server's rows."""
     kind = str(KINDS.get(row["memory_type"], row["memory_type"]))
     content = str(row["content"] or "")
     created = normal_time(row.get("created_at"))
@@ -126,7 +126,7 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def located_chunks(memory: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the values of present chunk rows, or nothing when the old ones do not cover the document exactly."""
+    """Yield the column values of new chunk rows; none if the old chunks do not cover the document exactly."""
     texts = [str(row.get("original_content") or row["content"]) for row in rows]
     spans = locate(memory["content"], texts)
     for index, (row, text, span) in enumerate(zip(rows, texts, spans, strict=False)):
@@ -156,21 +156,21 @@ def located_chunks(memory: dict[str, Any], rows: list[dict[str, Any]]) -> Iterat
         }
 
 
-def locate(document: str, pieces: Iterable[str]) -> list[Span]:
-    """Return where the pieces stand in the document, in order; [] unless they cover all of it but white space."""
+def locate(document: str, texts: Iterable[str]) -> list[Span]:
+    """Return the spans of the chunk texts in the document, in order; [] unless they cover it all but white space."""
     spans: list[Span] = []
     start, covered = 0, 0
-    for piece in pieces:
-        found = document.find(piece, start)
-        if found < 0 or not piece or document[covered:found].strip():
+    for text in texts:
+        found = document.find(text, start)
+        if found < 0 or not text or document[covered:found].strip():
             return []
-        spans.append(Span(found, found + len(piece)))
-        start, covered = found + 1, max(covered, found + len(piece))
+        spans.append(Span(found, found + len(text)))
+        start, covered = found + 1, max(covered, found + len(text))
     return [] if document[covered:].strip() else spans
 
 
 def normal_iteration(value: object) -> int:
-    """Read `v1`, `1` or 1; anything unreadable is the first iteration."""
+    """Parse `v1`, `1` or 1; anything else is the first iteration."""
     try:
         return parse_iteration(value)  # type: ignore[arg-type]
     except ValidationError:
@@ -187,7 +187,7 @@ def normal_time(value: object) -> str:
 
 
 def normal_json(value: object, empty: list[Any] | dict[str, Any]) -> str:
-    """Return `value` if it is JSON of the same type as `empty`, else `empty` as JSON."""
+    """Return `value` if it is JSON of the same type as `empty`; otherwise return `empty` as JSON."""
     try:
         parsed = json.loads(str(value))
     except ValueError:
@@ -196,7 +196,7 @@ def normal_json(value: object, empty: list[Any] | dict[str, Any]) -> str:
 
 
 def normal_tags(value: object) -> str:
-    """Return a JSON list of texts; what was stored as another type is written as text."""
+    """Return a JSON list of strings; items of other types become JSON text."""
     tags = json.loads(normal_json(value, []))
     return json.dumps([tag if isinstance(tag, str) else json.dumps(tag) for tag in tags], ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""The storage engine over one SQLite file: `storage.base` in terms of the modules beside this one."""
+"""The storage engine over one SQLite file: implements `storage.base` with the modules of this package."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
 
-# Modules that need numpy are imported where they are used: a command that only lists what is stored does without.
+# Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
 
 
 class SqliteReader:
-    """`storage.base.Reader` over a connection that is inside a transaction."""
+    """`storage.base.Reader` over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
@@ -175,7 +175,7 @@ class SqliteReader:
 
 
 class SqliteWriter(SqliteReader):
-    """`storage.base.Writer` over a connection that is inside a write transaction."""
+    """`storage.base.Writer` over a connection in a write transaction."""
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         from vector_memory.storage.sqlite import adding
