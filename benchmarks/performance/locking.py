@@ -26,7 +26,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class RandomVectors:
-    """The real engine's pieces with vectors of no meaning: as long to write, and made at once."""
+    """The real engine's tokens with meaningless vectors: writing them takes as long, computing them no time."""
 
     engine: Embedder
 
@@ -41,7 +41,7 @@ class RandomVectors:
         return self.engine.tokens_per_vector
 
     def token_spans(self, text: str) -> list[Span]:
-        """Return the engine's word pieces."""
+        """Return the spans of the engine's tokens."""
         return self.engine.token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:

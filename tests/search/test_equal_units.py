@@ -76,7 +76,7 @@ WAYS = {"tables": None, "memory": 54_687, "signatures": 0}
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """How many vectors may be held in memory; None: the tables answer."""
+    """How many vectors may be cached in memory; None: the tables answer."""
     if request.param is not None:
         monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", request.param * DIMENSIONS * 4)
     return request.param  # type: ignore[no-any-return]

@@ -69,7 +69,7 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
         best = rank(connection, scope, terms).best(10**6).matches
     assert found == {(match.memory_id, match.id): match.score for match in best}
-    expected = [piece for piece, _ in fused_by_force(store, query, scope)][:100]
+    expected = [unit for unit, _ in fused_by_force(store, query, scope)][:100]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=100)).results] == expected
     else:

@@ -52,9 +52,9 @@ STEPS = st.lists(
 )
 
 
-@pytest.fixture(params=[54_687, 60, 0], ids=["whole file held", "a session held", "signatures"])
+@pytest.fixture(params=[54_687, 60, 0], ids=["whole file cached", "a session cached", "signatures"])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many vectors may be held."""
+    """How many vectors may be cached."""
     monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", request.param * DIMENSIONS * 4)
     return int(request.param)
 
@@ -218,9 +218,9 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
                 store._index.cached(earlier, REPORTS)
                 assert len(read) >= earlier.count
                 read.clear()
-                held = store._index.cached(later, REPORTS)
-                assert held is not None
-                assert held.count == later.count
+                cached = store._index.cached(later, REPORTS)
+                assert cached is not None
+                assert cached.count == later.count
                 assert len(read) == later.count - earlier.count
 
 

@@ -11,7 +11,7 @@ from vector_memory.search.index.units import ABSENT, Bools, PostingList, Rows, U
 from vector_memory.storage.ranking import PLACES_PER_BLOCK, IndexFeed, highest_score, scores_for
 
 WIDE_SCOPE = 8
-"""If a scope has units in at least one of this many blocks, the postings of the whole file are read and cached."""
+"""If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""
 
 Scores = NDArray[np.float64]
 

@@ -209,7 +209,7 @@ class PassageIndex:
 
 
 def is_behind(passages: Passages, revision: Revision) -> bool:
-    """Return whether the revision differs from what is loaded."""
+    """Return whether the revision is newer than what is loaded."""
     return passages.last_id < revision.last_passage_id or is_later(revision, passages.units.revision)
 
 

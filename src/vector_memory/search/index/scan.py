@@ -189,14 +189,14 @@ class ExactComparison(Comparison):
     ) -> None:
         super().__init__(view, members, query, words)
         rows = view.visible(cached.rows[: cached.count])
-        self._places = np.flatnonzero(self._inside(rows))
-        self._rows = rows[self._places]
+        self._positions = np.flatnonzero(self._inside(rows))
+        self._rows = rows[self._positions]
         self._vectors = cached.vectors
         # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
-        if len(self._places) * 4 > len(rows):
-            self._cosines = np.vecdot(cached.vectors[: len(rows)], query)[self._places]
+        if len(self._positions) * 4 > len(rows):
+            self._cosines = np.vecdot(cached.vectors[: len(rows)], query)[self._positions]
         else:
-            self._cosines = np.vecdot(cached.vectors[self._places], query)
+            self._cosines = np.vecdot(cached.vectors[self._positions], query)
 
     def _inside(self, rows: Rows) -> Bools:
         owners = self._view.units.owners.take(self._entries.take(rows))
@@ -208,17 +208,17 @@ class ExactComparison(Comparison):
         chosen = candidates(similarities + self._bonus(entries), self._groups(entries, goal), goal.number)
         if goal.nearest:
             chosen = np.union1d(chosen, candidates(similarities, entries, goal.nearest))
-        near = nearby(entries[chosen], self._compared(self._places[chosen]))
+        near = nearby(entries[chosen], self._compared(self._positions[chosen]))
         found = self._best(near, goal)
         rows = self._rows[chosen[np.isin(entries[chosen], found.entries)]]
         # If one of these was removed, many others may have been: check all at once.
         return found, self._removed(self._rows) if len(self._removed(rows)) else self._rows[:0]
 
-    def _compared(self, places: Rows) -> NDArray[np.float64]:
+    def _compared(self, positions: Rows) -> NDArray[np.float64]:
         """Return the cosines of some of the vectors, in batches: if many are equal, these can be all of them."""
         parts = [
-            cosines(self._vectors[places[start : start + COMPARED_AT_ONCE]], self._query)
-            for start in range(0, len(places), COMPARED_AT_ONCE)
+            cosines(self._vectors[positions[start : start + COMPARED_AT_ONCE]], self._query)
+            for start in range(0, len(positions), COMPARED_AT_ONCE)
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
@@ -262,9 +262,9 @@ class SignatureComparison(Comparison):
 
 def nearby(entries: NDArray[np.int32], similarities: NDArray[np.float64]) -> Nearby:
     """Group passages, given as the entries of their units and their cosines, by unit."""
-    units, places = np.unique(entries, return_inverse=True)
+    units, positions = np.unique(entries, return_inverse=True)
     highest = np.full(len(units), -np.inf)
-    np.maximum.at(highest, places, similarities)
+    np.maximum.at(highest, positions, similarities)
     return Nearby(units.astype(np.int64), highest)
 
 
@@ -281,17 +281,17 @@ def candidates(sums: NDArray[np.floating], groups: NDArray[np.integer], count: i
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
     highest = np.maximum.reduceat(sums, starts)
     enough = np.partition(highest, -count)[-count] if len(highest) > count else -np.inf
-    places = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
-    own = highest[np.searchsorted(starts, places, side="right") - 1]
-    chosen: Rows = places[sums[places] >= own - ROUNDING]
+    positions = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
+    own = highest[np.searchsorted(starts, positions, side="right") - 1]
+    chosen: Rows = positions[sums[positions] >= own - ROUNDING]
     return chosen
 
 
 def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Rows:
     """Return the positions of the units that belong to the `count` memories with the best units."""
-    memories, places = np.unique(owners, return_inverse=True)
+    memories, positions = np.unique(owners, return_inverse=True)
     highest = np.full(len(memories), -np.inf)
-    np.maximum.at(highest, places, scores)
+    np.maximum.at(highest, positions, scores)
     is_best = np.zeros(len(memories), np.bool_)
     is_best[best(highest, memories, count)] = True
-    return np.flatnonzero(is_best[places])
+    return np.flatnonzero(is_best[positions])

@@ -237,13 +237,13 @@ def highest(values: NDArray[np.floating], limit: int) -> Rows:
     """
     sample = values[::SAMPLE_STRIDE]
     rank = 2 * limit // SAMPLE_STRIDE + SAMPLE_STRIDE
-    places = np.flatnonzero(values > (np.partition(sample, -rank)[-rank] if len(sample) > rank else -np.inf))
-    if len(places) < min(limit, len(values)):
-        places = np.flatnonzero(values > -np.inf)
-    if len(places) <= limit:
-        return places
-    enough = np.partition(values[places], -limit)[-limit]
-    above, equal = places[values[places] > enough], places[values[places] == enough]
+    positions = np.flatnonzero(values > (np.partition(sample, -rank)[-rank] if len(sample) > rank else -np.inf))
+    if len(positions) < min(limit, len(values)):
+        positions = np.flatnonzero(values > -np.inf)
+    if len(positions) <= limit:
+        return positions
+    enough = np.partition(values[positions], -limit)[-limit]
+    above, equal = positions[values[positions] > enough], positions[values[positions] == enough]
     return np.union1d(above, equal[: MAX_TIES * limit])
 
 

@@ -18,7 +18,10 @@ as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
-    """Return the id of the memory with the same content, kind, agent, session and task, or None."""
+    """Return the id of the memory with the same content in the same place, or None.
+
+    The place is kind, agent, session, iteration, task and parent report; for knowledge also the category.
+    """
     found = fetch_value(
         connection,
         """
