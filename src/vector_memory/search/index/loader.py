@@ -248,7 +248,7 @@ def updated_units(feed: IndexFeed, units: Units, revision: Revision) -> Units:
         there = feed.memory_ids()
         units = units.without(np.setdiff1d(units.present(), there).tolist())
         if len(units.present()) != len(there):
-            raise DatabaseError("The keyword index belongs to other memories: run `vector-memory doctor --fix`.")
+            raise DatabaseError("The keyword index does not match the memories: run `vector-memory doctor --fix`.")
     return replace(units, revision=revision)
 
 
