@@ -111,7 +111,7 @@ class Agent:
 
 def first_line(memory: dict[str, Any]) -> str:
     """Return a memory's title, or its first line."""
-    return str(memory["title"] or memory["content"].splitlines()[0])
+    return str(memory.get("title") or memory["content"].splitlines()[0])
 
 
 def by(agent: str, kind: str) -> Callable[[dict[str, Any]], bool]:

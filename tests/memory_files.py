@@ -11,6 +11,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
 from vector_memory.settings import Settings
+from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.migrations import register_writer_function
 from vector_memory.storage.sqlite.vec0 import load_vector_search
@@ -51,6 +52,13 @@ def said(report: Report, name: str) -> str:
     """Return what the report says in one of its findings."""
     (finding,) = [finding for finding in report.findings if finding.name == name]
     return f"{finding.message} {finding.advice or ''}"
+
+
+def create_file(path: Path, dimensions: int = 16) -> None:
+    """Create a memory without any memories."""
+    database = Database(path, dimensions=dimensions)
+    database.create()
+    database.close()
 
 
 def change(path: Path, sql: str) -> None:

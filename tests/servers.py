@@ -22,8 +22,8 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientInfo": CLIENT,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-QUICK = {"VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": ""}
-"""The toy engine, and no token table: loading it would take longer than the rest."""
+QUICK = {"VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": "", "VECTOR_MEMORY_LOG_LEVEL": "WARNING"}
+"""The toy engine, no token table, which would take longer to load than the rest, and no word about what is created."""
 
 
 class Server:

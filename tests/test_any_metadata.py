@@ -108,7 +108,7 @@ def test_an_import_stores_metadata_as_they_are_or_refuses_them(
 
 @pytest.mark.parametrize("metadata", [{1: 2}, {"a": (1,)}, {"a": {1}}, {"a": b"x"}], ids=str)
 def test_values_that_json_would_change_are_refused(store: SessionMemoryStore, metadata: dict[Any, Any]) -> None:
-    with pytest.raises(ValidationError, match="only what JSON can write"):
+    with pytest.raises(ValidationError, match="only JSON values"):
         store.store_memory("report", metadata=metadata, **arguments(MemoryKind.REPORT))
 
 

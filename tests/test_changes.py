@@ -132,11 +132,10 @@ def test_with_a_query_the_best_new_memory_comes_first_whatever_its_kind(store: S
 
 
 def test_a_query_without_a_close_new_memory_has_low_confidence(
-    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: SessionMemoryStore,
 ) -> None:
-    add(store, "one two three")
-    monkeypatch.setattr("vector_memory.sessions.changes.CONFIDENT", 1.1)
-    answer = store.search_changes(Scope(session_id="s"), query="one two three")
+    add(store, "w1 w2 w3 w4")
+    answer = store.search_changes(Scope(session_id="s"), query="a b c d")
     assert answer.confidence == "low"
     assert "No close match" in (answer.message or "")
 
@@ -255,3 +254,19 @@ def test_an_agent_that_follows_cursors_reads_every_memory_of_others_once(
     found, _ = follow(store, cursor, own_agent_id="a")
     assert found == waiting
     assert all(first < second for first, second in pairwise(found))
+
+
+def test_changes_are_given_by_their_beginnings_and_whole_on_request(store: SessionMemoryStore) -> None:
+    text = "# Findings\n\n" + "A sentence with a few words. " * 200
+    for number in range(5):
+        add(store, f"{text}{number}")
+    short = store.search_changes(Scope(session_id="s"), page=Page(limit=5))
+    assert len(short.model_dump_json()) < 2_000 * 3
+    for change in short.results:
+        assert (change.title, change.content_end) == ("Findings", len(change.content))
+        assert text.startswith(change.content)
+        rest = store.get_memory_by_id(change.id, offset=change.content_end or 0).memory
+        assert rest is not None
+        assert change.content + rest.content == f"{text}{change.id - 1}"
+    whole = store.search_changes(Scope(session_id="s"), page=Page(limit=5), full=True)
+    assert [change.content for change in whole.results] == [f"{text}{number}" for number in range(5)]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import pytest
+from rich.console import Console
 
 import vector_memory.embedding.fetch
 import vector_memory.server.app
@@ -17,6 +19,7 @@ from forked import finished
 from vector_memory import __version__
 from vector_memory.cli import arguments, commands
 from vector_memory.cli.commands import serve as serving
+from vector_memory.cli.examples import EXAMPLES
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import (
@@ -74,7 +77,8 @@ REFUSED = [
     (["--log-level", "INFO", "--log-level", "DEBUG"], {}, "--log-level specified multiple times."),
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
     (["--", "serve"], {}, 'Unexpected argument "serve": see'),
-    (["show"], {}, "MEMORY_ID is required: see"),
+    (["show"], {}, "MEMORY_ID is required: `vector-memory show MEMORY_ID`. See `vector-memory show --help`."),
+    (["completion"], {}, "SHELL (bash, zsh or fish) is required: `vector-memory completion SHELL`."),
     (["completion", "nosh"], {}, 'SHELL is "nosh"; accepted: bash, zsh or fish.'),
     (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),
     (["serve", "memory.db"], {}, 'Unexpected argument "memory.db": see'),
@@ -268,7 +272,8 @@ def test_a_failure_at_start_exits_with_1(tmp_path: Path) -> None:
     ended = run("--database-path", not_a_database)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.splitlines()[-1] == (
-        "vector-memory: The file is not an SQLite database: choose another --database-path."
+        "vector-memory: The file is not an SQLite database: choose another --database-path. "
+        f"The file is {not_a_database}."
     )
     assert "Traceback" not in ended.stderr
 
@@ -294,6 +299,28 @@ def test_each_command_explains_itself(command: str, capsys: pytest.CaptureFixtur
     """`COMMAND --help` ends with 0 and says on standard output what the command does."""
     serve(command, "--help")
     assert f"Usage: vector-memory {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_shows_examples_that_it_understands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help fits a terminal of 80 columns and a screen and a half; every example can be run as it stands."""
+    with pytest.raises(SystemExit):
+        commands.app([command, "--help"], console=Console(width=80))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert command == "serve" or len(lines) <= 62
+    for line in EXAMPLES[command]:
+        words = shlex.split(line.rpartition("vector-memory ")[2].partition(">")[0].rstrip(')"'))
+        function, bound, _ = commands.app.parse_args(words, exit_on_error=False, print_error=False)
+        assert (function.__name__.strip("_"), bound is not None) == (command.replace("-", "_"), True)
+
+
+def test_a_switch_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its opposite is accepted, but in a list it would only be a long word that is broken anywhere."""
+    serve("serve", "--help")
+    text = capsys.readouterr().out
+    assert "--no-warm-start-embedding-model" in text
+    assert text.count("--no-") == 2
 
 
 def test_help_of_serve_lists_every_flag() -> None:
@@ -332,7 +359,13 @@ def test_an_unknown_toolset_is_refused_with_the_known_ones() -> None:
 
 def test_version_is_that_of_the_package() -> None:
     """`--version` prints the version and nothing else."""
-    assert run("--version").stdout == f"{__version__}\n"
+    assert run("--version").stdout == f"{__version__}\n" == run("-V").stdout
+
+
+def test_help_can_be_asked_for_as_a_command() -> None:
+    """As many programs have it."""
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "stats").stdout == run("stats", "--help").stdout
 
 
 @pytest.mark.parametrize(

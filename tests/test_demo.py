@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def demo(*words: object) -> subprocess.CompletedProcess[str]:
-    return finished("demo", *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"})
+def demo(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return finished("demo", *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", **variables})
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,16 @@ def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> Non
     assert len(re.findall(r"^  [01]\.\d\d  cats\.md", again, re.MULTILINE)) == len(asked)
 
 
-def test_the_limit_is_reported(folder: Path) -> None:
+def test_without_a_model_the_demo_finds_words_and_says_so(folder: Path, tmp_path: Path) -> None:
+    """There is no similarity then, and the results have a dash in its place."""
+    variables = {"VECTOR_MEMORY_EMBEDDING_MODEL": "", "VECTOR_MEMORY_EMBEDDING_MODEL_PATH": str(tmp_path)}
+    ended = demo(folder, "--question", "cat sleeps", **variables)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "There is no embedding model, so texts are found by words only" in one_line(ended.stdout)
+    assert re.search(r"^ +-  cats\.md", ended.stdout, re.MULTILINE)
+
+
+def test_limit_is_said(folder: Path) -> None:
     """When files are left out, the demo says so and how to have them."""
     text = io.StringIO()
     Output(Console(file=text, width=80)).intro(find_subject(folder, limit=1))
@@ -122,7 +131,8 @@ def test_server_that_does_not_start_is_explained(folder: Path, tmp_path: Path) -
     ended = demo(folder, "--database-path", tmp_path / "notes.db")
     assert ended.returncode == 1
     assert ended.stderr == (
-        "vector-memory: The server stopped. The file is not an SQLite database: choose another --database-path.\n"
+        "vector-memory: The server stopped. The file is not an SQLite database: choose another --database-path. "
+        f"The file is {tmp_path / 'notes.db'}.\n"
     )
 
 

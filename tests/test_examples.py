@@ -19,7 +19,7 @@ def test_three_agents_with_separate_servers_hand_over_a_task(tmp_path: Path) -> 
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"},
+        env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_LOG_LEVEL": "WARNING"},
     )
     assert (done.returncode, done.stderr) == (0, "")
     said = {agent: [line for line in done.stdout.splitlines() if line.strip().startswith(agent)] for agent in AGENTS}
@@ -37,4 +37,4 @@ def test_three_agents_with_separate_servers_hand_over_a_task(tmp_path: Path) -> 
         ("reviewer", "report_observation"),
         ("main-orchestrator", "session_context"),
     ]
-    assert stored[4].metadata == {"parent_report_id": stored[3].id}
+    assert stored[4].report_id == stored[3].id

@@ -70,3 +70,23 @@ def test_every_word_of_the_report_is_in_a_passage(store: SessionMemoryStore, mem
     for start, end in spans:
         covered[start:end] = b"\1" * (end - start)
     assert all(covered[index] or report[index].isspace() for index in range(len(report)))
+
+
+@pytest.mark.parametrize(
+    ("note", "query", "confidence"),
+    [
+        ("The index idx_orders_created is unused since March.", "which index is unused", "high"),
+        ("The N+1 query in OrderList took 4 s per page: the database was slow.", "slow database", "high"),
+        ("Run VACUUM after deleting a tenant: the file shrinks from 9 GB to 2 GB.", "VACUUM", "high"),
+        ("Customer Adelmann wants the export as CSV with semicolons.", "Adelmann", "high"),
+        ("The index idx_orders_created is unused since March.", "recipe for lentil soup", "low"),
+        ("Customer Adelmann wants the export as CSV with semicolons.", "how do volcanoes erupt", "low"),
+    ],
+)
+def test_the_words_of_a_question_count_in_whether_an_answer_is_called_a_close_match(
+    store: SessionMemoryStore, note: str, query: str, confidence: str
+) -> None:
+    session = f"{query} {confidence}"
+    store.store_memory("working_memory", note, session_id=session, agent_id="explorer")
+    answer = store.search_chunks(query, Scope("working_memory", session_id=session), Page(limit=1))
+    assert answer.confidence == confidence

@@ -17,7 +17,7 @@ from faults.processes import started, told
 from faults.soundness import connected, faults_of
 from forked import finished
 from lattice import DIMENSIONS, LatticeEmbedder
-from memory_files import SETTINGS, bytes_of, examine, found, said
+from memory_files import SETTINGS, bytes_of, create_file, examine, found, said
 from servers import MAIN, QUICK, SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -150,7 +150,7 @@ def test_if_there_is_nothing_to_do_it_says_so_and_changes_nothing(path: Path) ->
 
 def test_a_file_made_for_another_length_of_vectors_can_be_used_after_it(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    Database(path, dimensions=DIMENSIONS).close()
+    create_file(path, DIMENSIONS)
     with opened(path, NEW) as store:
         assert "vector-memory reembed" in (store.store_memory("report", DOCUMENT, session_id="s").message or "")
     assert "1 memory, 0 remaining" in reembed(path, NEW)

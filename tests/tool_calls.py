@@ -1,5 +1,7 @@
 """Calls of every tool, made from its parameters, so that a new tool is in every test that goes over all of them."""
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from vector_memory.server.tools import offered
@@ -27,6 +29,12 @@ REQUIRED = {
     "entry": "Words about databases.",
 }
 """A good value for every parameter that some tool cannot do without."""
+
+
+def wire_list(tools: Sequence[MemoryTool] = CONTRACT_TOOLS) -> str:
+    """What of the list an agent pays for, as it is on the wire."""
+    seen = [{"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in tools]
+    return json.dumps(seen, separators=(",", ":"), ensure_ascii=False)
 
 
 def good_arguments(tool: MemoryTool) -> dict[str, Any]:

@@ -5,14 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode
@@ -21,6 +14,12 @@ from vector_memory.errors import ConfigurationError
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
 MAX_RESPONSE_TOKENS = 1_000_000
+
+MEMORY_FOLDER = "memory"
+"""Folder of a project that holds its memory and its memory files."""
+
+DATABASE_NAME = "agent_session_memory.db"
+"""Name of the memory there."""
 
 
 def full_path(path: Path) -> Path:
@@ -115,7 +114,7 @@ class Settings(BaseModel):
         "0: never.",
     )
     max_response_tokens: int = Field(
-        default=20_000,
+        default=15_000,
         ge=500,
         le=MAX_RESPONSE_TOKENS,
         description="Maximum length of a tool's answer, in tokens. Longer text is cut and marked; read on from an "
@@ -154,21 +153,11 @@ class Settings(BaseModel):
         return self
 
 
-SPECIFIED = frozenset(
-    {
-        "embedding_model",
-        "embedding_dim",
-        "warm_start_embedding_model",
-        "default_chunk_size",
-        "default_chunk_overlap",
-        "vector_search_batch_size",
-        "use_iterative_fetching",
-        "use_threshold_filtering",
-        "auto_backfill_threshold",
-        "log_slow_query_threshold",
-        "log_level",
-    }
-)
+SPECIFIED = frozenset((
+    "embedding_model", "embedding_dim", "warm_start_embedding_model", "default_chunk_size", "default_chunk_overlap",
+    "vector_search_batch_size", "use_iterative_fetching", "use_threshold_filtering", "auto_backfill_threshold",
+    "log_slow_query_threshold", "log_level",
+))  # fmt: skip
 """Settings whose variables also work without the prefix, as the specification names them."""
 
 
@@ -191,7 +180,7 @@ class DatabaseLocation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     database_path: FullPath | None = Field(
-        default=None, description="Database file of the memory; created if it does not exist."
+        default=None, description="Database file of the memory; created when something is stored."
     )
     working_dir: FullPath | None = Field(
         default=None,
@@ -209,7 +198,7 @@ class DatabaseLocation(BaseModel):
         """Return the path of the database."""
         if self.database_path is not None:
             return self.database_path
-        return (self.working_dir or project_folder()) / "memory" / "agent_session_memory.db"
+        return (self.working_dir or project_folder()) / MEMORY_FOLDER / DATABASE_NAME
 
 
 class ServerLocations(DatabaseLocation):
@@ -242,7 +231,7 @@ class FileLocations(BaseModel):
 
     def folder(self) -> Path:
         """Return the folder of Markdown files."""
-        return self.memory_dir or project_folder() / "memory"
+        return self.memory_dir or project_folder() / MEMORY_FOLDER
 
 
 class Toolset(StrEnum):
@@ -251,6 +240,13 @@ class Toolset(StrEnum):
     SESSION = "session"
     TAGGED = "tagged"
     FILES = "files"
+
+
+class Profile(StrEnum):
+    """How many of the tools are offered: all, or a few that cost little."""
+
+    FULL = "full"
+    CORE = "core"
 
 
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
@@ -278,10 +274,20 @@ class ServerOptions(BaseModel):
         description="Groups of tools, separated by commas: session (reports, findings and knowledge of "
         "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",
     )
+    profile: Profile = Field(
+        default=Profile.FULL,
+        description="full: all tools of the toolsets; core: eight session tools with short schemas.",
+    )
     read_only: bool = Field(
         default=False,
         description="Offer only the tools that read. Nothing is written, except to upgrade an older file.",
     )
+
+    @model_validator(mode="after")
+    def _core_is_of_sessions(self) -> "ServerOptions":
+        if self.profile is Profile.CORE and self.chosen() != (Toolset.SESSION,):
+            raise ValueError("The profile core consists of session tools: omit --toolsets (and its variable)")
+        return self
 
     def chosen(self) -> tuple[Toolset, ...]:
         """Return the toolsets in their fixed order."""

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Literal, Self, Unpack
+from typing import IO, Self, Unpack
 
-from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
@@ -13,6 +12,14 @@ from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.results.budget import Packer
+from vector_memory.results.documents import (
+    DeleteResult,
+    DocumentResult,
+    ExpandedChunkResult,
+    ExportResult,
+    MemoryResult,
+    TaskContextResult,
+)
 from vector_memory.results.overview import (
     BackfillResult,
     CleanupResult,
@@ -25,25 +32,21 @@ from vector_memory.results.overview import (
 from vector_memory.results.sessions import (
     ChangesResult,
     CoarseSearchResult,
-    DeleteResult,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
     FineSearchResult,
     MediumSearchResult,
-    MemoryResult,
     SearchMemoriesResult,
     StoreMemoryResult,
-    TaskContextResult,
 )
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.changes import Changes
+from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
+from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Settings
 from vector_memory.storage.records import NamedBy
@@ -53,18 +56,20 @@ from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
 
-DEFAULT_PAGE = Page()
-CHANGES_PAGE = Page(limit=20)
+PAGE, CHANGES_PAGE = Page(), Page(limit=20)
+
+Mode = SearchMode | str | None
+Order = SearchOrder | str | None
+Notify = Progress | None
 
 
 class SessionMemoryStore:
     """A memory file, open. Safe to use from several threads; several processes may have the same file open.
 
-    `path`: the database, created if missing. `export_folders`: where documents may be written; default: `exports`
-    beside the database. `other_databases`: files that exports never replace, like the database itself. `embedder`: an
-    engine to use instead of the configured one. `model`: one shared with other parts of the process. `read_only`:
-    nothing is written to a file of this release. `tagged`: the notes with tags and categories; `tags`: the tags.
-    On failure every method raises a subclass of VectorMemoryError and has changed nothing.
+    `path`: the database, created by the first store. `export_folders`: where documents may be written; default:
+    `exports` beside it. `other_databases`: files that exports never replace. `embedder`: an engine instead of the
+    configured one. `model`: one that other parts of the process use too. `read_only`: write nothing. `tagged`, `tags`:
+    notes and their tags. On failure every method raises a subclass of VectorMemoryError and has changed nothing.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class SessionMemoryStore:
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
         self._documents = Documents(storage, packer, self._access, exports)
+        self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
         self._deletion = Deletion(storage)
         vocabulary = Vocabulary(storage, self._model)
@@ -115,9 +121,7 @@ class SessionMemoryStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
     def start_background_work(self) -> None:
@@ -129,10 +133,7 @@ class SessionMemoryStore:
             self._backfill.start(self.settings.auto_backfill_threshold)
 
     def defer_vectors(self) -> None:
-        """From now on, storing returns as soon as the text is safe, and its vectors follow in the background.
-
-        Until they are there, a memory is found by its words, and a search by meaning waits for them up to 2 seconds.
-        """
+        """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
         if not self._storage.read_only:
             self._background.start()
 
@@ -157,66 +158,58 @@ class SessionMemoryStore:
         on_progress: EmbeddingProgress | None = None,
         **fields: Unpack[MemoryFields],
     ) -> StoreMemoryResult:
-        """Store a memory of any kind and return its receipt.
+        """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
-        Knowledge belongs to no session, needs a `title` and has a `category` (default `general`); all other kinds need
-        a `session_id`. An observation may name the report it is about. `on_progress(done, total)` is called while
-        passages are embedded. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        `on_progress(done, total)` counts passages. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
         return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
 
-    def search_scoped(
-        self, scope: Scope, page: Page = DEFAULT_PAGE, *, latest_first: bool = True
-    ) -> SearchMemoriesResult:
+    def search_scoped(self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
         return self._coarse.scoped(Scope.checked(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
-        self, query: str | None, scope: Scope, page: Page = DEFAULT_PAGE, *, mode: SearchMode | str | None = None
+        self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None
     ) -> SearchMemoriesResult:
-        """Find whole memories of a kind that is not chunked, best match first; without a query list the newest.
-
-        In every search `mode` None is the one in the settings.
-        """
+        """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
         return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_chunks(
-        self, query: str, scope: Scope, page: Page = DEFAULT_PAGE, *, mode: SearchMode | str | None = None
-    ) -> FineSearchResult:
+    def search_chunks(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> FineSearchResult:
         """Find the chunks that match the query best."""
         return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_sections(
-        self, query: str, scope: Scope, page: Page = DEFAULT_PAGE, *, mode: SearchMode | str | None = None
-    ) -> MediumSearchResult:
+    def search_sections(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> MediumSearchResult:
         """Find the sections whose chunks match the query best."""
         return self._medium.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_documents(
-        self,
-        query: str | None,
-        scope: Scope,
-        page: Page = DEFAULT_PAGE,
-        *,
-        order: Literal["recent", "relevance"] = "recent",
-        mode: SearchMode | str | None = None,
+        self, query: str | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
     ) -> CoarseSearchResult:
-        """Find whole documents: the newest, or by `relevance` those whose chunks match the query best."""
-        return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), order=order)
+        """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
+        how, by = SearchMode.of(mode), SearchOrder.of(order)
+        return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), how, order=by)
 
     def search_changes(
-        self, scope: Scope, *, since: str | int | None = None, query: str | None = None, page: Page = CHANGES_PAGE
+        self,
+        scope: Scope,
+        *,
+        since: str | int | None = None,
+        query: str | None = None,
+        page: Page = CHANGES_PAGE,
+        full: bool = False,
     ) -> ChangesResult:
-        """Return what was stored in a session since a cursor, which an earlier answer gave.
+        """Return what was stored in a session since an earlier answer's cursor: oldest first, or best match first.
 
-        `scope` has a session_id, and as `own_agent_id` the agent whose own memories are left out. The oldest first, or
-        with a query what matches it best. `since` None: from the start; `"now"`: only a cursor.
+        `scope`: its `own_agent_id` is the agent whose own memories are left out. `since` None: from the start; `"now"`:
+        only a cursor. `full`: whole texts, as far as they fit, instead of beginnings.
         """
-        return self._changes.since(since, Scope.checked(scope), query, Page.checked(page))
+        return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
-    def load_session_context_for_task(self, session_id: str, session_iter: str | int) -> TaskContextResult:
-        """Return what a sub-agent needs to go on with a session's iteration."""
-        return self._documents.task_context(session_id, session_iter)
+    def load_session_context_for_task(
+        self, session_id: str, session_iter: str | int, max_tokens: int | None = None
+    ) -> TaskContextResult:
+        """Return what a sub-agent needs to go on with a session's iteration, in at most 4,000 tokens by default."""
+        return self._task_context.load(session_id, session_iter, max_tokens)
 
     def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
         """Return a chunk with its neighbours, up to 50 on either side."""
@@ -257,11 +250,12 @@ class SessionMemoryStore:
         return self._overview.memory_stats()
 
     def find_names(self, column: NamedBy, part: str = "", session_id: str | None = None) -> tuple[list[str], int]:
-        """Return up to 100 names of sessions, agents or tasks that contain a part, and how many there are.
-
-        With a session only those used in it. Those that begin with the part come first, then those used last.
-        """
+        """Return up to 100 names of sessions, agents or tasks (of one session) with a part, and how many there are."""
         return self._statistics.find_names(column, part, session_id)
+
+    def sync(self, scope: Scope) -> Sync:
+        """Return what keeps the memories of a scope in step with the files that they were made of."""
+        return Sync(self._storage, self._writer, self._deletion, Scope.checked(scope))
 
     def delete_memory(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with everything derived from it."""
@@ -271,18 +265,12 @@ class SessionMemoryStore:
         """Delete the memories older than `days_old` days; a dry run only counts them."""
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
-    def backfill_embeddings(self, on_progress: Progress | None = None) -> BackfillResult:
-        """Compute the vectors of all memories that have none. Can be stopped and repeated at any time.
-
-        `on_progress(done, total)` is called after each memory. Raises EmbeddingUnavailableError.
-        """
+    def backfill_embeddings(self, on_progress: Notify = None) -> BackfillResult:
+        """Compute missing vectors; `on_progress(done, total)` follows each memory. Raises EmbeddingUnavailableError."""
         return self._backfill.run(on_progress)
 
-    def reembed(self, on_progress: Progress | None = None) -> Reembedded:
-        """Recompute all vectors with this model, while servers that run the previous one keep answering.
-
-        Can be stopped and repeated. `on_progress` as above. Raises EmbeddingUnavailableError, DatabaseError.
-        """
+    def reembed(self, on_progress: Notify = None) -> Reembedded:
+        """Recompute all vectors, while servers keep answering. Raises EmbeddingUnavailableError, DatabaseError."""
         return self._reembedding.run(on_progress)
 
     def export_memories(
@@ -291,18 +279,17 @@ class SessionMemoryStore:
         session_id: str | None = None,
         *,
         with_vectors: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: Notify = None,
     ) -> Exported:
         """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
         return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
 
     def import_memories(
-        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Progress | None = None
+        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Notify = None
     ) -> Imported:
-        """Add the memories of an export, a seekable stream; those already stored are skipped.
+        """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.
 
-        `as_session`: the id to store their one session under. Can be stopped and repeated at any time. Raises
-        ValidationError, having changed nothing, if a line is not valid.
+        Skips those already stored. Raises ValidationError, having changed nothing, for an invalid line.
         """
         return self._transfer.read(source, as_session, on_progress)
 

@@ -57,6 +57,20 @@ def test_a_new_heading_closes_every_deeper_or_equal_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "invisible", ['<a id="top"></a>', "<!-- made by a script\n\n# not a heading -->", '<A name="b"/>\n']
+)
+def test_comments_and_anchors_above_a_heading_are_part_of_its_chunk(invisible: str) -> None:
+    chunks = cut(f"{invisible}\n\n# T\n\n{PROSE}\n\n{invisible}\n\n{invisible}\n## A\n\n{PROSE}", size=60)
+    assert [chunk.headings for chunk in chunks] == [("# T",), ("# T", "## A")]
+    assert [chunk.text.count(invisible.strip()) for chunk in chunks] == [1, 2]
+
+
+@pytest.mark.parametrize("visible", ["See <!-- note --> this", "> <!-- quoted -->", "<a href='x'>link</a>"])
+def test_what_a_reader_sees_above_a_heading_is_not_part_of_its_chunk(visible: str) -> None:
+    assert cut(f"# T\n\n{PROSE}\n\n## S\n\n{visible}\n\n# A\n\nmore", size=20)[-1].text == "# A\n\nmore"
+
+
 def test_text_before_the_first_heading_has_no_path() -> None:
     first, *_ = cut(f"{PROSE}\n# A\n{PROSE}")
     assert (first.headings, first.level, first.kind) == ((), 0, "text")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from commands.conftest import TOY, Run
-from vector_memory.cli.commands import ingest as ingesting
+from vector_memory.cli.commands import ingestion as ingesting
 from vector_memory.store import SessionMemoryStore
 
 
@@ -39,7 +39,8 @@ def stored(path: Path) -> list[dict[str, Any]]:
 def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) -> None:
     """Markdown and text below it, each under its first heading or its name, without hidden and foreign folders."""
     ended = run("ingest", "notes", "--session", "s", "--agent", "me", "--iter", "v3", "--task", "t", "--tags", "x")
-    assert ended == (0, "Stored 2 files; 0 already stored; 0 failed.\n", "")
+    assert ended.out.startswith("Stored 2 files in session s; 0 already stored; 0 failed.\n")
+    assert (ended.code, ended.err) == (0, "")
     first, second = stored(tmp_path / "memory.db")
     assert (first["title"], first["metadata"]) == ("Lease rules", {"source": "notes/a.md"})
     assert (second["title"], second["metadata"]) == ("b", {"source": "notes/sub/b.txt"})
@@ -77,7 +78,7 @@ def test_an_interrupted_run_continues(tmp_path: Path, run: Run, monkeypatch: pyt
         "vector-memory: interrupted; progress is saved: run the same command again to continue.\n",
     )
     monkeypatch.setattr(ingesting, "text_of", read)
-    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file; 1 already stored")
+    assert run("ingest", "notes", "--session", "s").out.startswith("Stored 1 file in session s; 1 already stored")
     assert len(stored(tmp_path / "memory.db")) == 2
 
 
@@ -93,7 +94,7 @@ def test_a_file_that_cannot_be_stored_does_not_stop_the_others(notes: Path, run:
     assert "Not stored: notes/empty.md: content must not be empty" in ended.out
     assert "Not stored: notes/long.md: content is 500,001 characters long" in ended.out
     assert "Not stored: notes/gone.md: It cannot be read (No such file or directory)." in ended.out
-    assert ended.out.splitlines()[-1] == "Stored 2 files; 0 already stored; 4 failed."
+    assert "Stored 2 files in session s; 0 already stored; 4 failed." in ended.out
 
 
 @pytest.mark.usefixtures("notes")
@@ -123,7 +124,8 @@ def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["notes"], 2, "Memories of kind report belong to a session: add --session with its name."),
+        (["-"], 2, "Memories of kind report belong to a session: add --session with its name."),
+        (["-", "--sync", "--session", "s"], 2, "Standard input has no path by which --sync could recognise it"),
         (["--session", "s"], 2, "Specify what to store: files, folders, patterns, or - for standard input."),
         (["nope.md", "--session", "s"], 2, "nope.md matches no Markdown or text file: check the path."),
         (["notes", "--session", "s", "--iter", "two"], 1, "session_iter must be a number"),

@@ -1,26 +1,72 @@
 """delete, backfill, reembed, backup, restore, fetch-model with --json; and completion."""
 
+import os
+import pty
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import vector_memory.embedding.fetch
 from commands.conftest import Run
-from memory_files import contents
+from memory_files import bytes_of, change, contents
 
 
 def test_delete_removes_a_memory_for_good(memory: Path, run: Run) -> None:
     """The others stay; a second time there is nothing to delete."""
-    assert run("delete", 2) == (0, "Deleted report 2 with all its chunks.\n", "")
+    assert run("delete", 2) == (0, 'Deleted report 2, "Outage", with all its chunks.\n', "")
     assert len(contents(memory)) == 4
     assert run("delete", 2).code == 1
     assert run("delete", 3, "--json").json["memory_id"] == 3
 
 
-def test_maintenance_commands_answer_in_json(
-    memory: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_is_deleted_whole(memory: Path, run: Run) -> None:
+    """A dry run says what would be deleted, and changes nothing."""
+    before = bytes_of(memory.parent)
+    assert run("delete", "--session", "outage", "--dry-run").out == "Would delete 3 memories of session outage.\n"
+    assert run("delete", 2, 4, "--dry-run").out == "Would delete 2 memories.\n"
+    assert bytes_of(memory.parent) == before
+    assert run("delete", "--session", "outage", "--json").json["memory_ids"] == [1, 2, 3]
+    assert contents(memory) == ["# Other\n\nNothing of that.\n", "A lease is a lock that ends by itself."]
+    for words in ([], [4, "--session", "other"]):
+        assert run("delete", *words).err == (
+            "vector-memory: Name what to delete: ids of memories, or a session with --session.\n"
+        )
+
+
+def test_a_cleanup_deletes_what_is_old(memory: Path, run: Run) -> None:
+    """Of all kinds."""
+    change(memory, "update session_memories set created_at = '2020-01-01T00:00:00+00:00' where id in (1, 5)")
+    assert run("cleanup", "--dry-run").out == "Would delete 2 memories older than 90 days.\n"
+    assert len(contents(memory)) == 5
+    assert run("cleanup", "--days", "30", "--json").json["memories_deleted"] == 2
+    assert run("cleanup").out == "Deleted 0 memories older than 90 days.\n"
+    assert len(contents(memory)) == 3
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"\n", 5), (b"n\n", 5), (b"y\n", 2)])
+def test_in_a_terminal_deleting_asks_first(answer: bytes, left: int, memory: Path) -> None:
+    """Whatever is not yes deletes nothing."""
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-P", "-m", "vector_memory", "delete", "--session", "outage", "--database-path", memory]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as child:
+        os.close(terminal)
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(controller, 1000)
+        os.write(controller, answer)
+        assert child.stdout is not None
+        said = child.stdout.read()
+    os.close(controller)
+    assert b"Delete 3 memories of session outage? This cannot be undone." in asked
+    assert len(contents(memory)) == left
+    assert (child.returncode, said) == (
+        (0, b"Deleted 3 memories of session outage.\n") if left == 2 else (1, b"Nothing was deleted.\n")
+    )
+
+
+def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command prints one object that says what it did."""
     assert run("backfill", "--json").json["memories_remaining"] == 0
     assert run("reembed", "--json").json["success"]

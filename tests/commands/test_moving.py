@@ -86,12 +86,12 @@ def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: s
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_refused_export_creates_no_memory(tmp_path: Path, run: Run) -> None:
-    """Nor its folder."""
+def test_a_refused_export_makes_no_new_memory(tmp_path: Path, run: Run) -> None:
+    """It is checked before anything is stored."""
     run("export", "-o", "all.jsonl")
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(b"".join((tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
-    ended = run("import", cut, "--database-path", tmp_path / "new" / "memory.db")
+    ended = run("import", cut, "--database-path", tmp_path / "new.db")
     assert ended.code == 1
     assert "The header says 5 memories, but there are 4" in ended.err
-    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "new.db").exists()

@@ -41,7 +41,6 @@ def test_all_kinds_are_searched_and_merged_by_similarity(run: Run) -> None:
         (["--task", "find"], [2]),
         (["--tags", "db"], [2]),
         (["--category", "db"], [5]),
-        (["--session", "nobody"], []),
     ],
     ids=lambda value: " ".join(map(str, value)),
 )
@@ -126,8 +125,8 @@ def test_memories_without_vectors_are_counted(tmp_path: Path, run: Run, monkeypa
 
 @pytest.mark.usefixtures("memory")
 def test_an_answer_without_a_close_match_says_so(run: Run) -> None:
-    """Where nothing is on the topic the results come with a warning."""
-    assert "No close match: these results may be unrelated." in run("search", "zebra crossing").out
+    """Where nothing is on the topic, a warning comes before the results."""
+    assert run("search", "zebra crossing").out.startswith("No close match: these results may be unrelated.")
 
 
 @pytest.mark.usefixtures("memory")
@@ -157,10 +156,10 @@ def test_the_words_of_the_query_are_marked() -> None:
 
 
 def test_merged_rankings_keep_their_own_order() -> None:
-    """Of several rankings the most similar of the next ones is always the next."""
+    """Of several rankings the next one with the highest score is always the next."""
 
-    def ranking(*similarities: float) -> list[FoundMemory]:
-        return [FoundMemory.model_construct(similarity=similarity) for similarity in similarities]
+    def ranking(*scores: float) -> list[FoundMemory]:
+        return [FoundMemory.model_construct(score=score) for score in scores]
 
-    order = [one.similarity for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
+    order = [one.score for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
     assert order == [0.6, 0.5, 0.9, 0.1]

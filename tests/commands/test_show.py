@@ -13,6 +13,7 @@ LOOKING = [
     ["show", "2"],
     ["show", "2", "--json"],
     ["show", "2", "--raw"],
+    ["list"],
     ["sessions"],
     ["timeline", "outage"],
     ["stats"],
@@ -104,7 +105,44 @@ def test_a_timeline_says_who_stored_what(run: Run) -> None:
     entries = run("timeline", "outage", "--kind", "report_observation", "--json").json["entries"]
     assert [entry["beginning"] for entry in entries] == ["The job also runs at noon."]
     assert run("timeline", "outage", "--limit", 1).out.startswith("2 earlier memories; use --limit for more\n")
-    assert "No memories match" in run("timeline", "nobody").out
+    assert "No memories match" in run("timeline", "outage", "--agent", "nobody").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "lock", "--session"],
+        ["timeline"],
+        ["stats"],
+        ["list", "--session"],
+        ["report"],
+        ["delete", "--session"],
+    ],
+    ids=lambda words: words[0],
+)
+@pytest.mark.usefixtures("memory")
+def test_a_mistyped_session_is_said_with_the_one_that_is_meant(words: list[str], run: Run) -> None:
+    """An empty answer would look as if nothing were stored."""
+    sentence = 'vector-memory: There is no session "outgae": did you mean "outage"?\n'
+    assert run(*words, "outgae") == (1, "", sentence)
+    assert run(*words, "Outage").err.endswith('did you mean "outage"?\n')
+    assert run(*words, "xyz").err.endswith("run `vector-memory sessions` to list them.\n")
+
+
+@pytest.mark.usefixtures("memory")
+def test_memories_of_any_kind_are_listed(memory: Path, run: Run) -> None:
+    """The latest first, also those of no session, and tagged notes."""
+    with SessionMemoryStore(memory, TOY) as store:
+        store.tagged.store("Use a lease, never a flag.", tags=["locking"], category="decision")
+    listed = run("list").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["id", "6", "5", "4", "3", "2", "1"]
+    assert listed[1].split()[3:5] == ["tagged_memory", "-"]
+    assert "knowledge_base" in listed[2]
+    assert listed[2].endswith("Leases")
+    assert [one["memory_id"] for one in run("list", "--kind", "report", "--json").json["entries"]] == [4, 2]
+    assert [one["memory_id"] for one in run("list", "--tags", "locking", "--json").json["entries"]] == [6]
+    assert run("list", "--limit", 2).out.endswith("2 of 6 memories; use --limit for more\n")
+    assert max(map(len, listed)) <= 80
 
 
 @pytest.mark.usefixtures("memory")

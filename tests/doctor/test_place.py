@@ -39,10 +39,14 @@ def test_access_by_other_users_is_reported_and_removed(path: Path, name: str, mo
     assert place.stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_with_other_files_keeps_its_permissions(path: Path) -> None:
+def test_a_folder_that_holds_other_things_too_is_not_ours_to_close(path: Path) -> None:
+    """But its real mode is told."""
     (path.parent / "main.py").touch()
     path.parent.chmod(0o755)
-    assert found(examine(path)) == {}
+    report = examine(path)
+    assert found(report) == {}
+    assert said(report, "permissions").startswith("Only you can read the memory memory.db (600); others may enter its")
+    assert f"{path.parent.name} (755)." in said(report, "permissions")
 
 
 def test_a_long_log_is_a_warning(path: Path) -> None:

@@ -1,5 +1,7 @@
 """What `vector-memory fetch-model` downloads and how it fails; the downloader is a fake, nothing leaves the machine."""
 
+import logging
+
 import huggingface_hub
 import pytest
 
@@ -69,3 +71,16 @@ def test_the_real_downloader_asks_the_hub_for_the_pinned_revision(monkeypatch, t
     assert download_file("tokenizer.json", again=True) == tmp_path
     repository, revision = "sentence-transformers/all-MiniLM-L6-v2", "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
     assert asked == [((repository, "tokenizer.json"), {"revision": revision, "force_download": True})]
+
+
+def test_the_hub_client_says_nothing_of_its_own(monkeypatch, caplog):
+    """Offline it would log every attempt, each with the whole address."""
+
+    def offline(*_, **__):
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying")
+        raise OSError
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
+    with pytest.raises(EmbeddingUnavailableError, match="could not be downloaded"):
+        fetch_model(lambda _: None, download_file, lambda: None)
+    assert not caplog.records

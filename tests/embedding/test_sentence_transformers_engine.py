@@ -49,7 +49,7 @@ def second(weights):
 
 def test_without_the_extra_the_error_says_which_command_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(EmbeddingUnavailableError, match=r"pip install 'vector-memory\[sentence-transformers\]'"):
+    with pytest.raises(EmbeddingUnavailableError, match="uv sync --extra sentence-transformers"):
         load_embedder(Settings(embedding_model="all-mpnet-base-v2"))
 
 

@@ -191,7 +191,7 @@ def failing_power(disk: Disk) -> Iterator[None]:
 
     def published(draft: Draft) -> None:
         publish(draft)
-        disk.publish(str(draft.path), str(draft.place.path))
+        disk.publish(str(draft.path), str(draft.target.path))
 
     try:
         with mock.patch.object(Draft, "publish", published):

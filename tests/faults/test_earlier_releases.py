@@ -15,11 +15,10 @@ import pytest
 
 from faults.effort import effort
 from faults.soundness import connected, faults_of
-from memory_files import SETTINGS
+from memory_files import SETTINGS, create_file
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.sqlite.database import Database
 from vector_memory.store import SessionMemoryStore
 
 ROOT = Path(__file__).parent.parent.parent
@@ -130,7 +129,7 @@ def test_after_an_upgrade_a_server_of_an_earlier_release_writes_nothing_and_says
     ],
 )
 def test_an_earlier_release_cannot_prepare_statements_that_add_index_or_delete_memories(path: Path, sql: str) -> None:
-    Database(path, dimensions=4).close()
+    create_file(path, 4)
     connection = apsw.Connection(str(path))
     with pytest.raises(apsw.SQLError, match="vector_memory_schema"):
         connection.execute(sql)

@@ -11,7 +11,7 @@ import pytest
 
 from faults.workload import content, memory, open_store, search
 from forked import finished
-from memory_files import examine, said
+from memory_files import create_file, examine, said
 from servers import QUICK, Server
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_of
@@ -86,7 +86,7 @@ def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_unchanged(
     path = small_disk / "memory.db"
     with monkeypatch.context() as earlier:
         earlier.setattr("vector_memory.storage.sqlite.migrations.MIGRATIONS", MIGRATIONS[:3])
-        Database(path, dimensions=16).close()
+        create_file(path)
     before = path.read_bytes()
     fill(small_disk)
     with pytest.raises(DatabaseError, match="free some space"):

@@ -282,7 +282,7 @@ def test_an_answer_says_when_no_file_is_close_to_the_topic(folder: Path, open_me
     memory.start_background_work()
     eventually(lambda: complete(memory))
     assert memory.search("quokka eats leaves").message is None
-    assert "may be unrelated" in (memory.search("tax law leaves of 1986 in four countries").message or "")
+    assert "No close match" in (memory.search("tax law leaves of 1986 in four countries").message or "")
 
 
 def test_an_answer_fits_and_counts_the_omitted_results(folder: Path, open_memory: Open) -> None:

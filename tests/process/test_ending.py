@@ -98,6 +98,9 @@ def ends_in_time(folder: Path, start: Callable[[Path], Server], how: str, *, kep
     with ended(start(folder), how) as seconds:
         path = folder / "memory.db"
         assert not Path(f"{path}-wal").exists()
+        assert path.exists() == bool(kept)
+        if not kept:
+            return seconds < SECONDS_TO_END
         assert rows(path, "select count(*) from session_memories") == [(kept,)]
         assert faults_of(path, ToyEngine(384), indexed=False) == []
     return seconds < SECONDS_TO_END

@@ -8,14 +8,18 @@ from typing import Any
 import apsw
 import pytest
 
+from memory_files import create_file
 from servers import LEGACY, MODERN, Server
+from vector_memory.settings import DEFAULT_DIM
 
 PATIENCE = 30_000
 
 
 @pytest.fixture(scope="module", params=[LEGACY, MODERN])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("repeating"), version=request.param) as started:
+    folder = tmp_path_factory.mktemp("repeating")
+    create_file(folder / "memory.db", DEFAULT_DIM)
+    with Server(folder, version=request.param) as started:
         yield started.hello()
 
 

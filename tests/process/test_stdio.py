@@ -80,7 +80,7 @@ def command(tmp_path: Path) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a server with the toy engine."""
-    return {**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", **more}
+    return {**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_LOG_LEVEL": "WARNING", **more}
 
 
 def started(tmp_path: Path, **more: str) -> subprocess.Popen[bytes]:

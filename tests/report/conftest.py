@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from memory_files import change
 from report_page import HOSTILE, WORD
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.storage.sqlite.database import Database
@@ -44,7 +45,11 @@ def session(store: SessionMemoryStore) -> SessionMemoryStore:
 
 @pytest.fixture
 def page(session: SessionMemoryStore, tmp_path: Path) -> Path:  # noqa: ARG001 - stores the memories
-    """The page of that session."""
+    """The page of that session, which took twenty seconds."""
+    change(
+        tmp_path / "memory.db",
+        "update session_memories set created_at = '2026-11-22T10:00:' || printf('%02d', id * 5) || '.000000+00:00'",
+    )
     database = Database(tmp_path / "memory.db", dimensions=16, read_only=True)
     file = tmp_path / "session.html"
     file.write_text(SessionReports(SqliteStorage(database)).page("s").html, encoding="utf-8")

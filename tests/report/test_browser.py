@@ -73,14 +73,31 @@ def test_a_time_range_is_selected_by_dragging_and_cleared_by_a_click(shown: play
     chart = shown.locator("#growth svg")
     box = chart.bounding_box()
     assert box is not None
-    shown.mouse.move(box["x"] + 180, box["y"] + 30)
+    shown.mouse.move(box["x"] + 260, box["y"] + 30)
     shown.mouse.down()
-    shown.mouse.move(box["x"] + 300, box["y"] + 30)
+    shown.mouse.move(box["x"] + 320, box["y"] + 30)
     shown.mouse.up()
     playwright.expect(shown.locator("#count")).to_have_text("0 of 5 memories")
     assert shown.input_value("#from")
     chart.click(position={"x": 400, "y": 30})
     playwright.expect(shown.locator("#count")).to_have_text("All 5 memories")
+
+
+def test_a_session_of_seconds_fills_the_timeline(shown: playwright.Page) -> None:
+    """Its first and its last memory are at the ends, and the axis counts seconds."""
+    chart = shown.locator("#timeline svg").bounding_box()
+    assert chart is not None
+    marks = [shown.locator(f"#timeline-{number}").bounding_box() for number in (1, 5)]
+    left, right = (mark["x"] - chart["x"] for mark in marks if mark)
+    assert right - left > 0.8 * (chart["width"] - 172)
+    assert "10:00:15" in shown.locator("#timeline .tick").all_text_contents()
+
+
+def test_a_preview_is_the_rendered_text_without_the_title_again(shown: playwright.Page) -> None:
+    """No marks of Markdown; where the text is its own title, there is nothing more to show."""
+    assert shown.locator("#m1 .excerpt").text_content() == "The writer waits for readers."
+    assert shown.locator("#m2 h3").text_content() == "It waits a second."
+    assert shown.locator("#m2 .excerpt").text_content() == ""
 
 
 def test_search_finds_words_and_phrases_and_marks_them(shown: playwright.Page) -> None:

@@ -46,7 +46,7 @@ def test_a_scope_with_nothing_in_it_is_an_empty_answer_that_names_its_filters(fi
     result = filled.search_scoped(Scope("input_prompt", session_id="other"), Page(limit=5))
     assert result.success
     assert result.results == []
-    assert "memory_type, session_id" in (result.message or "")
+    assert "No prompts match these filters (session_id)." in (result.message or "")
 
 
 def test_system_memories_are_found_by_meaning_with_a_query_and_by_scope_without(store: SessionMemoryStore) -> None:
@@ -58,15 +58,29 @@ def test_system_memories_are_found_by_meaning_with_a_query_and_by_scope_without(
     assert ids(store.search_memories(None, Scope("system_memory"), Page(limit=3))) == [3, 2, 1]
 
 
-def test_documents_come_newest_first_unless_relevance_is_asked_for(store: SessionMemoryStore) -> None:
+@pytest.mark.parametrize("order", [None, "relevance"])
+def test_documents_that_match_a_query_best_come_first(store: SessionMemoryStore, order: str | None) -> None:
     for text in ("alpha beta", "gamma delta", "epsilon zeta"):
         store.store_memory("report", text, session_id="s")
-    recent = store.search_documents("alpha beta", Scope("report"), Page(limit=2))
+    best = store.search_documents("alpha beta", Scope("report"), Page(limit=2), order=order).results[0]
+    assert (best.id, best.similarity, best.source_type) == (1, 1.0, "vector")
+
+
+@pytest.mark.parametrize(("query", "order"), [(None, None), (None, "recent"), ("alpha beta", "recent")])
+def test_the_newest_documents_come_first_without_a_query_and_if_they_are_asked_for(
+    store: SessionMemoryStore, query: str | None, order: str | None
+) -> None:
+    for text in ("alpha beta", "gamma delta", "epsilon zeta"):
+        store.store_memory("report", text, session_id="s")
+    recent = store.search_documents(query, Scope("report"), Page(limit=2), order=order)
     assert ids(recent) == [3, 2]
-    assert {memory.similarity for memory in recent.results} == {2.0}
-    assert "not compared with the query" in (recent.message or "")
-    relevant = store.search_documents("alpha beta", Scope("report"), Page(limit=2), order="relevance")
-    assert (relevant.results[0].id, relevant.results[0].similarity) == (1, 1.0)
+    assert {(memory.similarity, memory.score) for memory in recent.results} == {(2.0, None)}
+    assert ("not compared with the query" in (recent.message or "")) is (query is not None)
+
+
+def test_an_order_that_there_is_not_is_refused(store: SessionMemoryStore) -> None:
+    with pytest.raises(ValidationError, match="order must be one of recent, relevance"):
+        store.search_documents("alpha", Scope("report"), Page(limit=2), order="newest")
 
 
 def test_relevance_needs_a_query(store: SessionMemoryStore) -> None:

@@ -8,14 +8,16 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_storing import NoModel
-from vector_memory.domain import Page, Scope
+from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.calibration import calibration_of
 from vector_memory.results.sessions import FineSearchResult
 from vector_memory.search import retriever as retrieval
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 HERE = Scope("report", session_id="s", session_iter=2, agent_id="me")
+HERE_TOO = Scope("report", session_id="s")
 FAR = "w1 w2 w3 w4"
 
 
@@ -47,16 +49,78 @@ def test_a_near_result_makes_confidence_high_without_further_message(store: Sess
 def test_a_far_result_is_returned_with_a_warning(store: SessionMemoryStore) -> None:
     answer = ask(store)
     assert (answer.confidence, answer.elsewhere, len(answer.results)) == ("low", {}, 1)
-    assert answer.message == (
-        "1 chunk. No close match: these results may be unrelated; the best similarity in this scope (memory_type, "
-        f"agent_id, session_id, session_iter), with 1 memory, is {answer.results[0].similarity:.2f}."
-    )
+    assert answer.message == "1 chunk. No close match: these results may be unrelated."
 
 
 def test_an_empty_scope_is_reported_as_empty(store: SessionMemoryStore) -> None:
     answer = store.search_chunks("a b c d", Scope("report", session_id="nowhere"), Page(limit=5))
     assert (answer.confidence, answer.results) == ("low", [])
-    assert (answer.message or "").startswith("Nothing is stored in this scope (memory_type, session_id)")
+    assert answer.message == (
+        "No reports match these filters (session_id). Nothing at all is stored in this session: list_sessions shows "
+        "the sessions."
+    )
+
+
+def test_nobody_is_told_to_leave_out_a_filter_that_was_not_sent(tmp_path: Path) -> None:
+    with open_store(tmp_path / "memory.db") as store:
+        answers = [
+            store.search_chunks("a b", Scope("knowledge_base"), Page(limit=5)),
+            store.search_chunks("a b", Scope("report"), Page(limit=5)),
+            store.search_documents(None, Scope("report"), Page(limit=5)),
+            store.search_memories(None, Scope("system_memory"), Page(limit=5)),
+        ]
+    assert [answer.message for answer in answers] == [
+        f"No {noun} are stored yet." for noun in ("knowledge base entries", "reports", "reports", "system memories")
+    ]
+
+
+def test_an_empty_answer_names_what_the_session_has_and_what_finds_it(store: SessionMemoryStore) -> None:
+    put(store, "x y", kind="working_memory")
+    answer = store.search_memories("a b", Scope("system_memory", session_id="s"), Page(limit=5))
+    assert answer.message == (
+        "No system memories match these filters (session_id). This session has 1 report "
+        "(search_reports_specific_chunks), 1 working memory (search_working_memory_specific_chunks)."
+    )
+    answer = store.search_memories("a b", Scope("report", agent_id="nobody"), Page(limit=5))
+    assert answer.message == "No reports match these filters (agent_id). Without filters there is 1."
+
+
+def test_closer_matches_among_other_kinds_and_in_other_sessions_are_counted(store: SessionMemoryStore) -> None:
+    put(store, "a b c d", kind="working_memory", agent_id="you")
+    store.store_memory("report", "a b c d", agent_id="me", session_id="another")
+    store.store_memory("working_memory", "a b c d", agent_id="me", session_id="another")
+    answer = ask(store)
+    assert answer.elsewhere == {"working_memory": 1, "other_sessions": 1}
+    assert "1 in other sessions (omit session_id)" in (answer.message or "")
+    assert "1 among the working memories (search_working_memory_specific_chunks)" in (answer.message or "")
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_chunk_with_every_word_of_the_question_makes_confidence_high_whatever_its_cosine(
+    tmp_path: Path, *, in_memory: bool
+) -> None:
+    with open_store(tmp_path / "memory.db") as store:
+        put(store, "Parallel imports fail with another value than 30000 of busy_timeout, and so on and so forth")
+        if in_memory:
+            store._index.start_loading()
+            store._index.wait_for_loading()
+        answers = [store.search_chunks(query, HERE_TOO, Page(limit=5)) for query in ("busy_timeout", "idle_timeout")]
+    assert [(answer.confidence, (answer.results[0].similarity or 0.0) < 0.42) for answer in answers] == [
+        ("high", True),
+        ("low", True),
+    ]
+
+
+def test_the_more_texts_there_are_the_nearer_the_best_must_be() -> None:
+    rule = calibration_of(Fingerprint("all-MiniLM-L6-v2", 384, "fp32", "onnxruntime"))
+    assert [rule.is_close(0.45, 0.0, units) for units in (1, 20, 1_000, 1_000_000)] == [True, True, False, False]
+    assert [rule.is_close(0.45, covered, 1_000) for covered in (0.0, 0.4, 1.0)] == [False, True, True]
+    assert rule.is_close(0.6, 0.0, 10**9)
+
+
+def test_a_model_without_figures_of_its_own_warns_only_where_words_and_meaning_are_far() -> None:
+    rule = calibration_of(Fingerprint("some-model", 768, "fp32", "sentence-transformers"))
+    assert [rule.is_close(*case, 1_000) for case in ((0.1, 0.6), (0.43, 0.0), (0.1, 0.1))] == [True, True, False]
 
 
 def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> None:
@@ -68,8 +132,8 @@ def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> 
     answer = ask(store)
     assert answer.elsewhere == {"other_iterations": 1, "other_agents": 2, "knowledge_base": 1}
     assert (answer.message or "").endswith(
-        "There are closer matches elsewhere: 1 in the session's other iterations, 2 from other agents, 1 in the "
-        "knowledge base."
+        "There are closer matches elsewhere: 1 in the session's other iterations (omit session_iter), 2 from other "
+        "agents (omit agent_id), 1 in the knowledge base (search_knowledge_base_specific_chunks)."
     )
 
 

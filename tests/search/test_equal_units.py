@@ -97,7 +97,7 @@ def test_a_search_among_twice_as_many_equal_units_reads_no_more_rows_and_finds_t
                 found = store.search_chunks("x y", REPORTS, Page(limit=10), mode=mode)
                 work.append(rows.number)
                 assert [chunk.chunk_id for chunk in found.results] == list(range(1, 11))
-                assert "Not everything" not in (found.message or "")
+                assert "Not all" not in (found.message or "")
             if more:
                 fill(store, more)
         assert max(work) < 20_000
@@ -158,5 +158,5 @@ def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.Monk
         fill(store, FEW)
         whole = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")
         short = store.search_chunks("x", REPORTS, Page(limit=100, offset=100), mode="vector")
-    assert "Not everything" not in json.dumps(whole.message)
-    assert "Not everything in this scope (memory_type) was compared" in json.dumps(short.message)
+    assert "Not all" not in json.dumps(whole.message)
+    assert "Not all of these reports were compared" in json.dumps(short.message)

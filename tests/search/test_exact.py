@@ -218,7 +218,7 @@ def test_results_are_exact_beyond_the_limits_of_the_vector_index(
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_thousands_of_equally_near_passages_come_in_the_order_they_were_stored(tmp_path: Path, loaded: bool) -> None:
-    with open_store(tmp_path / "memory.db") as store:
+    with open_store(tmp_path / "memory.db", max_response_tokens=20_000) as store:
         if loaded:
             load_index(store)
         for number in range(6):

@@ -6,11 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
+from memory_files import create_file
 from vector_memory.errors import (
     CancelledCallError,
     ClosedMemoryError,
@@ -42,6 +44,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path):
     with_closing = Database(path, dimensions=16)
+    with_closing.create()
     yield with_closing
     with_closing.close()
 
@@ -49,7 +52,7 @@ def database(path: Path):
 def test_a_new_file_and_its_folder_are_readable_by_their_owner_only(database: Database, path: Path) -> None:
     with database.write() as connection:
         connection.execute(ADD, ("a",))
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in [path.parent, *path.parent.iterdir()]}
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in [path.parent, *path.parent.glob("store.db*")]}
     assert modes == {"memory": 0o700, "store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
 
 
@@ -317,8 +320,8 @@ def test_a_database_of_another_program_is_refused_and_unchanged(tmp_path: Path, 
     assert path.read_bytes() == before
 
 
-def test_a_file_of_a_newer_release_is_refused_and_unchanged(path: Path) -> None:
-    Database(path, dimensions=16).close()
+def test_a_file_of_a_newer_release_is_refused_and_left_as_it_was(path: Path) -> None:
+    create_file(path)
     connection = apsw.Connection(str(path))
     connection.execute("insert into schema_migrations values (999, 'from the future', '2099')")
     connection.close()
@@ -328,11 +331,62 @@ def test_a_file_of_a_newer_release_is_refused_and_unchanged(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_opening_an_up_to_date_file_writes_nothing(path: Path) -> None:
-    Database(path, dimensions=16).close()
+def test_opening_a_present_file_writes_nothing(path: Path) -> None:
+    create_file(path)
     before = path.read_bytes()
     Database(path, dimensions=16).close()
     assert path.read_bytes() == before
+
+
+def test_nothing_is_created_before_the_first_write(path: Path) -> None:
+    """Whoever only looks leaves no folder behind, and finds nothing."""
+    with closing(Database(path, dimensions=16)) as database, database.read() as connection:
+        assert fetch_value(connection, COUNT) == 0
+    assert not path.parent.exists()
+    with closing(Database(path, dimensions=16)) as database, database.write() as connection:
+        connection.execute(ADD, ("a",))
+    assert path.exists()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_that_another_process_creates_later_is_read_from_then_on(path: Path, read_only: bool) -> None:
+    with closing(Database(path, dimensions=16, read_only=read_only)) as early:
+        with early.read() as connection:
+            assert fetch_value(connection, COUNT) == 0
+        with closing(Database(path, dimensions=16)) as other, other.write() as connection:
+            connection.execute(ADD, ("a",))
+        with early.read() as connection:
+            assert fetch_value(connection, COUNT) == 1
+
+
+def test_the_memory_folder_of_a_project_keeps_the_database_out_of_git(tmp_path: Path) -> None:
+    """With its log and copies, but not the Markdown files beside it; rules that are there stay as they are."""
+    create_file(tmp_path / "memory" / "agent_session_memory.db")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    names = ["agent_session_memory.db", "agent_session_memory.db-wal", "agent_session_memory.db.before-restore", "a.md"]
+    ignored = subprocess.run(
+        ["git", "-C", tmp_path, "check-ignore", *(f"memory/{name}" for name in names)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ignored.stdout.split() == [f"memory/{name}" for name in names[:3]]
+    rules = tmp_path / "other" / "memory" / ".gitignore"
+    rules.parent.mkdir(parents=True)
+    rules.write_text("mine")
+    create_file(rules.with_name("agent_session_memory.db"))
+    assert rules.read_text() == "mine"
+
+
+def test_a_new_database_in_another_folder_gets_no_rules_for_git(tmp_path: Path) -> None:
+    create_file(tmp_path / "notes" / "x.db")
+    assert not (tmp_path / "notes" / ".gitignore").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatabaseError, match="cannot be created"):
+        Database(tmp_path / "file" / "x.db", dimensions=16)
 
 
 OPEN = """
@@ -340,7 +394,9 @@ import sys, time
 from pathlib import Path
 from vector_memory.storage.sqlite.database import Database
 time.sleep(max(0, float(sys.argv[2]) - time.time()))
-Database(Path(sys.argv[1]), dimensions=16).close()
+database = Database(Path(sys.argv[1]), dimensions=16)
+database.create()
+database.close()
 """
 
 
@@ -388,7 +444,7 @@ def test_erasing_does_not_wait_for_a_reader_and_is_completed_when_the_reader_is_
 def test_nothing_is_written_to_a_read_only_memory(tmp_path: Path) -> None:
     """Neither through `write`, which raises, nor around it; reading continues."""
     path = tmp_path / "memory.db"
-    Database(path, dimensions=4).close()
+    create_file(path, 4)
     database = Database(path, dimensions=4, read_only=True)
     with pytest.raises(DatabaseError, match="reading only"), database.write():
         pass

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from faults.workload import memory, open_store, search
-from memory_files import change, doctor, examine
+from memory_files import change, create_file, doctor, examine
 from other_process import OtherProcess
 from vector_memory.storage.sqlite import erasure, file_rows
 from vector_memory.storage.sqlite.database import Database
@@ -72,7 +72,7 @@ def test_data_that_a_file_index_deleted_during_a_read_is_erased_when_it_is_next_
 
 def test_data_deleted_during_a_read_is_erased_also_through_a_link_to_the_file(tmp_path: Path) -> None:
     path, link = tmp_path / "memory.db", tmp_path / "link.db"
-    Database(path, dimensions=4).close()
+    create_file(path, 4)
     link.symlink_to(path)
     with closing(Database(link, dimensions=4)) as database:
         with reading(path), database.write() as connection:
@@ -82,7 +82,7 @@ def test_data_deleted_during_a_read_is_erased_also_through_a_link_to_the_file(tm
 
 def test_after_the_count_of_deletes_was_lost_everything_is_erased_again(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    Database(path, dimensions=16).close()
+    create_file(path)
     change(path, "drop table erasure")
     doctor(path).repair(examine(path))
     with closing(apsw.Connection(str(path))) as connection:

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from memory_files import create_file
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite.database import Database
@@ -66,7 +67,7 @@ def delete(path: Path) -> None:
 
 def replace(path: Path) -> None:
     other = path.with_name("other.db")
-    Database(other, dimensions=4).close()
+    create_file(other, 4)
     other.replace(path)
 
 
@@ -204,11 +205,11 @@ def test_a_database_can_be_opened_through_a_symbolic_link(tmp_path: Path) -> Non
     (tmp_path / "real").mkdir()
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "real" / "store.db")
-    Database(tmp_path / "real" / "store.db", dimensions=4).close()
+    create_file(tmp_path / "real" / "store.db", 4)
     database = Database(link, dimensions=4)
     add(database, "first")
     assert texts(database) == ["first"]
-    Database(tmp_path / "other.db", dimensions=4).close()
+    create_file(tmp_path / "other.db", 4)
     link.unlink()
     link.symlink_to(tmp_path / "other.db")
     with pytest.raises(DatabaseError, match="Put the file back"):
@@ -269,7 +270,7 @@ def test_no_database_is_opened_with_the_log_of_one_that_a_server_still_has_open(
     assert "stop all servers" in opened_elsewhere(path)
     assert not path.exists()
     other = path.with_name("other.db")
-    Database(other, dimensions=4).close()
+    create_file(other, 4)
     before = other.read_bytes()
     other.rename(path)
     assert "stop all servers" in opened_elsewhere(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from memory_files import change
+from memory_files import change, create_file
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
@@ -15,7 +15,6 @@ from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import migrations
-from vector_memory.storage.sqlite.database import Database
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.memories import health_of
 
@@ -166,6 +165,7 @@ def test_lists_of_tags_continue_from_an_offset_when_they_do_not_fit(tmp_path: Pa
 
 
 def test_tags_beyond_the_ten_thousandth_can_be_read(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
+    create_file(tmp_path / "toy.db", 384)
     change(
         tmp_path / "toy.db",
         """
@@ -227,7 +227,7 @@ def test_a_file_of_the_release_before_gets_the_vocabulary(tmp_path: Path, monkey
     path = tmp_path / "memory.db"
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:3])
-        Database(path, dimensions=384).close()
+        create_file(path, 384)
     before = apsw.Connection(str(path))
     assert before.execute("select max(version) from schema_migrations").get == 3
     before.close()

@@ -32,7 +32,7 @@ FRAME: dict[str, Any] = {
 }
 DOCUMENT = "# Databases\n\nWords about databases.\n\n" + ("## Part\n\nWords about databases.\n\n" * 40)
 HEADING = "# " + "databases " * 7_000
-LEAST, MOST = 500, 20_000
+LEAST, MOST = 500, 15_000
 BUDGETS = (200, 257, 333, 500, 4_999, MOST)
 FIXED_WORDS = 3_000
 """Characters of a prompt that are its own."""

@@ -109,6 +109,13 @@ async def test_the_iteration_is_the_latest_unless_one_is_named(client: Client) -
     assert "session_iter 3" in (await texts(client, "hand_over"))[0]
 
 
+async def test_a_task_can_be_handed_over_in_a_new_session(client: Client) -> None:
+    """It begins with iteration 1: "None" would be stored, or refused."""
+    [text] = await texts(client, "hand_over")
+    assert "session_iter 1" in text
+    assert "None" not in text
+
+
 async def test_a_session_of_many_memories_is_listed_in_part(client: Client, store: SessionMemoryStore) -> None:
     for number in range(30):
         store.store_memory("working_memory", f"{number} " + "words " * 500, session_id="s")

@@ -2,16 +2,14 @@
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fastmcp import Client
 
-from tool_calls import ADDED_TOOLS, CONTRACT_TOOLS, SESSION_TOOLS
+from tool_calls import ADDED_TOOLS, SESSION_TOOLS, wire_list
 from vector_memory.chunking.tokens import find_token_counter, has_cl100k
 from vector_memory.server.tools import by_purpose
-from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.settings import Toolset
 
 pytestmark = pytest.mark.anyio
@@ -34,12 +32,6 @@ HINTS = {
 
 MAX_ADDED_TOKENS = 400
 """What each tool beyond the contract may cost."""
-
-
-def wire_list(tools: Sequence[MemoryTool] = CONTRACT_TOOLS) -> str:
-    """What of the list an agent pays for, as it is on the wire."""
-    seen = [{"name": tool.name, "description": tool.description, "inputSchema": tool.parameters} for tool in tools]
-    return json.dumps(seen, separators=(",", ":"), ensure_ascii=False)
 
 
 async def test_each_tool_is_as_in_its_snapshot(client: Client) -> None:

@@ -24,9 +24,16 @@ MAX_HEADING = 200
 
 LINE_END = re.compile(r"\r\n?|\n")
 
+INVISIBLE = re.compile(
+    r"(?:\s++|<!--(?:[^-]++|-(?!->))*+-->|<a\b[^<>]*+>\s*+</a\s*+>|<a\b[^<>]*+(?<=/)>)++", re.IGNORECASE
+)
+"""Only HTML comments and anchors, which are invisible in the rendered document."""
+
 
 class Section(NamedTuple):
     """A heading and the text up to the next heading of any level; level 0 is the text before the first heading.
+
+    Comments and anchors directly above a heading belong to it: alone they would be a meaningless chunk.
 
     `path`: the enclosing headings with their marks, ending with its own. `bare`: no text follows the heading.
     """
@@ -43,7 +50,7 @@ class Section(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A heading's lines, depth 1-6, and text with its marks."""
+    """The lines of a heading and of the comments directly above it, its depth 1-6, and its text with its marks."""
 
     start: int
     end: int
@@ -98,12 +105,13 @@ class Structure:
 
 @dataclass(slots=True)
 class _Blocks:
-    """The blocks found so far, by kind."""
+    """The blocks found so far, by kind. `invisible_from`: the start of the comments and anchors that came last."""
 
     headings: list[Heading] = field(default_factory=list)
     fences: list[Span] = field(default_factory=list)
     open_fences: list[Span] = field(default_factory=list)
     tables: list[Span] = field(default_factory=list)
+    invisible_from: int | None = None
 
 
 def read_structure(text: str) -> Structure:
@@ -123,14 +131,25 @@ def read_structure(text: str) -> Structure:
 def _collect(blocks: _Blocks, token: "Token", inline: "Token | None", lines: Sequence[int]) -> None:
     first, last = token.map or (0, 0)
     span = Span(lines[first], lines[last])
+    start = span.start if blocks.invisible_from is None else blocks.invisible_from
     if token.type == "heading_open" and token.level == 0 and token.markup.startswith("#") and inline is not None:
-        blocks.headings.append(Heading(*span, len(token.markup), _heading_text(token.markup, inline.content)))
+        text = _heading_text(token.markup, inline.content)
+        blocks.headings.append(Heading(start, span.end, len(token.markup), text))
     elif token.type == "fence":
         (blocks.fences if _is_closed(token) else blocks.open_fences).append(span)
     elif token.type == "table_open":
         blocks.tables.append(span)
     elif token.type in ("code_block", "html_block"):
         blocks.fences.extend(_inner_fences(token.content, lines[first : last + 1]))
+    if token.level == 0:
+        blocks.invisible_from = start if INVISIBLE.fullmatch(_content(token, inline)) else None
+
+
+def _content(token: "Token", inline: "Token | None") -> str:
+    """Return the text of a paragraph or HTML block; empty for other blocks."""
+    if token.type == "paragraph_open" and inline is not None:
+        return inline.content
+    return token.content if token.type == "html_block" else ""
 
 
 def _inner_fences(content: str, lines: Sequence[int]) -> Iterator[Span]:

@@ -103,11 +103,16 @@ def _by_name(arguments: Sequence[Argument]) -> dict[str, Argument]:
 
 
 def _joined_switches(words: Sequence[str]) -> list[str]:
-    """Accept `--switch false` for `--switch=false`, the only form that cyclopts accepts."""
+    """Accept `--switch false` and `--no-switch` for `--switch=false`.
+
+    To cyclopts `--no-switch` would be a flag of its own, which makes the help hard to read.
+    """
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] in SWITCHES and not word.startswith("-"):
             joined[-1] += f"={word}"
+        elif word.startswith("--no-") and (switch := f"--{word.removeprefix('--no-')}") in SWITCHES:
+            joined.append(f"{switch}=false")
         else:
             joined.append(word)
     return joined
@@ -128,15 +133,21 @@ def _explained(error: CycloptsError) -> str:
         case CoercionError(argument=Argument() as argument, token=Token() as token):
             return _refused(argument, token)
         case MissingArgumentError(argument=Argument() as argument):
-            is_flag = argument.name.startswith("-")
-            missing = f"needs a value: {_accepted_by(argument)}" if is_flag else f"is required: see `{_help_of(error)}`"
-            return f"{argument.name} {missing}."
+            return _missing(argument, error)
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return f'Unexpected argument "{word}": see `{_help_of(error)}`.'
         case UnknownOptionError():
             return f"{error} Run `{_help_of(error)}` to list the flags."
         case _:
             return str(error)
+
+
+def _missing(argument: Argument, error: CycloptsError) -> str:
+    if argument.name.startswith("-"):
+        return f"{argument.name} needs a value: {_accepted_by(argument)}."
+    words = " ".join(["vector-memory", *(error.command_chain or ()), argument.name])
+    choices = f" ({_accepted_by(argument)})" if _choices(argument.hint) else ""
+    return f"{argument.name}{choices} is required: `{words}`. See `{_help_of(error)}`."
 
 
 def _help_of(error: CycloptsError) -> str:

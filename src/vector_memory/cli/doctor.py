@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.terminal import console
+from vector_memory.cli.terminal import console, status
 from vector_memory.cli.terminal_text import as_json
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
@@ -61,14 +61,9 @@ class Output:
         """Print the report as one JSON object."""
         sys.stdout.write(as_json(report.as_json(repaired), sys.stdout.encoding) + "\n")
 
-    @contextmanager
-    def waiting(self, reason: str) -> Iterator[None]:
+    def waiting(self, reason: str) -> AbstractContextManager[None]:
         """Show a spinner with a message."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._console.status(reason):
-            yield
+        return status(reason, self._console)
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int], None]]:

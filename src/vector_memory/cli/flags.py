@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from pydantic import create_model
 
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import ConfigurationError
@@ -13,6 +14,26 @@ LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
 SettingsFlags = Annotated[Settings, Parameter(name="*")]
 HiddenSettingsFlags = Annotated[Settings, Parameter(name="*", show=False)]
 """Settings that a command accepts but does not list: `serve --help` lists them."""
+
+OF_MODEL = ("embedding_model", "embedding_model_path", "embedding_dim")
+
+
+def listing(*names: str) -> type[Settings]:
+    """Return settings of which a command lists only these."""
+    fields = {name: Settings.model_fields[name] for name in names}
+    shown = {name: (Annotated[field.annotation, Parameter(show=True)], field) for name, field in fields.items()}
+    return create_model("ListedSettings", __base__=Settings, **shown)  # type: ignore[call-overload, no-any-return]
+
+
+if TYPE_CHECKING:
+    ModelSettings = Settings
+else:
+    ModelSettings = listing(*OF_MODEL)
+
+ModelSettingsFlags = Annotated[ModelSettings, Parameter(name="*", show=False)]
+"""Settings for commands that need the model: the others are accepted but not listed."""
+
+DEFAULTS = ModelSettings()
 
 AsJson = Annotated[
     bool,
@@ -41,4 +62,17 @@ def existing(place: DatabaseLocation) -> Path:
     path = place.file()
     if not path.is_file():
         raise ConfigurationError(f"There is no memory at {path}: set its path with --database-path.")
+    return path
+
+
+def creatable(place: DatabaseLocation) -> Path:
+    """Return the path of the database, which is created if it does not exist.
+
+    Raises ConfigurationError if the folder that the user named does not exist: a mistyped path would otherwise make an
+    empty memory, and the agent would seem to have forgotten everything.
+    """
+    path = place.file()
+    folder = path.parent if place.database_path else path.parent.parent
+    if not folder.is_dir():
+        raise ConfigurationError(f"The folder {folder} does not exist: check the path, or create the folder first.")
     return path

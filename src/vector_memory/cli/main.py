@@ -9,18 +9,20 @@ Server:
 Store and search:
   ingest       store Markdown and text files
   search       search by meaning and words
+  list         list memories of any kind, latest first
   show         print a memory
   sessions     list the sessions, latest first
   timeline     list what was stored in a session, when and by whom
   stats        count the memories of a session or of the whole file
-  report       write an HTML page of a session: timeline, map and texts
+  report       write an HTML page of a session, or of each
 
 Import and export:
   export       write one session, or everything, to a JSON Lines file
   import       add the memories of an exported file
 
 Maintenance:
-  delete       delete a memory
+  delete       delete memories, or a session
+  cleanup      delete old memories
   backfill     compute missing vectors
   reembed      recompute all vectors with another model
   doctor       check the installation and the memory, and repair them
@@ -64,7 +66,7 @@ READER_GONE = 141
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(RARELY)
-    words = sys.argv[1:]
+    words = usual(sys.argv[1:])
     if words in (["-h"], ["--help"]):
         sys.stdout.write(__doc__)
         return
@@ -83,6 +85,16 @@ def main() -> None:
         # Otherwise Python tries to write the rest when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(READER_GONE)
+
+
+def usual(words: list[str]) -> list[str]:
+    """Return the words of the command line with what other programs call `-V` and `help` in the words of this one."""
+    match words:
+        case ["-V"]:
+            return ["--version"]
+        case ["help", *command]:
+            return [*command[:1], "--help"]
+    return words
 
 
 @contextmanager
@@ -106,13 +118,14 @@ def cleaned_up_when_ended() -> Iterator[None]:
 
 
 def fail(error: Exception, *, code: int) -> NoReturn:
-    """Write the error to standard error and exit."""
+    """Write the error to standard error and exit. Its notes are for this place only, for example the file's path."""
     from vector_memory.cli.terminal_text import as_json, printable
 
+    said = " ".join([str(error), *getattr(error, "__notes__", [])])
     if "--json" in sys.argv:
         name = error.code if isinstance(error, VectorMemoryError) else ConfigurationError.code
-        message = as_json({"success": False, "error": name, "message": str(error)}, sys.stderr.encoding, indent=None)
+        message = as_json({"success": False, "error": name, "message": said}, sys.stderr.encoding, indent=None)
     else:
-        message = f"vector-memory: {printable(str(error))}"
+        message = f"vector-memory: {printable(said)}"
     sys.stderr.write(f"{message}\n")
     sys.exit(code)

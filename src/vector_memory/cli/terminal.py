@@ -77,15 +77,20 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def status(what: str) -> Iterator[None]:
-    """Show a spinner with a message if standard error is a terminal."""
-    if not sys.stderr.isatty():
+def status(what: str, out: "Console | None" = None) -> Iterator[None]:
+    """Show a spinner with a message if standard error, or the console `out`, is a terminal."""
+    if not (out.is_terminal if out else sys.stderr.isatty()):
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
+    with (out or Console(stderr=True)).status(what):
         yield
+
+
+def score(value: float | None) -> str:
+    """Return a score as a column of four characters; a dash where nothing was compared."""
+    return "   -" if value is None else f"{value:.2f}"
 
 
 @contextmanager

@@ -244,6 +244,21 @@ class SearchMode(StrEnum):
             raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
 
 
+class SearchOrder(StrEnum):
+    """The order of whole documents: the newest first, or the best match first."""
+
+    RECENT = "recent"
+    RELEVANCE = "relevance"
+
+    @classmethod
+    def of(cls, value: "SearchOrder | str | None") -> "SearchOrder | None":
+        """Parse an order from its wire name; None stays None."""
+        try:
+            return None if value is None else cls(value)
+        except ValueError:
+            raise ValidationError(f"order must be one of {', '.join(cls)}.") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.

@@ -1,5 +1,6 @@
 """Downloads the default model on request: `vector-memory fetch-model`."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def download_file(name: str, *, again: bool) -> Path:
     """
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - only needed for one command
 
+    # It says each time that it tries again, with the whole address; what fails in the end is said in one sentence.
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
     return Path(hf_hub_download(REPOSITORY, name, revision=REVISION, force_download=again))
 
 

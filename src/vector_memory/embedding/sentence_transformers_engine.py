@@ -60,8 +60,8 @@ def _load(name: str, folder: Path | None) -> "SentenceTransformer":
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - takes seconds, and is optional
     except ImportError:
         raise EmbeddingUnavailableError(
-            f"VECTOR_MEMORY_EMBEDDING_MODEL={name} needs sentence-transformers. Install it with `pip install "
-            f"'vector-memory[sentence-transformers]'` (in a clone: `uv sync --extra sentence-transformers`)."
+            f"VECTOR_MEMORY_EMBEDDING_MODEL={name} needs sentence-transformers. Run `uv sync --extra "
+            f"sentence-transformers` in a clone, or `pip install '/path/to/clone[sentence-transformers]'`."
         ) from None
     try:
         return SentenceTransformer(str(folder.expanduser()) if folder else name, local_files_only=True)

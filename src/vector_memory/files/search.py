@@ -6,8 +6,10 @@ from typing import NamedTuple
 from vector_memory.domain import Fingerprint, SearchMode
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.calibration import UNKNOWN, calibration_of
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.search.confidence import CONFIDENT
+from vector_memory.search.elsewhere import is_close
+from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.retriever import Question, best_units, prepare
 from vector_memory.storage.ranking import Method
 from vector_memory.storage.sqlite.file_index import FileIndex
@@ -27,14 +29,14 @@ class FileHit(NamedTuple):
 
 
 class FileHits(NamedTuple):
-    """What was found, best first. `nearest`: the cosine of the best passage; None if meaning was not compared.
+    """What was found, best first. `is_close`: whether it is on the topic; None if meaning was not compared.
 
     `comparable`: the index's vectors are of this model. `partial`: not every chunk that could be as good was compared.
     `counts`: what the index contained then.
     """
 
     hits: list[FileHit]
-    nearest: float | None
+    is_close: bool | None
     comparable: bool
     partial: bool
     counts: Counts
@@ -68,7 +70,9 @@ class FileSearch:
             chunks = chunks_with(connection, [hit.id for hit in hits])
             total = counts(connection)
         best = [FileHit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
-        return FileHits(best, found.nearest, comparable, found.partial, total)
+        calibration = UNKNOWN if self._fingerprint is None else calibration_of(self._fingerprint)
+        close = None if found.nearest is None else is_close(found, calibration)
+        return FileHits(best, close, comparable, found.partial, total)
 
 
 def notes(question: Question, found: FileHits, *, vectors_usable: bool, complete: bool, failed: bool) -> Iterator[str]:
@@ -93,8 +97,5 @@ def notes(question: Question, found: FileHits, *, vectors_usable: bool, complete
         yield "Not all files were compared, and some results may be missing."
     if not found.hits:
         yield "No results."
-    elif found.nearest is not None and found.nearest < CONFIDENT and not found.counts.unembedded:
-        yield (
-            "No close match in meaning: unless you are looking for these exact words, the results may be unrelated to "
-            "the query."
-        )
+    elif found.is_close is False and not found.counts.unembedded:
+        yield NO_CLOSE_MATCH

@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 LEASE_SECONDS = 5.0
 """A process renews its leases at least twice as often; after this time without it others take them over."""
 
-STOP_SECONDS = 0.1
-
 
 class BackgroundVectors:
     """Computes the vectors of memories that were stored without them, in a thread, once it is started."""
@@ -69,14 +67,13 @@ class BackgroundVectors:
     def stop(self) -> None:
         """Stop, and leave what is not done to others.
 
-        The thread may be in the middle of a long text. Nobody waits for that: it writes nothing once the file is
-        closed.
+        Does not wait for the thread, which may be in the middle of a long text: it writes nothing once the file is
+        closed, and the client gives the process little time to end.
         """
         self._stopping.set()
         self._wanted.set()
         if self._thread is None:
             return
-        self._thread.join(STOP_SECONDS)
         try:
             with self._storage.read() as reader:
                 left = reader.next_pending(self._lease())

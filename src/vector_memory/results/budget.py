@@ -8,13 +8,13 @@ from pydantic import BaseModel
 
 from vector_memory.domain import Page
 from vector_memory.errors import ValidationError
-from vector_memory.results.sessions import MemoryEntry, Omitted
+from vector_memory.results.sessions import Omitted, StoredText
 from vector_memory.results.shortening import bounded, clipped, json_size, noted, prefix, size, slimmed
 
 A = TypeVar("A", bound=BaseModel)
 E = TypeVar("E")
 T = TypeVar("T", bound=BaseModel)
-M = TypeVar("M", bound=MemoryEntry)
+M = TypeVar("M", bound=StoredText)
 
 BYTES_PER_TOKEN = 3
 """A conservative value: English prose has about 4.5 bytes of UTF-8 per token, code 3.3, Chinese 3.
@@ -27,6 +27,9 @@ LEAST_CONTENT = 200
 
 ECHOED, OMITTED = 8, 4
 """The maximum shares of an answer for the repeated request and for the list of omitted results."""
+
+CONTENT_END = 24
+"""Bytes of the key `content_end` with its offset."""
 
 BOUNDARIES = ("\n\n", "\n", " ")
 
@@ -101,9 +104,10 @@ class Packer:
 
     def hold(self, item: T, text: str, start: int) -> T:
         """Return the item with its field `text` cut to what fits next to the others. `start`: the text's offset."""
+        content = getattr(item, text)
         bare = self.slim(item.model_copy(update={text: ""}))
-        part, end = cut(getattr(item, text), 0, self._budget - size(bare))
-        return bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end}))
+        part, end = cut_with_end(content, self._budget - size(bare))
+        return bare.model_copy(update={text: part, "content_end": None if end is None else start + end})
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Tell whether an answer has room for all the items, each `times` times."""
@@ -165,7 +169,7 @@ def fair_shares(wanted: Sequence[int], available: int) -> list[int]:
 
 def shortened(entry: M, allowance: int) -> M:
     """Return the memory with at most `allowance` bytes of content, and the offset to read on from."""
-    text, end = cut(entry.content, 0, allowance)
+    text, end = cut_with_end(entry.content, allowance)
     return entry if end is None else entry.model_copy(update={"content": text, "content_end": end})
 
 
@@ -177,6 +181,12 @@ def cut(text: str, offset: int, allowance: int) -> Cut:
     # Always advance, or a reader that follows the offsets would never reach the end.
     window = at_boundary(window) or text[offset : offset + 1]
     return Cut(window, offset + len(window))
+
+
+def cut_with_end(text: str, allowance: int) -> Cut:
+    """Return the text if it fits, or as much of it as fits beside its `content_end`, which only a cut text has."""
+    whole = cut(text, 0, allowance)
+    return whole if whole.end is None else cut(text, 0, allowance - CONTENT_END)
 
 
 def at_boundary(text: str) -> str:
@@ -204,6 +214,6 @@ class Packed(NamedTuple, Generic[T]):
         return {"results": self.results, "omitted": self.omitted, "next_offset": self.next_offset}
 
 
-def omitted_memory(entry: MemoryEntry) -> Omitted:
+def omitted_memory(entry: StoredText) -> Omitted:
     """Return the entry of `omitted` for a memory."""
     return Omitted(id=entry.id, characters=entry.content_length)

@@ -3,7 +3,8 @@
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from vector_memory.results.sessions import Result
+from vector_memory.results.sessions import SCORE, Result
+from vector_memory.results.values import Score, Time
 
 
 class FileResult(Result):
@@ -19,7 +20,7 @@ class FoundText(BaseModel):
 
     path: str
     text: str
-    score: float
+    score: Score = Field(description=SCORE)
     start_line: int = Field(description="Starts at 1")
     end_line: int = Field(description="Last line of text")
 
@@ -53,7 +54,7 @@ class FileStatusResult(FileResult):
 
     files: int | None = None
     chunks: int | None = None
-    last_indexed: str | None = None
+    last_indexed: Time | None = None
     model: str | None = None
     dimensions: int | None = None
     db_size_bytes: int | None = None

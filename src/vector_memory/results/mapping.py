@@ -1,19 +1,45 @@
 """Converts stored memories to results."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
-from vector_memory.results.sessions import FoundMemory, MemoryEntry, Source
+from vector_memory.domain import MemoryKind
+from vector_memory.results.budget import cut
+from vector_memory.results.sessions import (
+    Beginning,
+    FineSearchResult,
+    FoundChunk,
+    FoundMemory,
+    FoundSection,
+    MediumSearchResult,
+    MemoryEntry,
+    ObservationNote,
+    SharedProvenance,
+    Source,
+    StoredText,
+)
+from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Memory, Origin
+
+S = TypeVar("S", FineSearchResult, MediumSearchResult)
+
+ORIGIN = set(SharedProvenance.model_fields)
+"""The fields that say where a found text comes from."""
 
 HASH_SHOWN = 16
 """Hex digits of the content's SHA-256 in results."""
 
+BEGINNING = 500
+"""Bytes of a memory's beginning."""
+
+NOTED = 20
+"""Maximum number of observations that an answer names, and characters of each that it shows."""
+NOTE = 150
 
 READ_WITH = "get_memory_by_id"
 
 
-def said_of_cut(entries: Sequence[MemoryEntry], read_with: str = READ_WITH) -> str:
+def said_of_cut(entries: Sequence[StoredText], read_with: str = READ_WITH) -> str:
     """Return a sentence that says how to read memories whose content is cut; empty if none is."""
     count = sum(entry.content_end is not None for entry in entries)
     return f" {count} shortened to fit: read on with {read_with} and offset = content_end." if count else ""
@@ -29,10 +55,11 @@ def found_memory(memory: Memory) -> FoundMemory:
     return FoundMemory(**shown(memory))
 
 
-def matched_memory(memory: Memory, similarity: float | None, sources: Sequence[Source]) -> FoundMemory:
+def matched_memory(memory: Memory, score: float, similarity: float | None, sources: Sequence[Source]) -> FoundMemory:
     """Return a memory as a ranked search result; without a similarity it was ranked by words only."""
     return FoundMemory(
         **shown(memory),
+        score=score,
         similarity=similarity,
         source_type="keyword" if similarity is None else "vector",
         sources=list(sources),
@@ -60,6 +87,65 @@ def shown(memory: Memory) -> dict[str, Any]:
         "access_count": memory.access_count,
         "content_length": len(memory.content),
     }
+
+
+def said_of_beginnings(entries: Sequence[StoredText]) -> str:
+    """Return a sentence that says how to read memories that are given by their beginnings; empty if none is."""
+    count = sum(entry.content_end is not None for entry in entries)
+    return (
+        f" Of {count} only the beginning is given: read on with {READ_WITH} and offset = content_end." if count else ""
+    )
+
+
+def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
+    """Return the fields of a memory's beginning of at most `length` bytes; None: of all of it."""
+    text, end = (memory.content, None) if length is None else cut(memory.content, 0, length)
+    held = {name: value for name, value in shown(memory).items() if name in Beginning.model_fields}
+    about = memory.metadata.get("parent_report_id")
+    return held | {"content": text, "content_end": end, "report_id": about if isinstance(about, int) else None}
+
+
+def observations_on(reader: Reader, sources: Iterable[Memory | Origin]) -> list[ObservationNote]:
+    """Return the latest observations on those of the memories that are reports, the oldest first."""
+    reports = {source.id for source in sources if source.memory_type == MemoryKind.REPORT}
+    found = reader.observations_on(sorted(reports), NOTED, NOTE) if reports else []
+    return [
+        ObservationNote(
+            id=one.id,
+            report_id=one.report_id,
+            agent_id=one.agent_id,
+            created_at=one.created_at,
+            beginning=one.beginning,
+        )
+        for one in found
+    ]
+
+
+def said_once(answer: S) -> S:
+    """Return the answer without what it says twice, or what `expand_chunk_context` does without.
+
+    What all results have in common stands beside them, and what a memory's results have in common in the first of them.
+    """
+    shared: dict[str, Any] = {}
+    if len(answer.results) > 1:
+        first, *others = (result.model_dump(include=ORIGIN) for result in answer.results)
+        shared = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+    seen: set[int] = set()
+    results = []
+    for result in answer.results:
+        left_out = set(ORIGIN if result.memory_id in seen else shared)
+        left_out |= {"title"} if has_title_in_path(result) else set()
+        left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
+        results.append(result.model_copy(update=dict.fromkeys(left_out)))
+        seen.add(result.memory_id)
+    if all(map(has_title_in_path, answer.results)):
+        shared.pop("title", None)
+    return answer.model_copy(update={**shared, "results": results})
+
+
+def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
+    """Tell whether the heading path begins with the title."""
+    return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
 
 
 def provenance(source: Memory | Origin) -> dict[str, Any]:

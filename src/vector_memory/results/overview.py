@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from vector_memory.results.sessions import Provenance, Result
+from vector_memory.results.values import Time
 
 
 class SessionStatsResult(Result):
@@ -14,8 +15,8 @@ class SessionStatsResult(Result):
     total_memories: int = 0
     total_chunks: int = 0
     latest_iteration: int | None = None
-    earliest_created: str | None = None
-    latest_created: str | None = None
+    earliest_created: Time | None = None
+    latest_created: Time | None = None
 
 
 class TimelineEntry(Provenance):
@@ -45,8 +46,8 @@ class MemoryStatsResult(Result):
     without_vectors: int = 0
     embedding_model: str | None = None
     database_bytes: int = 0
-    earliest_created: str | None = None
-    latest_created: str | None = None
+    earliest_created: Time | None = None
+    latest_created: Time | None = None
 
 
 class SessionEntry(BaseModel):
@@ -59,7 +60,7 @@ class SessionEntry(BaseModel):
     agents: list[str]
     agent_count: int
     memory_count: int
-    latest_activity: str
+    latest_activity: Time
     memory_types: dict[str, int]
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vector_memory.results.values import Score, Share, Time, unless_empty
+
 SCOPED_MATCH = 2.0
 """The similarity of a result that was matched by filters only."""
 
@@ -19,6 +21,13 @@ Confidence = Literal["high", "low"]
 
 VectorsState = Literal["ready", "pending", "unavailable"]
 """Whether a memory can be found by meaning: yes, in a moment, or not before a backfill."""
+
+SCORE = "What results are sorted by, 0 to 1"
+
+
+def unless_both() -> Any:
+    """Return the field of the rankings that a result came from; answers leave it out if it came from both."""
+    return Field(default=[], description="If it came from one ranking only", exclude_if=lambda held: len(held) != 1)
 
 
 class Result(BaseModel):
@@ -50,11 +59,11 @@ class StoreMemoryResult(Result):
     passages_created: int = Field(description="Passages with a vector; together they cover the whole text")
     vectors: VectorsState = Field(description="pending: found by words already, and by meaning in a moment")
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
-    created_at: str
+    created_at: Time
 
 
-class MemoryEntry(BaseModel):
-    """A whole memory. `content_end` is set if the content is cut: read on from that offset."""
+class StoredText(BaseModel):
+    """The text of a memory, or the part of it that fits, and where it comes from."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -64,26 +73,63 @@ class MemoryEntry(BaseModel):
     session_id: str | None
     session_iter: int
     task_code: str | None
-    content: str
     title: str | None
+    created_at: Time
+    content: str
+    content_length: int = Field(description="Length of the whole content in characters")
+    content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
+
+
+class MemoryEntry(StoredText):
+    """A whole memory."""
+
     description: str | None
     tags: list[str]
     metadata: dict[str, Any]
     content_hash: str
-    created_at: str
-    updated_at: str
-    accessed_at: str
+    updated_at: Time
+    accessed_at: Time
     access_count: int
-    content_length: int = Field(description="Length of the whole content in characters")
-    content_end: int | None = Field(default=None, description="Set if content is cut: offset to read on from")
 
 
 class FoundMemory(MemoryEntry):
-    """A whole memory in a search result. `similarity` is 2.0 if matched by filters, None if matched by words only."""
+    """A whole memory in a search result.
 
-    similarity: float | None = SCOPED_MATCH
+    `similarity` is 2.0 if it was matched by filters, None if by words only. `score` is None if nothing was compared.
+    """
+
+    score: Score | None = unless_empty(description=SCORE)
+    similarity: Share | None = SCOPED_MATCH
     source_type: Literal["scoped", "vector", "keyword"] = "scoped"
-    sources: list[Source] = []
+    sources: list[Source] = unless_both()
+
+
+class Beginning(StoredText):
+    """A memory in a list of several: `content` is its first words, or all of a short text."""
+
+    session_id: str | None = unless_empty()
+    task_code: str | None = unless_empty()
+    title: str | None = unless_empty()
+    report_id: int | None = unless_empty(description="The report that an observation is about")
+
+
+class FoundBeginning(Beginning):
+    """The beginning of a memory in an answer of search_changes. `similarity` is 2.0 if it was matched by filters."""
+
+    score: Score | None = unless_empty(description=SCORE)
+    similarity: Share | None = SCOPED_MATCH
+
+
+class ObservationNote(BaseModel):
+    """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    id: int
+    report_id: int
+    agent_id: str
+    created_at: Time
+    beginning: str
 
 
 class Omitted(BaseModel):
@@ -95,14 +141,20 @@ class Omitted(BaseModel):
     characters: int
 
 
-class SearchResult(Result):
+class ReportsResult(Result):
+    """Base of results that may hold reports: it names the observations on them."""
+
+    observations: list[ObservationNote] = unless_empty([], "Corrections of these reports, and additions")
+
+
+class SearchResult(ReportsResult):
     """Base of all search results. `confidence` is None if nothing was compared by meaning."""
 
     total_results: int = 0
-    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
-    omitted: list[Omitted] = []
-    confidence: Confidence | None = Field(default=None, description="low: nothing seems to be on this topic")
-    elsewhere: dict[str, int] = Field(default={}, description="If low: number of matches outside the filters")
+    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
+    omitted: list[Omitted] = unless_empty([])
+    confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
+    elsewhere: dict[str, int] = unless_empty({}, "If low: number of matches outside the filters")
 
 
 class SearchMemoriesResult(SearchResult):
@@ -126,34 +178,45 @@ class Provenance(BaseModel):
     session_iter: int
     task_code: str | None
     title: str | None
-    created_at: str
+    created_at: Time
 
 
-class FoundChunk(Provenance):
-    """A chunk that matched. `similarity` is the cosine of its best passage, clipped to 0-1.
+class SharedProvenance(BaseModel):
+    """Where found texts come from. What all results of an answer have in common may stand once, beside them."""
 
-    Results are ranked by meaning and words together; `similarity` measures meaning only, and is None if only words
-    were compared.
-    """
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    memory_type: str | None = unless_empty()
+    agent_id: str | None = unless_empty()
+    session_id: str | None = unless_empty()
+    session_iter: int | None = unless_empty()
+    task_code: str | None = unless_empty()
+    title: str | None = unless_empty()
+    created_at: Time | None = unless_empty()
+
+
+class FoundChunk(SharedProvenance):
+    """A chunk that matched. `similarity` is the cosine of its best passage, None if only words were compared."""
 
     chunk_id: int
     memory_id: int
     chunk_index: int
     chunk_content: str
-    content_start: int = Field(description="Offset of chunk_content in the document")
-    content_end: int | None = Field(
-        default=None, description="Set if the chunk is cut: read on with get_memory_by_id from this offset"
+    content_start: int | None = unless_empty(description="Offset of chunk_content in the document; set if it is cut")
+    content_end: int | None = unless_empty(
+        description="Set if the chunk is cut: read on with get_memory_by_id from this offset"
     )
     chunk_type: str
     header_path: str
     level: int
-    similarity: float | None
+    score: Score = Field(description=SCORE)
+    similarity: Share | None
     source: Literal["chunk"] = "chunk"
-    sources: list[Source]
+    sources: list[Source] = unless_both()
     granularity: Literal["fine"] = "fine"
 
 
-class FoundSection(Provenance):
+class FoundSection(SharedProvenance):
     """A section with matching chunks. `similarity` is the mean of theirs, None if only words were compared."""
 
     memory_id: int
@@ -162,26 +225,27 @@ class FoundSection(Provenance):
     header_path: str
     chunks_in_section: int
     matched_chunks: int
-    match_ratio: float
+    match_ratio: Share
     auto_merged: bool
-    similarity: float | None
+    score: Score = Field(description=SCORE)
+    similarity: Share | None
     source: Literal["expanded_section"] = "expanded_section"
-    sources: list[Source]
+    sources: list[Source] = unless_both()
     granularity: Literal["medium"] = "medium"
     content_start: int = Field(description="Offset of section_content in the document")
-    content_end: int | None = Field(
-        default=None, description="Set if the section is cut: read on with get_memory_by_id from this offset"
+    content_end: int | None = unless_empty(
+        description="Set if the section is cut: read on with get_memory_by_id from this offset"
     )
 
 
-class FineSearchResult(SearchResult):
+class FineSearchResult(SharedProvenance, SearchResult):
     """Chunks, best first."""
 
     results: list[FoundChunk] = []
     granularity: Literal["fine"] = "fine"
 
 
-class MediumSearchResult(SearchResult):
+class MediumSearchResult(SharedProvenance, SearchResult):
     """Sections, best first."""
 
     results: list[FoundSection] = []
@@ -195,88 +259,11 @@ class CoarseSearchResult(SearchResult):
     granularity: Literal["coarse"] = "coarse"
 
 
-class ChangesResult(Result):
+class ChangesResult(ReportsResult):
     """What others stored in a session since a cursor: oldest first, or with a query, best matches first."""
 
-    results: list[FoundMemory] = []
+    results: list[FoundBeginning] = []
     cursor: str = Field(description="Send it as since in the next call")
     has_more: bool = Field(default=False, description="More is new: call again with the cursor")
     total_new: int = Field(default=0, description="Number of new memories, including those not in this answer")
-    confidence: Confidence | None = Field(default=None, description="low: nothing new seems to be about the query")
-
-
-class TaskContextResult(Result):
-    """Everything an agent needs to continue a session."""
-
-    session_context: MemoryEntry | None = None
-    input_prompts: list[MemoryEntry] = []
-    recent_reports: list[MemoryEntry] = []
-    recent_working_memory: list[MemoryEntry] = []
-    recent_observations: list[MemoryEntry] = []
-    omitted: list[Omitted] = []
-
-
-class ChunkEntry(BaseModel):
-    """A chunk as a part of its document."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    chunk_id: int
-    chunk_index: int
-    content: str
-    chunk_type: str
-    header_path: str
-    level: int
-
-
-class ExpandedChunkResult(Result):
-    """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
-
-    memory_id: int
-    memory_type: str
-    agent_id: str
-    session_id: str | None = None
-    created_at: str
-    target_chunk_index: int
-    context_window: int
-    chunks_returned: int = 0
-    expanded_content: str
-    content_end: int | None = Field(
-        default=None, description="Set if a chunk is cut: read on with get_memory_by_id from this offset"
-    )
-    chunks: list[ChunkEntry] = []
-
-
-class DocumentResult(Result):
-    """A document as stored, or the part of it that fits."""
-
-    memory_id: int
-    content: str
-    title: str | None = None
-    memory_type: str
-    agent_id: str
-    session_id: str | None = None
-    created_at: str
-    chunk_count: int
-    content_length: int = Field(description="Length of the whole content in characters")
-    content_end: int | None = Field(default=None, description="Set if content is cut: offset to read on from")
-
-
-class MemoryResult(Result):
-    """One memory."""
-
-    memory: MemoryEntry
-
-
-class ExportResult(Result):
-    """A written file."""
-
-    file_path: str
-    memory_id: int
-    bytes_written: int
-
-
-class DeleteResult(Result):
-    """A deleted memory."""
-
-    memory_id: int
+    confidence: Confidence | None = unless_empty(description="low: nothing new seems to be about the query")

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vector_memory.results.sessions import Confidence, Omitted, Result, Source
+from vector_memory.results.sessions import SCORE, Confidence, Omitted, Result, Source, unless_both
+from vector_memory.results.values import Score, Share, Time, unless_empty
 
 Health = Literal["healthy", "warning", "critical"]
 
@@ -17,7 +18,7 @@ class StoreTaggedResult(Result):
     category: str
     tags: list[str] = Field(default=[], description="In canonical form")
     rejected_tags: list[str] = Field(default=[], description="Not stored: message gives the reason")
-    created_at: str
+    created_at: Time
 
 
 class TaggedMemory(BaseModel):
@@ -29,10 +30,10 @@ class TaggedMemory(BaseModel):
     content: str
     category: str
     tags: list[str]
-    created_at: str
+    created_at: Time
     access_count: int = Field(description="Number of times it was read by id")
     content_length: int = Field(description="Length of the whole content in characters")
-    content_end: int | None = Field(default=None, description="Set if content is cut: offset to read on from")
+    content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
 
 
 class FoundTagged(TaggedMemory):
@@ -42,9 +43,10 @@ class FoundTagged(TaggedMemory):
     if only words were compared.
     """
 
-    similarity: float | None
-    distance: float | None
-    sources: list[Source]
+    score: Score = Field(description=SCORE)
+    similarity: Share | None
+    distance: Share | None
+    sources: list[Source] = unless_both()
 
 
 class SearchTaggedResult(Result):
@@ -54,10 +56,10 @@ class SearchTaggedResult(Result):
     results: list[FoundTagged] = Field(default=[], description="Best first")
     total: int = 0
     count: int = 0
-    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
-    omitted: list[Omitted] = Field(default=[], description="Results that did not fit")
-    confidence: Confidence | None = Field(default=None, description="low: nothing seems to be on this topic")
-    elsewhere: dict[str, int] = Field(default={}, description="If low: matches with other categories and tags")
+    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
+    omitted: list[Omitted] = unless_empty([], "Results that did not fit")
+    confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
+    elsewhere: dict[str, int] = unless_empty({}, "If low: matches with other categories and tags")
 
 
 class RecentTaggedResult(Result):
@@ -66,8 +68,8 @@ class RecentTaggedResult(Result):
     results: list[TaggedMemory] = Field(default=[], description="Newest first")
     total: int = 0
     count: int = 0
-    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
-    omitted: list[Omitted] = Field(default=[], description="Results that did not fit")
+    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
+    omitted: list[Omitted] = unless_empty([], "Results that did not fit")
 
 
 class TaggedMemoryResult(Result):
@@ -102,14 +104,14 @@ class CanonicalTagEntry(BaseModel):
 
     tag: str
     frequency: int
-    created_at: str
+    created_at: Time
 
 
 class TagPage(Result):
     """Base of the results about tags. `total` also counts those that did not fit."""
 
     total: int = 0
-    next_offset: int | None = Field(default=None, description="Set if there is more: send it as offset")
+    next_offset: int | None = unless_empty(description="Set if there is more: send it as offset")
 
 
 class UniqueTagsResult(TagPage):

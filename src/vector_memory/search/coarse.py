@@ -1,22 +1,34 @@
 """Coarse search: whole memories, looked up by scope or found by their best unit."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, Packer, omitted_memory
-from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, said_of_cut
-from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, SearchMemoriesResult
+from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, observations_on, said_of_cut
+from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement, judge
+from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.messages import explain, nothing_stored
+from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
 
-NOT_COMPARED = 'The newest first, not compared with the query: send order="relevance" for the best match.'
+NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
+
+NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_BASE: "knowledge base entry"}
+"""What a memory of a kind is called, where that is not the kind's name."""
 
 A = TypeVar("A", SearchMemoriesResult, CoarseSearchResult)
+
+
+class Looked(NamedTuple):
+    """What was found, which may be one more than the page, what is to be said of it, and observations on it."""
+
+    found: Sequence[FoundMemory]
+    judgement: Judgement
+    observations: Sequence[ObservationNote] = ()
 
 
 class CoarseSearch:
@@ -44,12 +56,12 @@ class CoarseSearch:
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return the newest (or oldest) memories of the scope; nothing is compared."""
         looked_up = self._look_up(scope, page, latest_first=latest_first)
-        return self._memories_result(*looked_up, scope, page, query=None, latest_first=latest_first)
+        return self._memories_result(looked_up, scope, page, query=None, latest_first=latest_first)
 
     def memories(self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None) -> SearchMemoriesResult:
         """Return the memories that match the query best, or without one the newest."""
         found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
-        return self._memories_result(*found, scope, page, query=query, latest_first=True)
+        return self._memories_result(found, scope, page, query=query, latest_first=True)
 
     def documents(
         self,
@@ -58,49 +70,46 @@ class CoarseSearch:
         page: Page,
         mode: SearchMode | None,
         *,
-        order: Literal["recent", "relevance"],
+        order: SearchOrder | None,
     ) -> CoarseSearchResult:
-        """Return the newest documents of the scope, or by `relevance` those that match the query best."""
-        if order == "recent":
-            found, judgement = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
-        elif query is None:
+        """Return the documents that match the query best; without one, or by `recent`, the newest of the scope."""
+        if query is None and order is SearchOrder.RELEVANCE:
             raise ValidationError('order="relevance" needs a query: send one, or leave order out for the newest.')
+        if query is None or order is SearchOrder.RECENT:
+            looked = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         else:
-            found, judgement = self._best(query, scope, page, mode)
+            looked = self._best(query, scope, page, mode)
 
         def build(packer: Packer) -> CoarseSearchResult:
-            return CoarseSearchResult(**self._common(packer, found, judgement, scope, page))
+            return CoarseSearchResult(**self._common(packer, looked, scope, page))
 
         return self._handed_out(self._packer.within(page.max_tokens).fit(build))
 
-    def _look_up(
-        self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None
-    ) -> tuple[Sequence[FoundMemory], Judgement]:
-        """Return what may be one more than the page, and what is to be said of it."""
+    def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
             memories = reader.list_memories(
                 scope, page.limit + 1, page.offset, order="newest" if latest_first else "oldest"
             )
+            observations = observations_on(reader, memories)
+            notes = [nothing_stored(reader, scope)] if not memories and not page.offset else []
         found = [found_memory(memory) for memory in memories]
-        notes = [nothing_stored(scope)] if not found and not page.offset else []
-        return found, Judgement(notes=(*notes, *filter(None, [note])))
+        return Looked(found, Judgement(notes=(*notes, *filter(None, [note]))), observations)
 
-    def _best(
-        self, query: str, scope: Scope, page: Page, mode: SearchMode | None
-    ) -> tuple[Sequence[FoundMemory], Judgement]:
+    def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
             with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]
                 memories = retrieval.reader.memories([hit.id for hit in hits])
+                observations = observations_on(retrieval.reader, memories.values())
                 judgement = judge(retrieval, scope, found)
-        return [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in hits], judgement
+        matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
+        return Looked(matched, judgement, observations)
 
     def _memories_result(
         self,
-        found: Sequence[FoundMemory],
-        judgement: Judgement,
+        looked: Looked,
         scope: Scope,
         page: Page,
         *,
@@ -111,7 +120,7 @@ class CoarseSearch:
 
         def build(packer: Packer) -> SearchMemoriesResult:
             return SearchMemoriesResult(
-                **self._common(packer, found, judgement, scope, page),
+                **self._common(packer, looked, scope, page),
                 query=packer.echo(query),
                 filters=packer.echo(scope.as_filters()),
                 limit=page.limit,
@@ -120,16 +129,16 @@ class CoarseSearch:
 
         return self._handed_out(self._packer.within(page.max_tokens).fit(build))
 
-    def _common(
-        self, packer: Packer, found: Sequence[FoundMemory], judgement: Judgement, scope: Scope, page: Page
-    ) -> dict[str, Any]:
+    def _common(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields that all answers have, with as many of the results as the packer lets in."""
+        found, judgement, observations = looked
         wanted = found[: page.limit]
         answer = packer.packed(wanted, packer.share(wanted), page, omitted_memory, more=len(found) > page.limit)
         return answer.fields() | {
             "total_results": len(answer.results),
             "confidence": judgement.confidence,
             "elsewhere": judgement.elsewhere,
+            "observations": list(observations),
             "message": summary(answer, judgement, scope, self._read_with),
         }
 
@@ -142,5 +151,7 @@ class CoarseSearch:
 
 def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, read_with: str) -> str:
     """Say how much was found, and whether some of it goes on or was left out."""
-    said = explain(scope.kind or "memory", answer, judgement.notes, read_with=read_with)
+    kind = scope.kind or "memory"
+    noun = NOUNS.get(kind, kind.replace("_", " "))
+    said = explain(noun, answer, judgement.notes, read_with=read_with)
     return said + said_of_cut(answer.results, read_with)

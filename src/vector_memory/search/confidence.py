@@ -1,23 +1,20 @@
 """Honest answers: whether a scope has anything on the topic of a question, and where else there is something."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import Scope
 from vector_memory.results.sessions import Confidence
+from vector_memory.search.elsewhere import closer_matches, is_close, nothing_stored
 from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import (
+    NO_CLOSE_MATCH,
     all_too_different,
     cut_short,
     no_such_words,
     not_indexed,
-    nothing_stored,
     somewhere_else,
-    weak,
 )
 from vector_memory.search.retriever import Retrieval
-
-CONFIDENT = 0.42
-"""From this cosine of the best passage on, a scope has something on the topic (error rates: docs/retrieval.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Judgement:
 def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
 
-    Nothing is said about whether a text on the topic answers the question: no cosine can tell.
+    Nothing is said about whether a text on the topic answers the question: no measure here can tell.
     """
     reader, question = retrieval.reader, retrieval.question
     notes = [question.problem] if question.problem else []
@@ -46,32 +43,14 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
         notes.append(cut_short(scope))
     if question.vector is None:
         if not found.hits:
-            notes.append(no_such_words(scope) if reader.count(scope) else nothing_stored(scope))
+            notes.append(no_such_words(scope) if reader.count(scope) else nothing_stored(reader, scope))
         return Judgement(notes=tuple(notes))
     if not found.hits and found.nearest is not None and retrieval.threshold is not None:
         notes.append(all_too_different(retrieval.threshold))
-    if found.nearest is not None and found.nearest >= CONFIDENT:
+    if is_close(found, retrieval.calibration):
         return Judgement("high", notes=tuple(notes))
-    held = reader.count(scope)
-    notes.append(weak(scope, held, found.nearest or 0.0) if held else nothing_stored(scope))
-    elsewhere = {
-        name: count for name, other in other_scopes(scope).items() if (count := retrieval.count_near(other, CONFIDENT))
-    }
+    notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))
+    elsewhere = closer_matches(retrieval, scope)
     if elsewhere:
-        notes.append(somewhere_else(elsewhere))
+        notes.append(somewhere_else(elsewhere, advise=True))
     return Judgement("low", elsewhere, tuple(notes))
-
-
-def other_scopes(scope: Scope) -> dict[str, Scope]:
-    """Return where a question that a scope has nothing about may be asked instead, by name."""
-    others = {}
-    if scope.session_iter is not None:
-        others["other_iterations"] = replace(scope, session_iter=None)
-    if scope.agent_id is not None:
-        others["other_agents"] = replace(scope, agent_id=None)
-    if scope.kind is MemoryKind.TAGGED:
-        if scope.category is not None or scope.tags:
-            others["other_categories"] = replace(scope, category=None, tags=())
-    elif scope.kind is not MemoryKind.KNOWLEDGE_BASE:
-        others["knowledge_base"] = Scope(kind=MemoryKind.KNOWLEDGE_BASE)
-    return others

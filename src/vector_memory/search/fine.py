@@ -2,7 +2,7 @@
 
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import Packer
-from vector_memory.results.mapping import provenance
+from vector_memory.results.mapping import observations_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
@@ -30,12 +30,13 @@ class FineSearch:
                 hits = found.hits[page.offset : page.end]
                 chunks = reader.chunks([hit.id for hit in hits])
                 origins = reader.origins([hit.memory_id for hit in hits])
+                observations = observations_on(reader, origins.values())
                 judgement = judge(retrieval, scope, found)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 
         def build(packer: Packer) -> FineSearchResult:
             # Cut a very long code fence, so that every chunk fits on its own.
-            results = [packer.hold(chunk, "chunk_content", chunk.content_start) for chunk in matched]
+            results = [packer.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
             more = len(found.hits) > page.end
             answer = packer.packed(matched, packer.fitting(results), page, omitted_chunk, more=more)
             return FineSearchResult(
@@ -43,6 +44,7 @@ class FineSearch:
                 total_results=len(answer.results),
                 confidence=judgement.confidence,
                 elsewhere=judgement.elsewhere,
+                observations=observations,
                 message=explain("chunk", answer, judgement.notes, read_with="expand_chunk_context"),
             )
 
@@ -62,6 +64,7 @@ def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
         chunk_type=chunk.kind,
         header_path=chunk.header_path,
         level=chunk.level,
+        score=hit.score,
         similarity=hit.similarity,
         sources=list(hit.sources),
     )

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.results.sessions import Source
-from vector_memory.storage.ranking import Ranked, rounded
+from vector_memory.storage.ranking import Ranked, Wording, rounded
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
@@ -40,12 +40,13 @@ class Hit(NamedTuple):
 class SearchHits(NamedTuple):
     """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
-    `partial`: not every unit could be compared, so other units may be as good.
+    `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
     """
 
     hits: list[Hit]
     nearest: float | None
     partial: bool = False
+    wording: Wording | None = None
 
 
 def clipped(score: float | None) -> float | None:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import Packer
-from vector_memory.results.mapping import provenance
+from vector_memory.results.mapping import observations_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
@@ -86,6 +86,7 @@ class MediumSearch:
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), found.hits)
                 sections = ranked[page.offset : page.end]
                 memories = reader.memories(sorted({match.section.memory_id for match in sections}))
+                observations = observations_on(reader, memories.values())
                 judgement = judge(retrieval, scope, found)
         matched = [found_section(match, memories) for match in sections]
 
@@ -99,6 +100,7 @@ class MediumSearch:
                 total_results=len(answer.results),
                 confidence=judgement.confidence,
                 elsewhere=judgement.elsewhere,
+                observations=observations,
                 message=explain("section", answer, judgement.notes, read_with="get_memory_by_id"),
             )
 
@@ -152,6 +154,7 @@ def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> Foun
         matched_chunks=len(match.hits),
         match_ratio=match.match_ratio,
         auto_merged=match.match_ratio >= MERGE_RATIO,
+        score=match.score,
         similarity=match.similarity,
         sources=match.sources,
         content_start=section.start,

@@ -6,12 +6,39 @@ from typing import Any
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.results.budget import Packed
 
-PLACES = {
-    "other_iterations": "in the session's other iterations",
-    "other_agents": "from other agents",
-    "knowledge_base": "in the knowledge base",
-    "other_categories": "with other categories and tags",
+NOUNS = {
+    MemoryKind.SESSION_CONTEXT: ("session context", "session contexts"),
+    MemoryKind.INPUT_PROMPT: ("prompt", "prompts"),
+    MemoryKind.SYSTEM_MEMORY: ("system memory", "system memories"),
+    MemoryKind.REPORT: ("report", "reports"),
+    MemoryKind.REPORT_OBSERVATION: ("observation", "observations"),
+    MemoryKind.WORKING_MEMORY: ("working memory", "working memories"),
+    MemoryKind.KNOWLEDGE_BASE: ("knowledge base entry", "knowledge base entries"),
+    MemoryKind.TAGGED: ("note", "notes"),
 }
+"""One and several of each kind."""
+
+FOUND_WITH = {
+    MemoryKind.SESSION_CONTEXT: "search_session_context",
+    MemoryKind.INPUT_PROMPT: "search_input_prompts",
+    MemoryKind.SYSTEM_MEMORY: "search_system_memory",
+    MemoryKind.REPORT: "search_reports_specific_chunks",
+    MemoryKind.REPORT_OBSERVATION: "load_session_context_for_task",
+    MemoryKind.WORKING_MEMORY: "search_working_memory_specific_chunks",
+    MemoryKind.KNOWLEDGE_BASE: "search_knowledge_base_specific_chunks",
+    MemoryKind.TAGGED: "search_memories",
+}
+"""The tool that finds memories of each kind."""
+
+PLACES = {
+    "other_iterations": ("in the session's other iterations", "omit session_iter"),
+    "other_agents": ("from other agents", "omit agent_id"),
+    "other_sessions": ("in other sessions", "omit session_id"),
+    "other_categories": ("with other categories and tags", "omit them"),
+    **{str(kind): (f"among the {several}", FOUND_WITH[kind]) for kind, (_, several) in NOUNS.items()},
+    "knowledge_base": ("in the knowledge base", FOUND_WITH[MemoryKind.KNOWLEDGE_BASE]),
+}
+"""Where else there may be something, and how to get there."""
 
 
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
@@ -32,15 +59,26 @@ def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: 
 
 
 def scope_in_words(scope: Scope) -> str:
-    """Name the filters of a scope; that of the tagged memories is none that a caller has sent."""
-    names = [name for name in scope.as_filters() if name != "memory_type" or scope.kind is not MemoryKind.TAGGED]
-    return f"this scope ({', '.join(names)})" if names else "this memory"
+    """Name the kind and the filters of a scope."""
+    names = filters_of(scope)
+    return f"these {noun_of(scope.kind)}" + (f" ({', '.join(names)})" if names else "")
 
 
-def nothing_stored(scope: Scope) -> str:
-    """Say that a scope is empty."""
-    said = f"Nothing is stored in {scope_in_words(scope)}"
-    return f"{said} yet." if said.endswith("this memory") else f"{said}: omit filters to search more."
+def filters_of(scope: Scope) -> list[str]:
+    """Return the names of the filters that a caller has sent: the tools, not their callers, choose the kind."""
+    return [name for name in scope.as_filters() if name != "memory_type"]
+
+
+def noun_of(kind: MemoryKind | None) -> str:
+    """Return what several memories of a kind are called."""
+    return NOUNS[kind][1] if kind else "memories"
+
+
+def kinds_in_words(counts: Mapping[MemoryKind, int]) -> str:
+    """List how many memories of each kind there are, and which tool finds them."""
+    return ", ".join(
+        f"{count:,} {NOUNS[kind][0 if count == 1 else 1]} ({FOUND_WITH[kind]})" for kind, count in counts.items()
+    )
 
 
 def not_indexed(count: int, pending: int) -> str:
@@ -52,7 +90,7 @@ def not_indexed(count: int, pending: int) -> str:
 
 def cut_short(scope: Scope) -> str:
     """Say that a search has not looked at all that may be as good."""
-    return f"Not everything in {scope_in_words(scope)} was compared, and some results may be missing: add filters."
+    return f"Not all of {scope_in_words(scope)} were compared, and some results may be missing: add filters."
 
 
 def all_too_different(threshold: float) -> str:
@@ -62,19 +100,17 @@ def all_too_different(threshold: float) -> str:
 
 def no_such_words(scope: Scope) -> str:
     """Say that a search by words has found nothing."""
-    return f"Nothing in {scope_in_words(scope)} contains any of these words: try other words."
+    return f"None of {scope_in_words(scope)} contains any of these words: try other words."
 
 
-def weak(scope: Scope, memories: int, similarity: float) -> str:
-    """Say that a scope seems to have nothing on the topic."""
-    held = f"{memories:,} {'memory' if memories == 1 else 'memories'}"
-    return (
-        f"No close match: these results may be unrelated; the best similarity in {scope_in_words(scope)}, with {held}, "
-        f"is {similarity:.2f}."
-    )
+NO_CLOSE_MATCH = "No close match: these results may be unrelated."
+"""Said before results that seem to be on another topic."""
 
 
-def somewhere_else(counts: Mapping[str, int]) -> str:
-    """Say where else there is something near the question."""
-    places = ", ".join(f"{count} {PLACES[place]}" for place, count in counts.items())
-    return f"There are closer matches elsewhere: {places}."
+def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
+    """Say where else there is something near the question; with `advise` how a tool finds it there."""
+    places = [
+        f"{count} {where} ({how})" if advise else f"{count} {where}"
+        for (where, how), count in ((PLACES[place], count) for place, count in counts.items())
+    ]
+    return f"There are closer matches elsewhere: {', '.join(places)}."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
@@ -20,9 +21,6 @@ from vector_memory.validation import MAX_QUERY, check_text
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
-
-COUNTED = 100
-"""The highest count of units near a question in another scope."""
 
 GROWTH = 4
 
@@ -131,7 +129,8 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        return Retrieval(reader, question, self._index, self._method, self.threshold, pending)
+        calibration = UNKNOWN if question.vector is None else calibration_of(self._model.fingerprint)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration, pending)
 
 
 class Retrieval:
@@ -147,8 +146,10 @@ class Retrieval:
         index: PassageIndex | None,
         method: Method,
         threshold: float | None,
+        calibration: Calibration,
         pending: int,
     ) -> None:
+        self.calibration = calibration
         self.reader = reader
         self.question = question
         self.threshold = threshold
@@ -162,13 +163,6 @@ class Retrieval:
         Raises ValidationError for a scope that is not of one kind.
         """
         return self._find(self.question, scope, count, memories=memories)
-
-    def count_near(self, scope: Scope, similarity: float) -> int:
-        """Return how many units of the scope are at least so similar to the question, at most 100."""
-        if self.question.vector is None:
-            return 0
-        found = self._find(replace(self.question, terms=None), scope, COUNTED)
-        return sum(hit.score >= similarity for hit in found.hits)
 
     def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:
@@ -191,6 +185,7 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
     """
     vector = question.vector
     words = None if question.terms is None else source.rank_words(question.terms)
+    wording = None if words is None else words.wording
     depth = max(DEPTH, count)
     while True:
         near = None if vector is None else source.nearest(vector, depth)
@@ -205,9 +200,11 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
         found = best_of_each_memory(settled) if memories else settled
         nearest = clipped(near.matches[0].score) if near and near.matches else None
         if horizon is None or partial or len(found) >= count:
-            return SearchHits(found[:count], nearest, partial)
+            return SearchHits(found[:count], nearest, partial, wording)
         if depth >= MAX_DEPTH:
-            return SearchHits((best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True)
+            return SearchHits(
+                (best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True, wording=wording
+            )
         depth *= GROWTH
 
 

@@ -99,8 +99,10 @@ def hand_over(  # noqa: D417 - nobody who asks for a prompt sees the store
     """
     with protocol_errors("hand_over"):
         session, agent = quoted(session_id, "session_id"), quoted(agent_id, "agent_id")
-        held = overview(store, session_id, SHOWN, packer_of(store).part(2))
-    iteration = held.latest_iteration
+        # The session may be new, and this its first task.
+        is_new = not store.get_session_stats(session_id).total_memories
+        held = None if is_new else overview(store, session_id, SHOWN, packer_of(store).part(2))
+    iteration = held.latest_iteration if held else 1
     label = f", task_code {json.dumps(task_code, ensure_ascii=False)}" if task_code else ""
     return [
         Message(f"""\
@@ -115,12 +117,12 @@ You are the agent {agent} in session {session}, iteration {iteration}. Other age
 under headings, with evidence. To correct another agent's report, use store_report_observation with parent_report_id.
 7. Answer with the memory_id of your report and a summary of three sentences.
 
-{LISTED}
+{LISTED if held else "Nothing is stored in this session yet."}
 
 Your task:
 
 {task}"""),
-        as_stored(session_id, held),
+        *([as_stored(session_id, held)] if held else []),
     ]
 
 

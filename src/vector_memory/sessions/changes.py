@@ -7,15 +7,16 @@ from heapq import nsmallest
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packer
-from vector_memory.results.mapping import found_memory, matched_memory, said_of_cut
-from vector_memory.results.sessions import ChangesResult, FoundMemory
+from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
+from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
-from vector_memory.search.confidence import CONFIDENT
+from vector_memory.search.elsewhere import is_close
 from vector_memory.search.fusion import SearchHits
-from vector_memory.search.messages import cut_short, not_indexed
+from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short, not_indexed
 from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
+from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Cursor
 from vector_memory.validation import MAX_IDENTIFIER, check_text
 
@@ -37,28 +38,35 @@ class Changes:
         self._packer = packer
         self._access = access
 
-    def since(self, cursor: str | int | None, scope: Scope, query: str | None, page: Page) -> ChangesResult:
-        """Return what is new in the scope, oldest first, or with a query the best matches.
+    def since(
+        self, cursor: str | int | None, scope: Scope, query: str | None, page: Page, *, full: bool
+    ) -> ChangesResult:
+        """Return the beginnings of what is new in the scope, oldest first, or with a query the best matches.
 
-        Without a cursor everything is new; `"now"` returns only a cursor. A caller that always sends the cursor of the
-        last answer misses nothing and reads nothing twice. Raises ValidationError for a cursor that this file has not
-        returned.
+        `full`: whole texts, as far as they fit. Without a cursor everything is new; `"now"` returns only a cursor. A
+        caller that always sends the cursor of the last answer misses nothing and reads nothing twice. Raises
+        ValidationError for a cursor that this file has not returned.
         """
         check_text("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
             raise ValidationError(f"A {scope.kind} belongs to no session: use the search tools for this kind.")
-        answer = self._in_order(cursor, scope, page) if query is None else self._best(cursor, scope, query, page)
-        self._access.record([memory.id for memory in answer.results])
+        length = None if full else BEGINNING
+        if query is None:
+            answer = self._in_order(cursor, scope, page, length)
+        else:
+            answer = self._best(cursor, scope, query, page, length)
+        self._access.record([memory.id for memory in answer.results if memory.content_end is None])
         return answer
 
-    def _in_order(self, cursor: str | int | None, scope: Scope, page: Page) -> ChangesResult:
+    def _in_order(self, cursor: str | int | None, scope: Scope, page: Page, length: int | None) -> ChangesResult:
         with self._timer.time("search_changes"), self._storage.read() as reader:
             end = reader.cursor()
             start = position(cursor, end)
             total = reader.count(after(start, scope))
             memories = reader.changes_after(start, scope, page.limit)
             is_empty = not total and not reader.count(Scope(session_id=scope.session_id))
-        found = [found_memory(memory) for memory in memories]
+            observations = observations_on(reader, memories)
+        found = [FoundBeginning(**beginning(memory, length)) for memory in memories]
 
         def build(packer: Packer) -> ChangesResult:
             shown = packer.share(found)
@@ -68,12 +76,15 @@ class Changes:
                 cursor=str(end if not has_more else Cursor(shown[-1].id) if shown else start),
                 has_more=has_more,
                 total_new=total,
+                observations=observations,
                 message=UNKNOWN_SESSION if is_empty else in_order_message(shown, total),
             )
 
         return self._packer.within(page.max_tokens).fit(build)
 
-    def _best(self, cursor: str | int | None, scope: Scope, query: str, page: Page) -> ChangesResult:
+    def _best(
+        self, cursor: str | int | None, scope: Scope, query: str, page: Page, length: int | None
+    ) -> ChangesResult:
         with self._timer.time("search_changes"):
             question = self._retriever.prepare(query)
             with self._retriever.answering(question, scope) as retrieval:
@@ -84,14 +95,18 @@ class Changes:
                 ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
                 unindexed = reader.count(scope, without_vectors=True)
-        found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
+                observations = observations_on(reader, memories.values())
+        found = [
+            FoundBeginning(**beginning(memories[hit.id], length), score=hit.score, similarity=hit.similarity)
+            for hit in ranked.hits
+        ]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
+        is_weak = ranked.nearest is not None and not is_close(ranked, retrieval.calibration)
         notes = (
             retrieval.question.problem,
             not_indexed(unindexed, retrieval.pending) if unindexed else None,
             cut_short(scope) if ranked.partial else None,
-            "No close match: these results may be unrelated to the query." if is_weak else None,
+            NO_CLOSE_MATCH if is_weak else None,
         )
 
         def build(packer: Packer) -> ChangesResult:
@@ -100,6 +115,7 @@ class Changes:
                 results=shown,
                 cursor=str(end),
                 total_new=total,
+                observations=observations,
                 confidence=None if ranked.nearest is None else "low" if is_weak else "high",
                 message=" ".join([best_message(shown, total), *filter(None, notes)]),
             )
@@ -113,7 +129,11 @@ class Changes:
         ]
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
-        return SearchHits(hits, nearest, any(part.partial for part in found))
+        wordings = [part.wording for part in found if part.wording is not None]
+        wording = (
+            Wording(max(each.covered for each in wordings), sum(each.units for each in wordings)) if wordings else None
+        )
+        return SearchHits(hits, nearest, any(part.partial for part in found), wording)
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:
@@ -139,20 +159,22 @@ def position(since: str | int | None, end: Cursor) -> Cursor:
     return known
 
 
-def in_order_message(shown: Sequence[FoundMemory], total: int) -> str:
+def in_order_message(shown: Sequence[FoundBeginning], total: int) -> str:
     """Say how much is new, and how to continue."""
     if not total:
         return "Nothing new."
     if not shown:
         return f"{total} new. The first one does not fit: repeat with a larger max_tokens and the same since."
     if len(shown) == total:
-        return f"{total} new, all in this answer.{said_of_cut(shown)}"
-    return f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{said_of_cut(shown)}"
+        return f"{total} new, all in this answer.{said_of_beginnings(shown)}"
+    return (
+        f"The first {len(shown)} of {total} new. For more, call again with since = cursor.{said_of_beginnings(shown)}"
+    )
 
 
-def best_message(shown: Sequence[FoundMemory], total: int) -> str:
+def best_message(shown: Sequence[FoundBeginning], total: int) -> str:
     """Say how much of what is new is shown, and how to read the rest."""
     if not total:
         return "Nothing new."
     rest = "" if len(shown) == total else " To read all of them, send the same since without query."
-    return f"The best {len(shown)} of {total} new.{rest}{said_of_cut(shown)}"
+    return f"The best {len(shown)} of {total} new.{rest}{said_of_beginnings(shown)}"

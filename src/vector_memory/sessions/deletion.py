@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from vector_memory.domain.text import counted
+from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult
-from vector_memory.results.sessions import DeleteResult
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Expendable
 from vector_memory.validation import check_range, parse_id
@@ -22,8 +22,10 @@ class Deletion:
     def delete(self, memory_id: str | int) -> DeleteResult:
         """Delete a memory with its chunks, vectors and keywords, and overwrite their bytes."""
         number = parse_id("memory_id", memory_id)
+        with self._storage.read() as reader:
+            memory = reader.memory(number)
         with self._storage.write() as writer:
-            memory = writer.memory(number)
+            writer.memory(number)  # another process may have been faster
             writer.delete(number)
         self._storage.purge_deleted()
         return DeleteResult(memory_id=number, message=f"Deleted {memory.memory_type} {number} with all its chunks.")
@@ -50,6 +52,11 @@ class Deletion:
             message=f"{counted(memories, 'memory', 'memories')} with {counted(chunks, 'chunk')} older than "
             f"{counted(days_old, 'day')} {done}.",
         )
+
+    def delete_all(self, memory_ids: Sequence[int]) -> None:
+        """Delete memories, one transaction a memory, and overwrite their bytes."""
+        self.delete_each([Expendable(number, 0) for number in memory_ids])
+        self._storage.purge_deleted()
 
     def delete_each(self, memories: Sequence[Expendable]) -> tuple[int, int]:
         """Delete one memory after another; return the numbers of memories and chunks. `purge_deleted` erases them."""

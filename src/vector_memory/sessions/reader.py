@@ -6,45 +6,30 @@ from typing import Any, TypeVar
 
 import yaml
 
-from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import NotFoundError
-from vector_memory.results.budget import Packer, omitted_memory
-from vector_memory.results.mapping import READ_WITH, memory_entry, said_of_cut
-from vector_memory.results.sessions import (
+from vector_memory.results.budget import Packer
+from vector_memory.results.documents import (
     ChunkEntry,
     DocumentResult,
     ExpandedChunkResult,
     ExportResult,
-    MemoryEntry,
     MemoryResult,
-    Omitted,
-    TaskContextResult,
 )
+from vector_memory.results.mapping import READ_WITH, memory_entry, observations_on
+from vector_memory.results.sessions import ObservationNote
+from vector_memory.results.values import to_second
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Memory, StoredChunk
-from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, check_text, parse_id, parse_iteration
+from vector_memory.validation import check_range, parse_id
 
 A = TypeVar("A")
-
-RECENT = 5
-"""Maximum number of reports, working memories and observations, each, in a task's context."""
 
 MAX_SURROUNDING = 50
 
 TITLE_SHOWN = 60
-
-CONTEXT_LIMITS = {
-    MemoryKind.SESSION_CONTEXT: 1,
-    MemoryKind.INPUT_PROMPT: MAX_LIMIT,
-    MemoryKind.REPORT: RECENT,
-    MemoryKind.WORKING_MEMORY: RECENT,
-    MemoryKind.REPORT_OBSERVATION: RECENT,
-}
-"""Maximum number of memories of each kind in a task's context, newest first. The first kinds get space in the answer
-first."""
 
 
 class Documents:
@@ -58,13 +43,14 @@ class Documents:
 
     def get(self, memory_id: str | int, offset: int, *, read_with: str = READ_WITH) -> MemoryResult:
         """Return a memory with its content from `offset` on. `read_with`: the tool that reads the rest of a cut one."""
-        memory = self._find(memory_id)
+        memory, observations = self._find_with_observations(memory_id)
 
         def build(packer: Packer) -> MemoryResult:
             text, end = packer.cut(memory.content, offset)
             entry = packer.slim(memory_entry(memory).model_copy(update={"content": ""}))
             return MemoryResult(
                 memory=entry.model_copy(update={"content": text, "content_end": end}),
+                observations=observations,
                 message=reading_message(read_with, offset, end, len(memory.content)),
             )
 
@@ -72,7 +58,7 @@ class Documents:
 
     def reconstruct(self, memory_id: str | int, offset: int) -> DocumentResult:
         """Return a document from `offset` on, exactly as it was stored."""
-        memory = self._find(memory_id)
+        memory, observations = self._find_with_observations(memory_id)
         frame = DocumentResult(
             memory_id=memory.id,
             title=memory.title,
@@ -83,6 +69,7 @@ class Documents:
             chunk_count=memory.chunk_count,
             content_length=len(memory.content),
             content="",
+            observations=observations,
         )
 
         def build(packer: Packer) -> DocumentResult:
@@ -112,42 +99,19 @@ class Documents:
         with self._storage.read() as reader:
             target = reader.chunk(number)
             if target is None:
+                if reader.origins([number]):
+                    raise NotFoundError(f"{number} is a memory_id, not a chunk_id: read it with get_memory_by_id.")
                 raise NotFoundError(f"There is no chunk {number}: send a chunk_id returned by a search.")
             index = target.chunk.index
             around = reader.chunks_of(target.memory_id, index - surrounding_chunks, index + surrounding_chunks)
             memory = reader.memory(target.memory_id)
-        return self._packer.fit(lambda packer: expanded_chunk(packer, memory, target, around, surrounding_chunks))
+            observations = observations_on(reader, [memory])
 
-    def task_context(self, session_id: str, session_iter: str | int) -> TaskContextResult:
-        """Return the latest context of a session's iteration, its prompts, and its latest reports and findings."""
-        check_text("session_id", session_id, MAX_IDENTIFIER)
-        iteration = parse_iteration(session_iter)
-        with self._storage.read() as reader:
-            found = [
-                memory_entry(memory)
-                for kind, limit in CONTEXT_LIMITS.items()
-                for memory in reader.list_memories(
-                    # What the user asked in earlier iterations is still valid.
-                    Scope(
-                        kind=kind,
-                        session_id=session_id,
-                        session_iter=None if kind is MemoryKind.INPUT_PROMPT else iteration,
-                    ),
-                    limit,
-                )
-            ]
-            prompts = reader.count(Scope(kind=MemoryKind.INPUT_PROMPT, session_id=session_id))
-        returned: list[MemoryEntry] = []
+        def build(packer: Packer) -> ExpandedChunkResult:
+            answer = expanded_chunk(packer, memory, target, around, surrounding_chunks)
+            return answer.model_copy(update={"observations": observations})
 
-        def build(packer: Packer) -> TaskContextResult:
-            returned[:] = packer.share(found)
-            omitted = packer.omissions(found, returned, omitted_memory)
-            left_out = len(found) - len(returned)
-            return task_context_result(returned, omitted, left_out, max(0, prompts - MAX_LIMIT))
-
-        answer = self._packer.fit(build)
-        self._access.record([entry.id for entry in returned])
-        return answer
+        return self._packer.fit(build)
 
     def describe(self, memory_id: str | int) -> str:
         """Describe a memory in one line, for a question to the user."""
@@ -163,9 +127,17 @@ class Documents:
             self._access.record([memory.id])
         return answer
 
+    def _find_with_observations(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote]]:
+        number = parse_id("memory_id", memory_id)
+        with self._storage.read() as reader:
+            memory = reader.memory(number)
+            return memory, observations_on(reader, [memory])
+
     def _find(self, memory_id: str | int) -> Memory:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
+            if not reader.origins([number]) and reader.chunk(number) is not None:
+                raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
             return reader.memory(number)
 
 
@@ -230,32 +202,6 @@ def reading_message(tool: str, offset: int, end: int | None, length: int) -> str
     return f"Characters {offset:,} to {length:,}, the end."
 
 
-def task_context_result(
-    entries: Sequence[MemoryEntry], omitted: list[Omitted], left_out: int, prompts_left_out: int
-) -> TaskContextResult:
-    """Group entries of several kinds into one result."""
-    by_kind = {kind: [entry for entry in entries if entry.memory_type == kind] for kind in MemoryKind}
-    contexts = by_kind[MemoryKind.SESSION_CONTEXT]
-    message = f"{counted(len(entries), 'memory', 'memories')}."
-    if not contexts:
-        message += " No session context is stored for this iteration."
-    if left_out:
-        listed = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
-        message += f" {left_out} did not fit: {listed}; read them with get_memory_by_id."
-    if prompts_left_out:
-        older = counted(prompts_left_out, "older prompt")
-        message += f" {older} left out: call search_input_prompts with latest_first=false."
-    return TaskContextResult(
-        session_context=contexts[0] if contexts else None,
-        input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
-        recent_reports=by_kind[MemoryKind.REPORT],
-        recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
-        recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
-        omitted=omitted,
-        message=message + said_of_cut(entries),
-    )
-
-
 def as_markdown(memory: Memory) -> str:
     """Return a document after its metadata as YAML front matter."""
     fields = {
@@ -267,7 +213,7 @@ def as_markdown(memory: Memory) -> str:
         "session_id": memory.session_id,
         "session_iter": memory.session_iter,
         "task_code": memory.task_code,
-        "created_at": memory.created_at,
+        "created_at": to_second(memory.created_at),
         "tags": memory.tags,
         "metadata": memory.metadata,
     }

@@ -1,7 +1,7 @@
 """Stores a memory: hash, chunk, embed, then one write transaction over all tables."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
@@ -54,17 +54,23 @@ class MemoryWriter:
         return receipt(self.write(memory, on_progress=on_progress))
 
     def write(
-        self, memory: NewMemory, complete: Completion | None = None, on_progress: EmbeddingProgress | None = None
+        self,
+        memory: NewMemory,
+        complete: Completion | None = None,
+        on_progress: EmbeddingProgress | None = None,
+        *,
+        replacing: Collection[int] = (),
     ) -> StoredMemory:
-        """Store a memory with its chunks, words and vectors.
+        """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
-        Without a usable model the text is stored anyway, and its vectors are computed once there is a model. Raises
-        DuplicateMemoryError, NotFoundError (the report of an observation), ChunkingError, DatabaseError.
+        Both happen in one transaction. Without a usable model the text is stored anyway, and its vectors are computed
+        once there is a model. Raises DuplicateMemoryError, NotFoundError (the report of an observation), ChunkingError,
+        DatabaseError.
         """
         self._storage.require_time_to_write()
-        content_hash = hashlib.sha256(memory.content.encode()).hexdigest()
+        content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
-            require_storable(reader, memory, content_hash)
+            require_storable(reader, memory, content_hash, replacing)
         chunks = self._indexer.chunk(memory.kind, memory.content)
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
@@ -73,6 +79,8 @@ class MemoryWriter:
         embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
         now = utc_now()
         with self._storage.write() as writer:
+            for number in replacing:
+                writer.delete(number)
             require_storable(writer, memory, content_hash)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
@@ -112,14 +120,19 @@ class MemoryWriter:
             return None, str(error)
 
 
-def require_storable(reader: Reader, memory: NewMemory, content_hash: str) -> None:
-    """Raise an error if the memory is already stored, or if it is about a report that does not exist."""
+def require_storable(reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = ()) -> None:
+    """Raise an error if the memory is already stored and not replaced, or if its report does not exist."""
     existing = reader.find_duplicate(memory, content_hash)
-    if existing is not None:
+    if existing is not None and existing not in replacing:
         raise DuplicateMemoryError(existing, in_session=memory.kind is not MemoryKind.TAGGED)
     report_id = memory.parent_report_id
     if report_id is not None and not is_of_kind(reader, report_id, MemoryKind.REPORT):
         raise NotFoundError(f"There is no report {report_id}: send the memory_id of a stored report, or omit it.")
+
+
+def hash_of(content: str) -> str:
+    """Return the hash by which equal texts are recognised."""
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def is_of_kind(reader: Reader, memory_id: int, kind: MemoryKind) -> bool:

@@ -26,6 +26,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Observation,
     Origin,
     SessionCounts,
     SessionSummary,
@@ -94,6 +95,9 @@ class Reader(Protocol):
 
     def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
         """Return the origins of the memories that exist, by id, without reading texts."""
+
+    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
+        """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         """Return up to `limit` memories of a scope after the first `offset`."""

@@ -67,8 +67,23 @@ class Method(NamedTuple):
     iterative: bool = True
 
 
+class Wording(NamedTuple):
+    """How much of a query's wording a scope has.
+
+    `covered`: the share of the query's words, weighed by their rarity, in the unit that matches them best. `units`: how
+    many units the scope has.
+    """
+
+    covered: float
+    units: int
+
+
 class WordRanking(Protocol):
     """The BM25 scores of a scope's units for the words of a query, as shares of the highest possible score."""
+
+    @property
+    def wording(self) -> Wording:
+        """How much of the query's wording the scope has."""
 
     def best(self, count: int) -> Ranked:
         """Return the `count` best units that contain one of the words."""
@@ -178,6 +193,18 @@ class IndexFeed(Protocol):
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the same for passages of a scope of one kind; fast for ids that are far apart."""
+
+
+def covered_by_best(shares: NDArray[np.float64], words: Sequence[tuple[float, NDArray[np.integer]]]) -> float:
+    """Return the share of a query's words that the unit with the highest score has.
+
+    `words`: of each, what no unit can score for it, and the places in `shares` of the units that have it.
+    """
+    possible = sum(highest for highest, _ in words)
+    if not possible or not shares.any():
+        return 0.0
+    place = int(shares.argmax())
+    return float(sum(highest for highest, places in words if (places == place).any()) / possible)
 
 
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -56,6 +56,17 @@ class Origin:
     created_at: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """An observation on a report, without its text but the `beginning` of it."""
+
+    id: int
+    report_id: int
+    agent_id: str
+    created_at: str
+    beginning: str
+
+
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
     """A chunk of a stored document, with its id and that of the memory."""

@@ -63,6 +63,7 @@ def found_tagged(memory: FoundMemory) -> FoundTagged:
     similarity = memory.similarity
     return FoundTagged(
         **tagged(memory).model_dump(),
+        score=memory.score or 0.0,
         similarity=similarity,
         distance=None if similarity is None else 1 - similarity,
         sources=memory.sources,

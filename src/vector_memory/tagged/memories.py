@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
-from vector_memory.results.sessions import DeleteResult
+from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
     ClearResult,
     RecentTaggedResult,
@@ -20,7 +20,7 @@ from vector_memory.results.tagged import (
 from vector_memory.search import CoarseSearch
 from vector_memory.sessions.deletion import MAX_DAYS, Deletion
 from vector_memory.sessions.reader import Documents
-from vector_memory.sessions.writer import MemoryWriter, is_of_kind
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.tagged.answers import (
     clearing_message,
@@ -235,10 +235,12 @@ class TaggedMemories:
         """Return the id of an existing note. Raises NotFoundError."""
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            if not is_of_kind(reader, number, MemoryKind.TAGGED):
-                raise NotFoundError(
-                    f"Memory not found: there is no tagged memory {number}. Check the id with a search."
-                )
+            origin = reader.origins([number]).get(number)
+        if origin is None:
+            raise NotFoundError(f"Memory not found: there is no memory {number}. Check the id with a search.")
+        if origin.memory_type != MemoryKind.TAGGED:
+            kind = origin.memory_type
+            raise NotFoundError(f"Memory not found: {number} is a {kind}, not a note; read it with get_memory_by_id.")
         return number
 
     def _count(self, scope: Scope) -> int:

@@ -8,17 +8,20 @@ from cyclopts import App, Parameter
 
 from vector_memory import __version__
 from vector_memory.cli.arguments import fill_from_environment
+from vector_memory.cli.examples import examples_of
 
 VARIABLES_HELP = (
-    "Every setting is also an environment variable: --default-chunk-size is VECTOR_MEMORY_DEFAULT_CHUNK_SIZE. Flags "
-    "take precedence."
+    "Every setting of `vector-memory serve --help` is accepted as a flag or as an environment variable: --log-level is "
+    "VECTOR_MEMORY_LOG_LEVEL. Flags take precedence."
 )
+SWITCHES_HELP = "--no- turns a switch off, as in --no-warm-start-embedding-model."
 
 COMMANDS = {
     "serve": "serve:serve",
     "demo": "serve:demo",
     "ingest": "ingest:ingest",
     "search": "search:search",
+    "list": "show:list_",
     "show": "show:show",
     "sessions": "show:sessions",
     "timeline": "show:timeline",
@@ -26,7 +29,8 @@ COMMANDS = {
     "report": "report:report",
     "export": "transfer:export",
     "import": "transfer:import_",
-    "delete": "maintain:delete",
+    "delete": "delete:delete",
+    "cleanup": "delete:cleanup",
     "backfill": "maintain:backfill",
     "reembed": "maintain:reembed",
     "doctor": "maintain:doctor",
@@ -42,8 +46,9 @@ app = App(
     version=__version__,
     config=fill_from_environment,
     help_format="plaintext",
-    default_parameter=Parameter(negative_iterable=()),
+    default_parameter=Parameter(negative=()),
 )
 
 for _name, _function in COMMANDS.items():
-    app.command(f"{__name__}.{_function}", name=_name, help_epilogue=VARIABLES_HELP)
+    _notes = f"{SWITCHES_HELP}\n\n{VARIABLES_HELP}" if _name == "serve" else VARIABLES_HELP
+    app.command(f"{__name__}.{_function}", name=_name, help_epilogue=f"{examples_of(_name)}\n\n{_notes}")

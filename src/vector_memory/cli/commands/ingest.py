@@ -1,33 +1,31 @@
 # ruff: noqa: PLR0913 - a command's parameters are its flags
 """The command that stores files."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.text import Text
 
-from vector_memory.cli.commands.ingest_files import files_of, source_of, text_of, title_of
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags
+from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
+from vector_memory.cli.commands.ingestion import Ingestion, Outcome, State, changes_in
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags, creatable
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.cli.terminal import console, one_line, print_json, progress, resumable
-from vector_memory.domain import TRAITS, MemoryKind, Scope
+from vector_memory.cli.terminal import console, one_line, print_json, resumable, say
+from vector_memory.cli.terminal_text import printable
+from vector_memory.domain import TRAITS, MemoryFields, MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.errors import ChunkingError, ConfigurationError, DuplicateMemoryError, ValidationError
+from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
-FAILURES_SHOWN = 20
+LINES_SHOWN = 20
 
-
-class Outcome(NamedTuple):
-    """The outcome for a file. `memory_id`: the memory that contains its text, even if it existed before."""
-
-    file: str
-    state: Literal["stored", "skipped", "failed"]
-    memory_id: int | None = None
-    reason: str | None = None
+ADDED: tuple[State, ...] = ("stored", "skipped", "failed")
+SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "failed")
+WORDS = {"skipped": "already stored"}
 
 
 def ingest(
@@ -37,8 +35,19 @@ def ingest(
             help="Files, folders, patterns such as 'notes/**/*.md', or - for standard input.", allow_leading_hyphen=True
         ),
     ],
-    session: Annotated[str | None, Parameter(help="Session; required unless --kind is knowledge_base.")] = None,
+    session: Annotated[str | None, Parameter(help="Session; default: the name of the folder.")] = None,
     kind: Annotated[Kind, Parameter(help="Kind of the memories.")] = MemoryKind.REPORT,
+    sync: Annotated[
+        bool,
+        Parameter(
+            help="Replace the memories of edited files, and delete those of files that are gone from a folder.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = False,
+    watch: Annotated[
+        bool, Parameter(help="Like --sync, and again after every change.", negative=(), show_default=False)
+    ] = False,
     agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line",
     iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None,
     task: Annotated[str | None, Parameter(help="Task label.")] = None,
@@ -52,89 +61,102 @@ def ingest(
 
     In folders, all .md, .markdown and .txt files that are not hidden are stored.
 
-    The title is the first heading or, without one, the file name. The metadata keeps the path as `source`.
+    The title is the first heading or, without one, the file name. The metadata keeps the path as `source`: relative to
+    the repository or, without one, beginning with the name of the folder. By it --sync recognises a file, among the
+    memories of the same session, kind, agent, iteration and task.
 
     Exit code 0: every file is stored, 1: some are not.
     """
-    set_up_logging("ERROR", settings.log_file, [place.file()])
-    _require_storable(paths, kind, session)
+    path = creatable(place)
+    set_up_logging("ERROR", settings.log_file, [path])
+    _require_storable(paths, kind, is_sync=sync or watch)
+    if TRAITS[kind].session_scoped and session is None:
+        session = session_of(paths)
+        if session is None:
+            raise ConfigurationError(f"Memories of kind {kind} belong to a session: add --session with its name.")
     # Report errors that affect every file only once.
     Scope(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
-    files = files_of(paths)
-    with resumable(), SessionMemoryStore(place.file(), settings) as store:
-
-        def keep(file: str) -> int | None:
-            text = text_of(file)
-            source = source_of(file)
-            return store.store_memory(
-                kind,
-                text,
-                agent_id=agent,
-                session_id=session,
-                session_iter=iteration,
-                task_code=task,
-                title=title_of(file, text),
-                tags=tags,
-                metadata=None if source is None else {"source": source},
-                category=category,
-            ).memory_id
-
-        with progress("Storing") as update:
-            outcomes = _outcomes(files, keep, update)
-        missing = store.get_memory_stats().without_vectors
-    counts: Counter[str] = Counter(outcome.state for outcome in outcomes)
-    if as_json:
-        summary = {state: counts[state] for state in ("stored", "skipped", "failed")}
-        files_said = [outcome._asdict() for outcome in outcomes]
-        print_json({"success": not counts["failed"], **summary, "without_vectors": missing, "files": files_said})
-    else:
-        _print(outcomes, counts, missing)
-    return 1 if counts["failed"] else 0
+    fields = MemoryFields(
+        agent_id=agent, session_id=session, session_iter=iteration, task_code=task, tags=tags, category=category
+    )
+    is_new = not path.exists()
+    with resumable(), SessionMemoryStore(path, settings) as store:
+        ingestion = Ingestion(store, kind, fields)
+        outdated = 0
+        if sync or watch:
+            outcomes = ingestion.synced(paths)
+        else:
+            outcomes, outdated = ingestion.added(paths)
+        output = Output(session, SYNCED if sync or watch else ADDED, as_json=as_json)
+        output.say(outcomes, store.get_memory_stats().without_vectors)
+        if not as_json:
+            if is_new and path.exists():
+                say(f"Created {path}.")
+            if outdated:
+                say(f"{counted(outdated, 'file')} had an earlier text, which is still stored: --sync replaces it.")
+        if watch:
+            output.follow(ingestion, paths)
+    return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
-def _require_storable(paths: Sequence[str], kind: MemoryKind, session: str | None) -> None:
+def _require_storable(paths: Sequence[str], kind: MemoryKind, *, is_sync: bool) -> None:
     """Raise ConfigurationError if no file is named, or the kind cannot be stored like this."""
     if not paths:
         raise ConfigurationError("Specify what to store: files, folders, patterns, or - for standard input.")
+    if is_sync and STANDARD_INPUT in paths:
+        raise ConfigurationError("Standard input has no path by which --sync could recognise it: name a file.")
     if kind == MemoryKind.TAGGED:
         raise ConfigurationError("Only agents can store tagged memories: choose another --kind, for example report.")
-    if TRAITS[kind].session_scoped and session is None:
-        raise ConfigurationError(f"Memories of kind {kind} belong to a session: add --session with its name.")
 
 
-def _outcomes(
-    files: Sequence[str], keep: Callable[[str], int | None], on_progress: Callable[[int, int], None]
-) -> list[Outcome]:
-    outcomes = []
-    for file in files:
-        outcomes.append(_outcome(file, keep))
-        on_progress(len(outcomes), len(files))
-    return outcomes
+class Output:
+    """Says what became of the files. `states`: those that are counted."""
+
+    def __init__(self, session: str | None, states: Sequence[State], *, as_json: bool) -> None:
+        self._session = session
+        self._states = states
+        self._as_json = as_json
+
+    def say(self, outcomes: Sequence[Outcome], missing: int) -> None:
+        """Print the outcomes; `missing`: so many memories have no vectors."""
+        counts: Counter[State] = Counter(outcome.state for outcome in outcomes)
+        if self._as_json:
+            numbers = {state: counts[state] for state in self._states}
+            files = [outcome._asdict() for outcome in outcomes]
+            facts = {"session_id": self._session, "without_vectors": missing, "files": files}
+            print_json({"success": not counts["failed"], **numbers, **facts})
+            return
+        out = console()
+        changed = [outcome for outcome in outcomes if outcome.state in {"updated", "removed"}]
+        _print_some([f"{outcome.state.capitalize()}: {one_line(outcome.file)}" for outcome in changed])
+        failed = [outcome for outcome in outcomes if outcome.state == "failed"]
+        _print_some([f"Not stored: {one_line(outcome.file)}: {outcome.reason}" for outcome in failed], style="red")
+        place = f" in session {one_line(self._session)}" if self._session else ""
+        # A sync skips nothing, unless two files have the same text.
+        told = [state for state in self._states[1:] if counts[state] or state != "skipped" or self._states == ADDED]
+        others = "; ".join(f"{counts[state]:,} {WORDS.get(state, state)}" for state in told)
+        out.print(Text.assemble((f"Stored {counted(counts['stored'], 'file')}{place}", "bold"), f"; {others}."))
+        if missing:
+            memories = counted(missing, "memory has", "memories have")
+            out.print(Text(f"{memories} no vectors: run `vector-memory backfill`.", style="yellow"))
+
+    def follow(self, ingestion: Ingestion, paths: Sequence[str]) -> None:
+        """Keep the memories in step with the files, and say what changes, until it is interrupted."""
+        if not self._as_json:
+            say("Watching for changes: press Ctrl-C to stop.")
+        for _ in changes_in(paths):
+            try:
+                outcomes = ingestion.synced(paths)
+            except VectorMemoryError as error:  # the next change may mend it
+                sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
+                continue
+            if any(outcome.state not in {"unchanged", "skipped"} for outcome in outcomes):
+                self.say(outcomes, 0)
 
 
-def _outcome(file: str, keep: Callable[[str], int | None]) -> Outcome:
-    """Store a file. An invalid file does not stop the others; a failure of the database does."""
-    try:
-        return Outcome(file, "stored", keep(file))
-    except DuplicateMemoryError as error:
-        return Outcome(file, "skipped", error.memory_id, "It is already stored.")
-    except (ValidationError, ChunkingError) as error:
-        return Outcome(file, "failed", reason=str(error))
-
-
-def _print(outcomes: Sequence[Outcome], counts: Counter[str], missing: int) -> None:
+def _print_some(lines: Sequence[str], style: str = "") -> None:
     out = console()
-    failed = [outcome for outcome in outcomes if outcome.state == "failed"]
-    for outcome in failed[:FAILURES_SHOWN]:
-        out.print(Text(f"Not stored: {one_line(outcome.file)}: {outcome.reason}", style="red"))
-    if len(failed) > FAILURES_SHOWN:
-        out.print(Text(f"and {len(failed) - FAILURES_SHOWN:,} more", style="red"))
-    out.print(
-        Text.assemble(
-            (f"Stored {counted(counts['stored'], 'file')}", "bold"),
-            f"; {counts['skipped']:,} already stored; {counts['failed']:,} failed.",
-        )
-    )
-    if missing:
-        memories = counted(missing, "memory has", "memories have")
-        out.print(Text(f"{memories} no vectors: run `vector-memory backfill`.", style="yellow"))
+    for line in lines[:LINES_SHOWN]:
+        out.print(Text(line, style=style))
+    if len(lines) > LINES_SHOWN:
+        out.print(Text(f"and {len(lines) - LINES_SHOWN:,} more", style=style))

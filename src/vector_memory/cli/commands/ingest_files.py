@@ -1,10 +1,13 @@
-"""The files that `ingest` stores: their paths, texts and titles."""
+"""The files that `ingest` stores: their paths, sources, texts and titles."""
 
 import glob
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
+from typing import NoReturn
 
 from vector_memory.cli.demo.markdown import headings
 from vector_memory.errors import ConfigurationError, ValidationError
@@ -14,20 +17,22 @@ from vector_memory.validation import MAX_TITLE
 SUFFIXES = {".md", ".markdown", ".txt"}
 FOREIGN_FOLDERS = {"node_modules", "site-packages"}
 STANDARD_INPUT = "-"
+PATTERN = re.compile(r"[*?\[]")
 
 
-def files_of(words: Sequence[str]) -> list[str]:
-    """Return the paths that files, folders and patterns match, each once.
+def files_of(words: Sequence[str]) -> dict[str, str | None]:
+    """Return the paths that files, folders and patterns match, each once, with their sources.
 
     Raises ConfigurationError if one of them matches nothing.
     """
-    found: dict[str, None] = {}
+    found: dict[str, str | None] = {}
     for word in words:
         files = list(_files(word))
         if not files:
             raise ConfigurationError(f"{word} matches no Markdown or text file: check the path.")
-        found.update(dict.fromkeys(files))
-    return list(found)
+        for file in files:
+            found.setdefault(file, None if word == STANDARD_INPUT else source_below(folder_of(word), absolute(file)))
+    return found
 
 
 def _files(word: str) -> Iterator[str]:
@@ -42,11 +47,49 @@ def _files(word: str) -> Iterator[str]:
 
 def _files_below(folder: Path) -> Iterator[str]:
     """Yield the files of a folder, sorted, without hidden files and installed packages."""
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN_FOLDERS)
         for name in sorted(names):
             if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
                 yield str(Path(place, name))
+
+
+def _refuse(error: OSError) -> NoReturn:
+    # Not skipped: --sync would take its files for deleted.
+    raise ConfigurationError(f"{error.filename} cannot be read ({error.strerror}).") from None
+
+
+def absolute(word: str | Path) -> Path:
+    """Return a path without `..`, so that it names the same file from everywhere."""
+    return Path(os.path.abspath(Path(word).expanduser()))  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def folder_of(word: str) -> Path:
+    """Return the folder that a word names, or that the files that it names are in."""
+    path = absolute(word)
+    if path.is_dir():
+        return path
+    fixed = Path(*takewhile(lambda part: not PATTERN.search(part), path.parts))
+    return fixed if fixed != path else path.parent
+
+
+def source_below(folder: Path, path: Path) -> str:
+    """Return a path relative to the folder's repository; without one, beginning with the folder's name."""
+    repository = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder.parent)
+    return path.relative_to(repository).as_posix()
+
+
+def sources_below(words: Sequence[str], sources: Iterable[str]) -> list[str]:
+    """Return those of the sources that are in one of the folders that are given, whether or not the files exist."""
+    folders = [absolute(word) for word in words if Path(word).expanduser().is_dir()]
+    begins = [source_below(folder, folder) for folder in folders]
+    return [source for source in sources if any(begin == "." or source.startswith(f"{begin}/") for begin in begins)]
+
+
+def session_of(words: Sequence[str]) -> str | None:
+    """Return the name of the folder that all the files are in; None if they are in none with a name."""
+    folders = [folder_of(word) for word in words if word != STANDARD_INPUT]
+    return Path(os.path.commonpath(folders)).name or None if folders else None
 
 
 def text_of(file: str) -> str:
@@ -72,8 +115,3 @@ def title_of(file: str, text: str) -> str | None:
     """Return a text's first heading, or its file name; None if it has neither."""
     title = next(filter(None, headings(text)), "") or ("" if file == STANDARD_INPUT else Path(file).stem)
     return title[:MAX_TITLE] or None
-
-
-def source_of(file: str) -> str | None:
-    """Return a file's path relative to the current folder."""
-    return None if file == STANDARD_INPUT else Path(os.path.relpath(file)).as_posix()

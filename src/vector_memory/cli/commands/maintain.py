@@ -1,32 +1,23 @@
-"""The maintenance commands: deletion, vectors, health, backups."""
+"""The maintenance commands: vectors, health, backups."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, SettingsFlags, existing
+from vector_memory.cli.flags import DEFAULTS, AsJson, LocationFlags, ModelSettingsFlags, creatable, existing
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
-from vector_memory.settings import DatabaseLocation, Settings, full_path
-
-
-def delete(memory_id: MemoryId, /, *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation()) -> None:
-    """Permanently delete a memory and everything derived from it. Only a backup can bring it back."""
-    from vector_memory.store import SessionMemoryStore
-
-    with SessionMemoryStore(existing(place)) as store:
-        result = store.delete_memory(memory_id)
-    _report(result.model_dump(), result.message, as_json=as_json)
+from vector_memory.settings import DatabaseLocation, full_path
 
 
 def backfill(
-    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: SettingsFlags = Settings()
+    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
 ) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
-    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
+    set_up_logging(settings.log_level, settings.log_file, [path])
     from vector_memory.store import SessionMemoryStore
 
     with resumable(), SessionMemoryStore(path, settings) as store, progress("Memories") as update:
@@ -35,14 +26,14 @@ def backfill(
 
 
 def reembed(
-    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: SettingsFlags = Settings()
+    *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
 ) -> None:
     """Recompute all vectors with the configured model. Can be interrupted and repeated.
 
     Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
     """
-    set_up_logging(settings.log_level, settings.log_file, [place.file()])
     path = existing(place)
+    set_up_logging(settings.log_level, settings.log_file, [path])
     from vector_memory.store import SessionMemoryStore
 
     with resumable(), SessionMemoryStore(path, settings) as store, progress("Memories") as update:
@@ -60,16 +51,17 @@ def doctor(
         ),
     ] = False,
     place: LocationFlags = DatabaseLocation(),
-    settings: SettingsFlags = Settings(),
+    settings: ModelSettingsFlags = DEFAULTS,
 ) -> int:
     """Check the installation and the memory. Exit code 0: healthy, 1: not healthy.
 
     Without --fix nothing is changed. Servers can keep running.
     """
-    set_up_logging("ERROR", settings.log_file, [place.file()])
+    path = creatable(place)
+    set_up_logging("ERROR", settings.log_file, [path])
     from vector_memory.cli.doctor import run_doctor
 
-    return 0 if run_doctor(place.file(), settings, as_json=as_json, fix=fix) else 1
+    return 0 if run_doctor(path, settings, as_json=as_json, fix=fix) else 1
 
 
 def backup(
@@ -112,7 +104,7 @@ def restore(
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore
 
-    path = place.file()
+    path = creatable(place)
     with progress("Checking and copying") as update:
         copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"
@@ -125,6 +117,7 @@ def restore(
 
 def fetch_model(*, as_json: AsJson = False) -> None:
     """Download the embedding model and the token table (about 90 MB) into the caches that the server uses."""
+    set_up_logging("ERROR", None)
     from vector_memory.embedding.fetch import fetch_model
 
     folder = fetch_model((lambda _line: None) if as_json else say)

@@ -1,24 +1,42 @@
 """The command that writes an HTML page of a session."""
 
+import hashlib
+import re
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from vector_memory.cli.commands.show import SessionArgument, opened
-from vector_memory.cli.flags import AsJson, LocationFlags, existing
+from vector_memory.cli.commands.opening import opened, require_session
+from vector_memory.cli.flags import AsJson, LocationFlags
 from vector_memory.cli.terminal import print_json, progress, say
 from vector_memory.domain.text import counted
+from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.transfer import new_file
 from vector_memory.settings import DatabaseLocation, full_path
+from vector_memory.storage.base import Storage
+
+UNSAFE = re.compile(r"[^\w.-]+")
+LONGEST_NAME = 80
+MOST_SESSIONS = 10_000
 
 
 def report(
-    session: SessionArgument,
+    session: Annotated[str | None, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")] = None,
     /,
     *,
-    output: Annotated[Path, Parameter(alias="-o", help="File to write, for example session.html.")],
+    all_sessions: Annotated[
+        bool, Parameter(name="--all", help="Write a page for each session.", negative=(), show_default=False)
+    ] = False,
+    output: Annotated[
+        Path | None,
+        Parameter(alias="-o", help="File to write; with --all a folder. Default: SESSION.html in the current folder."),
+    ] = None,
+    show: Annotated[
+        bool, Parameter(name="--open", help="Open the page in a browser.", negative=(), show_default=False)
+    ] = False,
     overwrite: Annotated[bool, Parameter(help="Replace an existing file.", negative=(), show_default=False)] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
@@ -27,19 +45,62 @@ def report(
 
     The page needs no server and no network. It contains stored texts: share it only with people who may read them.
     """
-    path, target = existing(place), full_path(output)
-    with (
-        opened(place) as storage,
-        progress("Memories") as update,
-        new_file(target, overwrite=overwrite, memory=path) as stream,
-    ):
+    if (session is None) != all_sessions:
+        raise ConfigurationError("Name a session, or use --all: `vector-memory sessions` lists the sessions.")
+    with opened(place) as storage:
+        if session is not None:
+            require_session(storage, session)
+            targets = {session: full_path(output or Path(file_name(session)))}
+        else:
+            folder = full_path(output or Path())
+            targets = _pages_of(storage, folder)
+        written = [_write(storage, one, target, place, overwrite=overwrite) for one, target in targets.items()]
+    if as_json:
+        pages = [one._asdict() | {"file": str(one.file)} for one in written]
+        print_json({"success": True, **(pages[0] if session is not None else {"pages": pages})})
+    else:
+        for one in written:
+            _say(one)
+    if show and written:
+        webbrowser.open(written[0].file.as_uri())
+
+
+class Written(NamedTuple):
+    """A page that was written."""
+
+    memories: int
+    shown: int
+    texts: int
+    file: Path
+    bytes: int
+
+
+def file_name(session: str) -> str:
+    """Return the name of a session's page; two sessions never have the same."""
+    kept = UNSAFE.sub("-", session).strip("-.")[:LONGEST_NAME]
+    if kept == session:
+        return f"{kept}.html"
+    return f"{kept or 'session'}-{hashlib.sha256(session.encode()).hexdigest()[:8]}.html"
+
+
+def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
+    with storage.read() as reader:
+        names, _ = reader.find_names("session_id", "", None, MOST_SESSIONS)
+    if not names:
+        raise NotFoundError("There are no sessions: nothing was written.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return {name: folder / file_name(name) for name in names}
+
+
+def _write(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
+    with progress("Memories") as update, new_file(target, overwrite=overwrite, memory=place.file()) as stream:
         page = SessionReports(storage).page(session, update)
         size = stream.write(page.html.encode())
-    counts = {"memories": page.memories, "shown": page.shown, "texts": page.texts}
-    if as_json:
-        print_json({"success": True, **counts, "file": str(target), "bytes": size})
-        return
-    say(f"Wrote {counted(page.shown, 'memory', 'memories')} ({size / 1e6:,.1f} MB) to {target}")
+    return Written(page.memories, page.shown, page.texts, target, size)
+
+
+def _say(page: Written) -> None:
+    say(f"Wrote {counted(page.shown, 'memory', 'memories')} ({page.bytes / 1e6:,.1f} MB) to {page.file}")
     if page.texts < page.memories:
         shown = f"The page shows the newest {page.shown:,} of {page.memories:,} memories"
         say(f"{shown}, and the texts of the newest {page.texts:,}.")

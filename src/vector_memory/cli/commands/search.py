@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from vector_memory.cli.commands.opening import opened, require_session
 from vector_memory.cli.commands.search_output import Found, print_findings
 from vector_memory.cli.flags import (
     AsJson,
@@ -31,7 +32,7 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
-from vector_memory.search.messages import somewhere_else
+from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_LIMIT
@@ -65,15 +66,15 @@ def search(
 ) -> None:
     """Search by meaning and words.
 
-    Without --kind, each kind is searched separately and the results are merged by similarity.
+    Without --kind, each kind is searched separately and the results are merged by score.
 
     Memories that are not split into chunks, such as prompts, are found as a whole at any grain.
     """
-    set_up_logging("ERROR", settings.log_file, [place.file()])
     if not query:
         raise ConfigurationError("Enter what to find: a question, a phrase, a name.")
     question = " ".join(query)
     path = existing(place)
+    set_up_logging("ERROR", settings.log_file, [path])
     settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
     scopes = [
         Scope(
@@ -87,6 +88,9 @@ def search(
         )
         for one in ([kind] if kind else MemoryKind)
     ]
+    if session is not None:
+        with opened(place) as storage:
+            require_session(storage, session)
     with SessionMemoryStore(path, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         found, message = (search.one if kind else search.all)(scopes, limit, offset)
@@ -142,7 +146,7 @@ class Search:
         if problem := self._problem(answers):
             yield f"Found by words only. {problem}"
         elif found and {answer.confidence for answer in answers} == {"low"}:
-            yield "No close match: these results may be unrelated."
+            yield NO_CLOSE_MATCH
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory has", "memories have")
             yield f"{memories} no vectors and can be found by words only: run `vector-memory backfill`."
@@ -162,9 +166,9 @@ class Search:
 
 
 def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:
-    """Merge several rankings: yield, of their next results, always the most similar one."""
+    """Merge several rankings: yield, of their next results, always the one with the highest score."""
     waiting = [list(reversed(results)) for results in ranked if results]
     while waiting:
-        best = max(waiting, key=lambda results: results[-1].similarity or 0.0)
+        best = max(waiting, key=lambda results: results[-1].score or 0.0)
         yield best.pop()
         waiting = [results for results in waiting if results]

@@ -1,4 +1,4 @@
-"""Output of `search`: each result's similarity, origin, and text with the query's words highlighted."""
+"""Output of `search`: each result's score, origin, and text with the query's words highlighted."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.demo.markdown import without_marks
-from vector_memory.cli.terminal import console, moment, one_line
+from vector_memory.cli.terminal import console, moment, one_line, score
 from vector_memory.cli.terminal_text import printable
 from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
+from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.storage.terms import query_terms, terms
 
 Found = FoundChunk | FoundSection | FoundMemory
@@ -22,8 +23,11 @@ HEADING_MARKS = re.compile(r"(?:^|(?<= > ))#{1,6} +")
 
 
 def print_findings(found: Sequence[Found], message: str, query: str, *, full: bool) -> None:
-    """Print results, best first, and the message."""
+    """Print results, best first, and the message; a warning stands before the results."""
     out = console()
+    if found and NO_CLOSE_MATCH in message:
+        out.print(Text(f"{NO_CLOSE_MATCH}\n", style="yellow"))
+        message = message.replace(f" {NO_CLOSE_MATCH}", "")
     wanted = set(query_terms(query))
     for result in found:
         text = _text(result)
@@ -54,29 +58,28 @@ def excerpt(text: str, wanted: set[str], length: int) -> str:
 
 
 def _heading(result: Found, width: int) -> Table:
-    """Return a result's similarity, kind and origin."""
+    """Return a result's score, kind and origin."""
     memory_id = result.id if isinstance(result, FoundMemory) else result.memory_id
     table = Table.grid(padding=(0, 2), pad_edge=False)
     table.add_column(width=4, style="cyan")
     table.add_column(max_width=width - 6, overflow="fold")
-    similarity = "   -" if result.similarity is None else f"{result.similarity:.2f}"
     path = "" if isinstance(result, FoundMemory) else one_line(HEADING_MARKS.sub("", result.header_path))
     title = one_line(result.title or "") or path.partition(" > ")[0] or f"{result.memory_type} {memory_id}"
     lines = [Text(title, style="bold")]
     if path and path != title:
         lines.append(Text(path, style="green"))
     lines.append(Text(_origin(result, memory_id), style="dim"))
-    table.add_row(similarity, Text("\n").join(lines))
+    table.add_row(score(result.score), Text("\n").join(lines))
     return table
 
 
 def _origin(result: Found, memory_id: int) -> str:
     place = [
         f"{result.memory_type} {memory_id}",
-        one_line(result.agent_id),
+        one_line(result.agent_id or ""),
         result.session_id and f"session {one_line(result.session_id)} v{result.session_iter}",
         result.task_code and f"task {one_line(result.task_code)}",
-        moment(result.created_at),
+        moment(result.created_at or ""),
     ]
     return " · ".join(part for part in place if part)
 

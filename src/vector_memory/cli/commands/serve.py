@@ -8,9 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from vector_memory.cli.flags import SettingsFlags
+from vector_memory.cli.flags import SettingsFlags, creatable
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.settings import FileLocations, ServerLocations, ServerOptions, Settings
+from vector_memory.settings import DatabaseLocation, FileLocations, ServerLocations, ServerOptions, Settings
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
 FileLocationFlags = Annotated[FileLocations, Parameter(name="*")]
@@ -28,7 +28,10 @@ def serve(
     settings: SettingsFlags = Settings(),
 ) -> None:
     """Serve an MCP client over standard input and output."""
-    set_up_logging(settings.log_level, settings.log_file, [place.file()])
+    # Its default place is the project that the client works on, which it may be the first to use.
+    is_default = place.database_path is None and place.working_dir is None
+    path = place.file() if is_default else creatable(place)
+    set_up_logging(settings.log_level, settings.log_file, [path])
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
     gc.disable()  # imported objects stay: collecting among them takes a tenth of the start time
@@ -37,7 +40,7 @@ def serve(
     gc.freeze()
     gc.set_threshold(OFTEN)
     gc.enable()
-    run_server(place.file(), settings, place.export_dir or (), offer, files)
+    run_server(path, settings, place.export_dir or (), offer, files)
 
 
 def demo(
@@ -55,4 +58,5 @@ def demo(
     """Store a folder of Markdown files through the real server and ask questions about it."""
     from vector_memory.cli.demo import run_demo
 
-    run_demo(folder, questions=question or [], limit=limit, database=database_path)
+    kept = creatable(DatabaseLocation(database_path=database_path)) if database_path else None
+    run_demo(folder, questions=question or [], limit=limit, database=kept)

@@ -2,8 +2,7 @@
 """The commands that show memories without searching: they need no model and change nothing."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,8 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, OfAgent, OfIteration, OfKind, OfTask, existing
+from vector_memory.cli.commands.opening import opened, require_session
+from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, OfAgent, OfIteration, OfKind, OfSession, OfTask
 from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
@@ -21,10 +21,7 @@ from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.settings import DEFAULT_DIM, MAX_RESPONSE_TOKENS, DatabaseLocation
-from vector_memory.storage.base import Storage
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
@@ -103,6 +100,7 @@ def timeline(
     """List what was stored in a session, latest last: time, kind and agent."""
     scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
     with opened(place) as storage:
+        require_session(storage, session)
         found = Overview(storage).timeline(scope, limit)
     if as_json:
         print_json(found.model_dump())
@@ -133,7 +131,69 @@ def timeline(
         )
         out.print(line)
     if not found.entries:
-        out.print("No memories match: `vector-memory sessions` lists the sessions.")
+        out.print("No memories match: leave out a filter.")
+
+
+def list_(
+    *,
+    kind: OfKind = None,
+    session: OfSession = None,
+    agent: OfAgent = None,
+    iteration: OfIteration = None,
+    task: OfTask = None,
+    category: Annotated[str | None, Parameter(help="Only this category.")] = None,
+    tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
+    limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 20,
+    as_json: AsJson = False,
+    place: LocationFlags = DatabaseLocation(),
+) -> None:
+    """List memories of any kind, also knowledge and tagged notes, latest first."""
+    scope = Scope(
+        kind,
+        session_id=session,
+        agent_id=agent,
+        session_iter=iteration,
+        task_code=task,
+        category=category,
+        tags=tags,
+    )
+    with opened(place) as storage:
+        if session is not None:
+            require_session(storage, session)
+        found = Overview(storage).timeline(scope, limit)
+    if as_json:
+        print_json(found.model_dump() | {"entries": [entry.model_dump() for entry in reversed(found.entries)]})
+        return
+    out = console()
+    table = Table.grid(padding=(0, 2), pad_edge=False, expand=True)
+    for number, _ in enumerate(LISTED):
+        table.add_column(justify="left" if number else "right", no_wrap=True, overflow="ellipsis")
+    table.columns[-1].ratio = 1
+    table.add_row(*(Text(heading, style="dim") for heading in LISTED))
+    for entry in reversed(found.entries):
+        table.add_row(
+            Text(f"{entry.memory_id}", style="cyan"),
+            Text(moment(entry.created_at), style="dim"),
+            Text(entry.memory_type, style="green"),
+            Text(shortened(one_line(entry.session_id or "-"), SESSION_SHOWN)),
+            Text(one_line(entry.title or entry.beginning), style="bold"),
+        )
+    if found.entries:
+        out.print(table)
+    if len(found.entries) < found.total_memories:
+        shown = f"{len(found.entries):,} of {found.total_memories:,} memories; use --limit for more"
+        out.print(Text(shown, style="dim"))
+    elif not found.entries:
+        out.print("No memories match: leave out a filter." if scope.as_filters() else "The memory is empty.")
+
+
+LISTED = ("id", "stored (UTC)", "kind", "session", "title")
+SESSION_SHOWN = 24
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def stats(
@@ -149,6 +209,7 @@ def stats(
         if session is None:
             found = Overview(storage).memory_stats()
         else:
+            require_session(storage, session)
             found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).session_stats(session)
     if as_json:
         print_json(found.model_dump())
@@ -156,16 +217,6 @@ def stats(
         _print_session_stats(found)
     else:
         _print_memory_stats(found, place.file())
-
-
-@contextmanager
-def opened(place: DatabaseLocation) -> Iterator[Storage]:
-    """Open a memory for reading only, without importing what searching and storing need."""
-    database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=True)
-    try:
-        yield SqliteStorage(database)
-    finally:
-        database.close()
 
 
 def _print_memory(memory: MemoryEntry) -> None:
@@ -192,9 +243,7 @@ def _print_memory(memory: MemoryEntry) -> None:
 def _print_session_stats(found: SessionStatsResult) -> None:
     out = console()
     out.print(Text(f"session {one_line(found.session_id or '')}", style="bold"))
-    if not found.total_memories:
-        out.print("Nothing is stored in this session: `vector-memory sessions` lists the sessions.")
-    elif found.message:
+    if found.message:
         out.print(Text(found.message, style="yellow"))
     if found.earliest_created and found.latest_created:
         out.print(

@@ -10,12 +10,12 @@ from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, existing
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, existing
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.maintenance.transfer import checked_header, new_file
+from vector_memory.maintenance.transfer import new_file
 from vector_memory.settings import DatabaseLocation, Settings, full_path
 from vector_memory.store import SessionMemoryStore
 
@@ -67,12 +67,9 @@ def import_(
 
     If any line is invalid, nothing is changed. Vectors of another model are recomputed.
     """
-    set_up_logging("ERROR", settings.log_file, [place.file()])
-    path = place.file()
+    path = creatable(place)
+    set_up_logging("ERROR", settings.log_file, [path])
     with opened(source) as stream, resumable():
-        if not path.exists():
-            # A refused file must not leave an empty memory behind.
-            checked_header(stream, one_session=as_session is not None)
         with SessionMemoryStore(path, settings) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)

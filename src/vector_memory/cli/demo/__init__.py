@@ -23,13 +23,12 @@ def run_demo(folder: Path | None, *, questions: Sequence[str], limit: int, datab
     """
     subject = find_subject(folder, limit)
     asked = [(grain, question) for question in questions for grain in GRAINS]
-    kept = database.expanduser().absolute() if database else None
     output = Output(Console())
     output.intro(subject)
     with output.waiting("Starting the server"):
         # Not at the top: the import takes a second or more, and by now the user sees progress.
         from vector_memory.cli.demo.running import Demo
     with tempfile.TemporaryDirectory(prefix="vector-memory-demo-") as scratch:
-        demo = Demo(SERVER, kept or Path(scratch, "memory.db"), Path(scratch, "server.log"), output)
+        demo = Demo(SERVER, database or Path(scratch, "memory.db"), Path(scratch, "server.log"), output)
         asyncio.run(demo.run(subject, asked or list(zip(GRAINS, subject.questions, strict=False))))
-    output.next_steps(SERVER, kept)
+    output.next_steps(SERVER, database)

@@ -13,9 +13,9 @@ FOREIGN_FOLDERS = {"node_modules", "site-packages"}
 
 PROJECT_DOCS = Path(__file__).parents[4] / "docs"
 PROJECT_QUESTIONS = (
-    "What happens when an agent stores the same text twice?",
-    "How does a search run?",
-    "Which SQLite is used, and why not Python's own?",
+    "Does it need a network connection?",
+    "Can I lose memories when the power goes out?",
+    "How does one agent hand its work over to another?",
 )
 HEADINGS_ASKED = 3
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from rich.text import Text
 
 from vector_memory.cli.demo.files import Subject
 from vector_memory.cli.demo.markdown import one_line, without_marks
+from vector_memory.cli.terminal import score, status
+from vector_memory.domain.text import counted
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
@@ -30,6 +32,9 @@ Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult
 Found = FoundChunk | FoundSection | FoundMemory
 
 SKIPPED_SHOWN = 5
+WITHOUT_MODEL = (
+    "There is no embedding model, so texts are found by words only: `vector-memory doctor` says how to get one."
+)
 WIDEST = 100
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 WORTH_COMPARING = 5
@@ -60,6 +65,7 @@ class Stored:
     documents: int = 0
     characters: int = 0
     chunks: int = 0
+    without_vectors: int = 0
     seconds: float = 0.0
     titles: dict[int, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
@@ -70,6 +76,7 @@ class Stored:
             self.documents += 1
             self.characters += len(text)
             self.chunks += receipt.chunks_created or 0
+            self.without_vectors += receipt.vectors == "unavailable"
             self.titles[receipt.memory_id] = title
         elif receipt.memory_id is not None:
             twin = self.titles.get(receipt.memory_id)
@@ -96,21 +103,16 @@ class Output:
         more = f" (the first of {len(subject.files) + subject.left_out}; see --limit)" if subject.left_out else ""
         self._console.print(
             Text(
-                f"Storing {_count(len(subject.files), 'Markdown file')}{more} from {subject.folder} as reports of a "
+                f"Storing {counted(len(subject.files), 'Markdown file')}{more} from {subject.folder} as reports of a "
                 "session, through the server that your agent would use, and searching them by meaning."
             ),
             width=self._width,
         )
         self._console.print()
 
-    @contextmanager
-    def waiting(self, reason: str) -> Iterator[None]:
+    def waiting(self, reason: str) -> AbstractContextManager[None]:
         """Show a spinner with a message."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._console.status(reason):
-            yield
+        return status(reason, self._console)
 
     @contextmanager
     def progress(self, total: int) -> Iterator[Callable[[str], None]]:
@@ -132,12 +134,14 @@ class Output:
         size = sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
         self._console.print(
             Text.assemble(
-                (f"Stored {_count(stored.documents, 'document')}", "bold"),
-                f" ({stored.characters:,} characters) as {_count(stored.chunks, 'chunk')} in {stored.seconds:.1f} s; "
+                (f"Stored {counted(stored.documents, 'document')}", "bold"),
+                f" ({stored.characters:,} characters) as {counted(stored.chunks, 'chunk')} in {stored.seconds:.1f} s; "
                 f"the database is {size / 1e6:.1f} MB.",
             ),
             width=self._width,
         )
+        if stored.without_vectors:
+            self._console.print(Text(WITHOUT_MODEL, style="yellow"), width=self._width)
         for line in stored.skipped[:SKIPPED_SHOWN]:
             self._console.print(Text(f"  not stored: {line}", style="yellow"), width=self._width)
         if len(stored.skipped) > SKIPPED_SHOWN:
@@ -157,7 +161,7 @@ class Output:
         results.add_column(justify="right", style="cyan")
         results.add_column(ratio=1)
         for found in answer.results:
-            results.add_row(f"{found.similarity:.2f}", self._finding(found, question))
+            results.add_row(score(found.score), self._finding(found, question))
         self._console.print(Padding(results, (0, 0, 0, 2)), width=self._width)
         if not answer.results:
             self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)
@@ -214,7 +218,3 @@ def excerpt(text: str, question: str, length: int) -> str:
 
 def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w+", text.lower()) if len(word) >= WORTH_COMPARING}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

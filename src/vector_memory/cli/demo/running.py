@@ -34,7 +34,9 @@ class Demo:
         """Store the files and ask the questions. Raises VectorMemoryError if the server fails."""
         command, *arguments = self.server
         arguments += ["--database-path", str(self.database)]
-        transport = StdioTransport(command, arguments, env=dict(os.environ), keep_alive=False, log_file=self.log)
+        # The first question follows the last file at once, and the time that is shown includes the vectors.
+        environment = {**os.environ, "VECTOR_MEMORY_EMBED_IN_BACKGROUND": "false"}
+        transport = StdioTransport(command, arguments, env=environment, keep_alive=False, log_file=self.log)
         try:
             async with AsyncExitStack() as stack:
                 with self.output.waiting("Starting the server"):

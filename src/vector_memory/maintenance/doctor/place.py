@@ -12,6 +12,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.sqlite import full_disk
+from vector_memory.storage.sqlite.connecting import is_writable
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.sqlite.log_state import blocked_frames
@@ -70,14 +71,27 @@ def free_space(path: Path) -> Finding:
 
 
 def permissions(path: Path) -> Finding:
-    """Check that other users of the machine can neither read nor replace the memory."""
-    names = [f"{name.name} ({mode_of(name):03o})" for name in exposed(path)]
+    """Check that this user can write to the memory, and that others can neither read nor replace it."""
+    if not is_writable(path):
+        return warning(
+            "permissions",
+            f"You can read the memory, but not write to it: {shown(path)} and its folder {shown(path.parent)} have to "
+            "be writable.",
+            "Use it with `serve --read-only`, or store as a user who may write there.",
+        )
+    names = [shown(place) for place in exposed(path)]
     if not names:
-        return fine("permissions", "Only you can read the memory and its folder.")
+        folder = f"; others may enter its folder {shown(path.parent)}" if mode_of(path.parent) & OTHERS else ""
+        return fine("permissions", f"Only you can read the memory {shown(path)}{folder}.")
     message = f"Other users of this machine have access to {', '.join(names)}."
     if exposed(path) == [path.parent]:
         return fixable("permissions", message, State.WARNING)
     return fixable("permissions", message)
+
+
+def shown(path: Path) -> str:
+    """Return the name of a file or folder with its permissions."""
+    return f"{path.name or path} ({mode_of(path):03o})"
 
 
 def exposed(path: Path) -> list[Path]:
@@ -93,8 +107,10 @@ def exposed(path: Path) -> list[Path]:
 
 
 def is_own_folder(path: Path) -> bool:
-    """Tell whether the folder contains only this memory, its copies and its exports."""
-    return all(entry.name.startswith(path.name) or entry.name == "exports" for entry in path.parent.iterdir())
+    """Tell whether the folder contains only this memory, its copies, its exports and what keeps it out of git."""
+    return all(
+        place.name.startswith(path.name) or place.name in {"exports", ".gitignore"} for place in path.parent.iterdir()
+    )
 
 
 def close_to_others(path: Path) -> int:

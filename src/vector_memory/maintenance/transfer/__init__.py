@@ -1,6 +1,6 @@
 """Export and import of memories as JSON Lines. An import does not duplicate memories that are already stored."""
 
 from vector_memory.maintenance.transfer.files import new_file
-from vector_memory.maintenance.transfer.transfer import Exported, Imported, Transfer, checked_header
+from vector_memory.maintenance.transfer.transfer import Exported, Imported, Transfer
 
-__all__ = ["Exported", "Imported", "Transfer", "checked_header", "new_file"]
+__all__ = ["Exported", "Imported", "Transfer", "new_file"]

@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.search.index.units import ABSENT, Bools, PostingList, Rows, Units
-from vector_memory.storage.ranking import PLACES_PER_BLOCK, IndexFeed, highest_score, scores_for
+from vector_memory.storage.ranking import (
+    PLACES_PER_BLOCK,
+    IndexFeed,
+    Wording,
+    covered_by_best,
+    highest_score,
+    scores_for,
+)
 
 WIDE_SCOPE = 8
 """If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""
@@ -34,6 +41,7 @@ class WordScores:
     first: int
     window: Scores
     entries: Rows
+    wording: Wording
 
     def of(self, entries: NDArray[np.integer]) -> Scores:
         """Return the scores of entries of the scope. For other entries the result is undefined."""
@@ -47,22 +55,21 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     """
     rows = np.flatnonzero(members)
     if not len(rows):
-        return WordScores(0, np.zeros(1), rows)
+        return WordScores(0, np.zeros(1), rows, Wording(0.0, 0))
     first, end = int(units.firsts[rows].min()), int((units.firsts[rows] + units.sizes[rows]).max())
     count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
     is_wide = len(blocks_of(units, rows)) * WIDE_SCOPE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
-    window, possible = np.zeros(end - first), 0.0
+    window, words = np.zeros(end - first), []
     for term in terms:
         found = occurrences_in_file(feed, units, term) if is_wide else occurrences_in_rows(feed, units, rows, term)
         inside = members.take(units.owners.take(found.entries))
         entries, counts = found.entries[inside], found.counts[inside]
         most = highest_score(count, len(entries))
-        possible += most
+        words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
-    if possible:
-        window /= possible
-    return WordScores(first, window, first + np.flatnonzero(window))
+    window /= sum(most for most, _ in words) or 1.0
+    return WordScores(first, window, first + np.flatnonzero(window), Wording(covered_by_best(window, words), count))
 
 
 def occurrences_in_file(feed: IndexFeed, units: Units, term: str) -> Occurrences:

@@ -95,7 +95,7 @@ class Scan:
             nearby = self._comparison(query).find(goal)
             nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
         hits = self._hits(nearby, count, by_meaning=query is not None)
-        return SearchHits(hits[:count], nearest, nearby.partial)
+        return SearchHits(hits[:count], nearest, nearby.partial, None if self._words is None else self._words.wording)
 
     def _comparison(self, query: Vectors) -> "Comparison":
         """Return an object that compares the query with the passages of the scope."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import MemoryTool, reads
-from vector_memory.settings import Toolset
+from vector_memory.settings import Profile, Toolset
 
 Function = Callable[..., Any]
 
@@ -96,10 +96,29 @@ def by_purpose(toolset: Toolset) -> dict[str, tuple[MemoryTool, ...]]:
     return {purpose: tuple(map(made, functions)) for purpose, functions in FUNCTIONS[toolset].items()}
 
 
-def offered(toolsets: Collection[Toolset], *, read_only: bool = False) -> tuple[MemoryTool, ...]:
-    """Return the tools of these toolsets; with `read_only`, only the tools that do not write."""
+CORE = (
+    storing.store_report,
+    storing.store_session_context,
+    searching.search_reports_specific_chunks,
+    searching.search_reports_section_context,
+    searching.search_reports_full_documents,
+    documents.load_session_context_for_task,
+    documents.get_memory_by_id,
+    changes.search_changes,
+)
+"""The functions of the tools of `--profile core`: they store, find at every grain, continue and catch up."""
+
+
+def offered(
+    toolsets: Collection[Toolset], *, read_only: bool = False, profile: Profile = Profile.FULL
+) -> tuple[MemoryTool, ...]:
+    """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write."""
     functions = [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
-    return tuple(made(function) for function in functions if not read_only or reads(function))
+    if read_only:
+        functions = [function for function in functions if reads(function)]
+    if profile is Profile.CORE:
+        return tuple(made(function).brief() for function in functions if function in CORE)
+    return tuple(map(made, functions))
 
 
 WRITING = {

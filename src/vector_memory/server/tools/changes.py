@@ -8,12 +8,14 @@ from pydantic import Field, StrictInt
 
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.results.sessions import ChangesResult
-from vector_memory.server.tools.params import READS, InSession, Limit, MaxTokens, OfIteration, OfTask, Store
+from vector_memory.server.tools.params import READS, InSession, Limit, MaxTokens, OfIteration, OfTask, Store, found_by
 
 SESSION_KINDS = [str(kind) for kind, traits in TRAITS.items() if traits.session_scoped]
 
 
-@tool(title="Search changes", annotations=READS)
+@tool(
+    title="Search changes", annotations=READS, meta=found_by("catch up, what is new, what did other agents do, recall")
+)
 def search_changes(
     *,
     store: Store,
@@ -30,11 +32,12 @@ def search_changes(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 20,
+    full: Annotated[bool, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
     max_tokens: MaxTokens = None,
 ) -> ChangesResult:
-    """Catch up: read what other agents stored in a session since your last call, and nothing else.
+    """Catch up: see what other agents stored in a session since your last call, each by its beginning.
 
-    Keep the answer's cursor for the next call. While has_more is true, call again at once.
+    Read on by id with get_memory_by_id. Keep the answer's cursor for the next call. While has_more is true, call again.
     """
     return store.search_changes(
         Scope(
@@ -47,4 +50,5 @@ def search_changes(
         since=since,
         query=query,
         page=Page(limit=limit, max_tokens=max_tokens),
+        full=full,
     )

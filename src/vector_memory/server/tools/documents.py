@@ -6,25 +6,40 @@ from fastmcp.tools import tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from vector_memory.results.sessions import (
+from vector_memory.results.documents import (
     DocumentResult,
     ExpandedChunkResult,
     ExportResult,
     MemoryResult,
     TaskContextResult,
 )
-from vector_memory.server.tools.params import READS, ChunkId, InSession, Iteration, MemoryId, Offset, Store, WholeNumber
+from vector_memory.server.tools.params import (
+    READS,
+    ChunkId,
+    InSession,
+    Iteration,
+    MemoryId,
+    Offset,
+    Store,
+    WholeNumber,
+    found_by,
+)
 
 
-@tool(title="Load session context for task", annotations=READS)
+@tool(
+    title="Load session context for task",
+    annotations=READS,
+    meta=found_by("continue where we left off, resume, what did we do last time, recall session", always=True),
+)
 def load_session_context_for_task(
     *,
     store: Store,
     session_id: InSession,
     session_iter: Iteration,
+    max_tokens: Annotated[WholeNumber | None, Field(description="Maximum answer length; default 4000")] = None,
 ) -> TaskContextResult:
-    """Read what you need to continue a session: its context and prompts, the latest reports, notes and findings."""
-    return store.load_session_context_for_task(session_id, session_iter)
+    """Continue a session: read its saved state and prompts, and the beginnings of its latest reports and notes."""
+    return store.load_session_context_for_task(session_id, session_iter, max_tokens)
 
 
 @tool(title="Expand chunk context", annotations=READS)
@@ -56,7 +71,7 @@ def get_memory_by_id(
     memory_id: MemoryId,
     offset: Offset = 0,
 ) -> MemoryResult:
-    """Read a memory of any kind with all its fields; long memories in parts, by offset."""
+    """Session memory: read one of any kind by id; long ones in parts, by offset."""
     return store.get_memory_by_id(memory_id, offset)
 
 

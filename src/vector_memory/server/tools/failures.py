@@ -1,6 +1,7 @@
 """Maps every failure to the body of a failed call, in one place."""
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -45,7 +46,7 @@ NAME_SHOWN = 40
 
 
 class UnknownTools(Middleware):
-    """Answers a call to an unknown tool like any other failure."""
+    """Answers a call to an unknown tool like any other failure, and logs each call of a known one."""
 
     async def on_call_tool(
         self,
@@ -53,10 +54,16 @@ class UnknownTools(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         """Pass the call to the next handler."""
+        began = time.perf_counter()
         try:
-            return await call_next(context)
+            answer = await call_next(context)
         except fastmcp.exceptions.NotFoundError:
             return failed_result(Result, ValidationError("Unknown tool: tools/list names the tools."))
+        milliseconds = (time.perf_counter() - began) * 1000
+        logger.debug(
+            "%s %s in %.0f ms", context.message.name, "failed" if answer.is_error else "answered", milliseconds
+        )
+        return answer
 
 
 def failed_result(model: type[Result], error: VectorMemoryError) -> ToolResult:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from vector_memory.files import FileMemory, FileSource
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult
-from vector_memory.server.tools.params import READS, Limit, WholeNumber
+from vector_memory.server.tools.params import READS, Limit, WholeNumber, found_by
 from vector_memory.server.tools.threads import in_file_writers_thread
 
 INSTRUCTIONS = """\
@@ -37,7 +37,11 @@ def current_files() -> Iterator[FileMemory]:
 Files = Annotated[FileMemory, Depends(current_files)]
 
 
-@tool(title="Search memory files", annotations=READS)
+@tool(
+    title="Search memory files",
+    annotations=READS,
+    meta=found_by("recall, search memory files, find note, what did we do last time", always=True),
+)
 async def memory_search(
     *,
     files: Files,
@@ -52,7 +56,7 @@ async def memory_search(
         ),
     ] = FileSource.ALL.value,
 ) -> FileSearchResult:
-    """Find passages of the project's Markdown memory files by meaning and words; read more with memory_get."""
+    """Memory files: find passages of the project's Markdown notes by meaning and words; read more with memory_get."""
     await report_progress(files, context)
     return await asyncio.to_thread(files.search, query, limit, source)
 
@@ -65,7 +69,7 @@ def memory_get(
     startLine: Annotated[WholeNumber | None, Field(description="First line, starting at 1")] = None,  # noqa: N803 - the specification's
     lines: Annotated[WholeNumber | None, Field(description="Number of lines; default: to the end")] = None,
 ) -> FileTextResult:
-    """Read a memory file, or some of its lines."""
+    """Memory file: read it, or some of its lines."""
     return files.get(path, startLine, lines)
 
 
@@ -75,6 +79,7 @@ def memory_get(
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
     ),
+    meta=found_by("remember this, save memory, note, daily log"),
 )
 async def memory_write(
     *,
@@ -82,13 +87,13 @@ async def memory_write(
     entry: Annotated[str, Field(description="Markdown to append")],
     topic: Annotated[str | None, Field(description="For the heading: ## HH:MM — topic")] = None,
 ) -> FileWriteResult:
-    """Append an entry to today's log in the memory folder; it becomes searchable shortly after."""
+    """Memory file: append an entry to today's log; it becomes searchable shortly after."""
     return await in_file_writers_thread(files.write, entry, topic)
 
 
 @tool(title="Memory index status", annotations=READS)
 async def memory_status(*, files: Files, context: Context) -> FileStatusResult:
-    """Report how many files are indexed and whether the index is complete."""
+    """Memory files: report how many are indexed and whether the index is complete."""
     await report_progress(files, context)
     return await asyncio.to_thread(files.status)
 

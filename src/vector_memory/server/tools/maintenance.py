@@ -8,10 +8,10 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
+from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
-from vector_memory.results.sessions import DeleteResult
 from vector_memory.server.tools.confirmation import can_ask, confirm
-from vector_memory.server.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber
+from vector_memory.server.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber, found_by
 from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.store import SessionMemoryStore
 
@@ -26,7 +26,11 @@ def get_session_stats(
     return store.get_session_stats(session_id)
 
 
-@tool(title="List sessions", annotations=READS)
+@tool(
+    title="List sessions",
+    annotations=READS,
+    meta=found_by("what did we do last time, recall, history, which session to continue"),
+)
 def list_sessions(
     *,
     store: Store,
@@ -49,7 +53,7 @@ async def delete_memory(
     context: Context,
     memory_id: MemoryId,
 ) -> DeleteResult | InputRequiredResult:
-    """Permanently delete a memory and its chunks. This cannot be undone."""
+    """Session memory: permanently delete one by id, with its chunks. This cannot be undone."""
     if can_ask(context):
         memory = await asyncio.to_thread(store.describe_memory, memory_id)
         if asked := await confirm(context, f"Permanently delete {memory}?"):

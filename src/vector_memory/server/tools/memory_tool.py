@@ -17,6 +17,12 @@ from vector_memory.server.tools.schemas import admitting_failures, compact, inli
 from vector_memory.validation import MIN_TOKENS
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
+HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
+"""What Claude Code is asked to hand on whole; of an answer above 50,000 characters the model would get 2,000."""
+
+RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code"})
+"""Parameters that the short form of a tool does not name; it accepts them all the same."""
+
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
@@ -30,9 +36,16 @@ class MemoryTool(FunctionTool):
         return made.model_copy(
             update={
                 "parameters": without_null(inlined(compact(made.parameters))),
+                "meta": HANDED_ON | (made.meta or {}),
                 "output_schema": inlined(compact(admitting_failures(made.output_schema or {"properties": {}}))),
             }
         )
+
+    def brief(self) -> "MemoryTool":
+        """Return the tool for a short list, which the model sees at once: without parameters that are rarely sent."""
+        named = {name: one for name, one in self.parameters["properties"].items() if name not in RARELY_SENT}
+        at_once = {**(self.meta or {}), "anthropic/alwaysLoad": True}
+        return self.model_copy(update={"parameters": {**self.parameters, "properties": named}, "meta": at_once})
 
     @property
     def result_model(self) -> type[Result]:

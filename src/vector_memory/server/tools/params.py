@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastmcp.dependencies import Depends
 from fastmcp.server.dependencies import get_context
@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
-from vector_memory.domain import SearchMode
+from vector_memory.domain import SearchMode, SearchOrder
 from vector_memory.indexing.indexer import EmbeddingProgress
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
@@ -27,6 +27,11 @@ READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_
 
 STORES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """Adds a memory. A repeated call is refused as a duplicate and changes nothing."""
+
+
+def found_by(hint: str, *, always: bool = False) -> dict[str, object]:
+    """Return the words by which Claude Code's tool search finds a tool; with `always` the model sees it at once."""
+    return {"anthropic/searchHint": hint} | ({"anthropic/alwaysLoad": True} if always else {})
 
 
 @contextmanager
@@ -104,7 +109,7 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field
 
 # Queries and limits.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]
-OptionalQuery = Annotated[str | None, Field(description="What to find; used by order=relevance")]
+OptionalQuery = Annotated[str | None, Field(description="What to find; default: the newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Maximum answer length")]
@@ -113,7 +118,10 @@ Mode = Annotated[
     Field(description="Default hybrid: meaning and words", json_schema_extra={"enum": list(SearchMode)}),
 ]
 LatestFirst = Annotated[bool, Field(description="false: oldest first")]
-Order = Annotated[Literal["recent", "relevance"], Field(description="relevance: best matches of query first")]
+Order = Annotated[
+    str | None,
+    Field(description="Default relevance with a query, else recent", json_schema_extra={"enum": list(SearchOrder)}),
+]
 
 # Ids, as returned by a store or search.
 MemoryId = Annotated[str | StrictInt, Field(description="From a store or search")]

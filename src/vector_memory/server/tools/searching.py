@@ -1,12 +1,10 @@
 # ruff: noqa: PLR0913 - a tool's parameters are the contract's
 """The tools that find memories: by time, or by meaning at one of three granularities."""
 
-from typing import Annotated
-
 from fastmcp.tools import tool
-from pydantic import Field
 
 from vector_memory.domain import MemoryKind, Page, Scope
+from vector_memory.results.mapping import said_once
 from vector_memory.results.sessions import (
     CoarseSearchResult,
     FineSearchResult,
@@ -30,10 +28,11 @@ from vector_memory.server.tools.params import (
     Query,
     Skip,
     Store,
+    found_by,
 )
 
 
-@tool(title="Search session context", annotations=READS)
+@tool(title="Search session context", annotations=READS, meta=found_by("recall session state, where we left off"))
 def search_session_context(
     *,
     store: Store,
@@ -51,7 +50,7 @@ def search_session_context(
     )
 
 
-@tool(title="Search input prompts", annotations=READS)
+@tool(title="Search input prompts", annotations=READS, meta=found_by("recall what the user asked, last time"))
 def search_input_prompts(
     *,
     store: Store,
@@ -69,11 +68,11 @@ def search_input_prompts(
     )
 
 
-@tool(title="Search system memory", annotations=READS)
+@tool(title="Search system memory", annotations=READS, meta=found_by("recall, search memory, command, configuration"))
 def search_system_memory(
     *,
     store: Store,
-    query: Annotated[str | None, Field(description="What to find; default: the newest")] = None,
+    query: OptionalQuery = None,
     agent_id: OfAgent = None,
     session_id: OfSession = None,
     session_iter: OfIteration = None,
@@ -93,7 +92,11 @@ def search_system_memory(
     return store.search_memories(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens))
 
 
-@tool(title="Search reports: chunks", annotations=READS)
+@tool(
+    title="Search reports: chunks",
+    annotations=READS,
+    meta=found_by("recall, search memory, find, what did we do last time, what do we know about", always=True),
+)
 def search_reports_specific_chunks(
     *,
     store: Store,
@@ -107,14 +110,15 @@ def search_reports_specific_chunks(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
-    """Find a fact in reports: the chunks closest in meaning. Try this first; for context, call expand_chunk_context."""
+    """Find a fact in reports: the chunks closest in meaning. Try this first."""
     scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_chunks(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
 
 
-@tool(title="Search reports: sections", annotations=READS)
+@tool(title="Search reports: sections", annotations=READS, meta=found_by("recall, search memory, find, topic"))
 def search_reports_section_context(
     *,
     store: Store,
@@ -132,12 +136,15 @@ def search_reports_section_context(
     scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
-    return store.search_sections(
-        query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
-    )
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    return said_once(store.search_sections(query, scope, page, mode=search_mode))
 
 
-@tool(title="Search reports: documents", annotations=READS)
+@tool(
+    title="Search reports: documents",
+    annotations=READS,
+    meta=found_by("recall, search memory, read report, what did we do last time"),
+)
 def search_reports_full_documents(
     *,
     store: Store,
@@ -147,18 +154,18 @@ def search_reports_full_documents(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 3,
-    order: Order = "recent",
+    order: Order = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
-    """Read whole reports: the newest, or the best matches."""
+    """Read whole reports: the best matches, or the newest."""
     scope = Scope(
         MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
     )
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
 
 
-@tool(title="Search working memory: chunks", annotations=READS)
+@tool(title="Search working memory: chunks", annotations=READS, meta=found_by("recall, search memory, notes"))
 def search_working_memory_specific_chunks(
     *,
     store: Store,
@@ -180,7 +187,8 @@ def search_working_memory_specific_chunks(
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_chunks(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
 
 
 @tool(title="Search working memory: sections", annotations=READS)
@@ -205,9 +213,8 @@ def search_working_memory_section_context(
         session_iter=session_iter,
         task_code=task_code,
     )
-    return store.search_sections(
-        query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
-    )
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    return said_once(store.search_sections(query, scope, page, mode=search_mode))
 
 
 @tool(title="Search working memory: documents", annotations=READS)
@@ -220,11 +227,11 @@ def search_working_memory_full_documents(
     session_iter: OfIteration = None,
     task_code: OfTask = None,
     limit: Limit = 3,
-    order: Order = "recent",
+    order: Order = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
-    """Read whole working memories: the newest, or the best matches."""
+    """Read whole working memories: the best matches, or the newest."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
@@ -235,7 +242,11 @@ def search_working_memory_full_documents(
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
 
 
-@tool(title="Search knowledge base: chunks", annotations=READS)
+@tool(
+    title="Search knowledge base: chunks",
+    annotations=READS,
+    meta=found_by("recall, search memory, knowledge, convention, decision"),
+)
 def search_knowledge_base_specific_chunks(
     *,
     store: Store,
@@ -249,7 +260,8 @@ def search_knowledge_base_specific_chunks(
 ) -> FineSearchResult:
     """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
     scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_chunks(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
 
 
 @tool(title="Search knowledge base: sections", annotations=READS)
@@ -266,9 +278,8 @@ def search_knowledge_base_section_context(
 ) -> MediumSearchResult:
     """Find full sections of the knowledge base on a topic. Use it when chunks lack context."""
     scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_sections(
-        query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), mode=search_mode
-    )
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    return said_once(store.search_sections(query, scope, page, mode=search_mode))
 
 
 @tool(title="Search knowledge base: documents", annotations=READS)
@@ -279,10 +290,10 @@ def search_knowledge_base_full_documents(
     agent_id: OfAgent = None,
     category: OfCategory = None,
     limit: Limit = 3,
-    order: Order = "recent",
+    order: Order = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
-    """Read whole knowledge base entries: the newest, or the best matches."""
+    """Read whole knowledge base entries: the best matches, or the newest."""
     scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)

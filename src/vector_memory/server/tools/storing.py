@@ -24,11 +24,16 @@ from vector_memory.server.tools.params import (
     Tags,
     TaskCode,
     Title,
+    found_by,
 )
 from vector_memory.server.tools.threads import in_writers_thread
 
 
-@tool(title="Store session context", annotations=STORES)
+@tool(
+    title="Store session context",
+    annotations=STORES,
+    meta=found_by("save memory, session state, checkpoint, hand over"),
+)
 async def store_session_context(
     *,
     store: Store,
@@ -58,7 +63,7 @@ async def store_session_context(
     )
 
 
-@tool(title="Store input prompt", annotations=STORES)
+@tool(title="Store input prompt", annotations=STORES, meta=found_by("save memory, user prompt, request"))
 async def store_input_prompt(
     *,
     store: Store,
@@ -88,7 +93,11 @@ async def store_input_prompt(
     )
 
 
-@tool(title="Store system memory", annotations=STORES)
+@tool(
+    title="Store system memory",
+    annotations=STORES,
+    meta=found_by("remember, save memory, command, configuration, how to run"),
+)
 async def store_system_memory(
     *,
     store: Store,
@@ -120,7 +129,11 @@ async def store_system_memory(
     )
 
 
-@tool(title="Store report", annotations=STORES)
+@tool(
+    title="Store report",
+    annotations=STORES,
+    meta=found_by("remember this, save memory, note, finding, result, summary of work", always=True),
+)
 async def store_report(
     *,
     store: Store,
@@ -152,7 +165,7 @@ async def store_report(
     )
 
 
-@tool(title="Store report observation", annotations=STORES)
+@tool(title="Store report observation", annotations=STORES, meta=found_by("correct, add to report, save memory"))
 async def store_report_observation(
     *,
     store: Store,
@@ -186,7 +199,11 @@ async def store_report_observation(
     )
 
 
-@tool(title="Store working memory", annotations=STORES)
+@tool(
+    title="Store working memory",
+    annotations=STORES,
+    meta=found_by("remember, save memory, note, interim finding, progress"),
+)
 async def store_working_memory(
     *,
     store: Store,
@@ -218,7 +235,11 @@ async def store_working_memory(
     )
 
 
-@tool(title="Store knowledge base entry", annotations=STORES)
+@tool(
+    title="Store knowledge base entry",
+    annotations=STORES,
+    meta=found_by("remember this, save memory, lasting fact, convention, decision, lesson"),
+)
 async def store_knowledge_base(
     *,
     store: Store,

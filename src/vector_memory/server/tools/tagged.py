@@ -8,7 +8,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult, ToolAnnotations
 from pydantic import BeforeValidator, Field
 
-from vector_memory.results.sessions import DeleteResult
+from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
     CanonicalTagsResult,
     ClearResult,
@@ -31,6 +31,7 @@ from vector_memory.server.tools.params import (
     Skip,
     Store,
     WholeNumber,
+    found_by,
     from_json,
 )
 from vector_memory.server.tools.threads import in_writers_thread
@@ -51,7 +52,11 @@ AnyOfTags = Annotated[
 ]
 
 
-@tool(title="Store memory", annotations=STORES)
+@tool(
+    title="Store tagged note",
+    annotations=STORES,
+    meta=found_by("remember this, save memory, note, lesson", always=True),
+)
 async def store_memory(
     *,
     store: Store,
@@ -59,11 +64,15 @@ async def store_memory(
     category: Annotated[str | None, Field(description=f"{', '.join(CATEGORIES)}; default other")] = None,
     tags: Tags = None,
 ) -> StoreTaggedResult:
-    """Store a lesson for all sessions and agents. Search first to avoid storing it twice."""
+    """Tagged note: store a lesson for all sessions and agents. Search first to avoid storing it twice."""
     return await in_writers_thread(store.tagged.store, content, category, tags)
 
 
-@tool(title="Search memories", annotations=READS)
+@tool(
+    title="Search tagged notes",
+    annotations=READS,
+    meta=found_by("recall, search memory, find note, lesson", always=True),
+)
 def search_memories(
     *,
     store: Store,
@@ -73,24 +82,28 @@ def search_memories(
     tags: AnyOfTags = None,
     offset: Skip = 0,
 ) -> SearchTaggedResult:
-    """Find memories by meaning and words. Several short, different queries find more than one broad query."""
+    """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query."""
     return store.tagged.search(query, limit, category=category, tags=tags, offset=offset)
 
 
-@tool(title="List recent memories", annotations=READS)
+@tool(
+    title="List recent tagged notes",
+    annotations=READS,
+    meta=found_by("recall, latest notes, what did we do last time, continue where we left off"),
+)
 def list_recent_memories(*, store: Store, limit: Limit = 10, offset: Skip = 0) -> RecentTaggedResult:
-    """Read the most recent memories, newest first."""
+    """Tagged notes: read the most recent ones, newest first."""
     return store.tagged.list_recent(limit, offset)
 
 
-@tool(title="Get memory by id", annotations=READS)
+@tool(title="Get tagged note by id", annotations=READS)
 def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -> TaggedMemoryResult:
-    """Read a memory and count it as used. A cleanup deletes the least used memories first."""
+    """Tagged note: read one by id and count it as used. A cleanup deletes the least used notes first."""
     return store.tagged.get(memory_id, offset)
 
 
 @tool(
-    title="Delete memory",
+    title="Delete tagged note",
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
     ),
@@ -98,7 +111,7 @@ def get_by_memory_id(*, store: Store, memory_id: MemoryId, offset: Offset = 0) -
 async def delete_by_memory_id(
     *, store: Store, context: Context, memory_id: MemoryId
 ) -> DeleteResult | InputRequiredResult:
-    """Permanently delete a memory. Tag frequencies do not change."""
+    """Tagged note: permanently delete one. Tag frequencies do not change."""
     if can_ask(context):
         memory = await asyncio.to_thread(store.tagged.describe, memory_id)
         if asked := await confirm(context, f"Permanently delete {memory}?"):
@@ -106,14 +119,14 @@ async def delete_by_memory_id(
     return await in_writers_thread(store.tagged.delete, memory_id)
 
 
-@tool(title="Get memory statistics", annotations=READS)
+@tool(title="Get tagged note statistics", annotations=READS)
 def get_memory_stats(*, store: Store) -> TaggedStatsResult:
-    """Count memories by category and show how many more can be stored."""
+    """Tagged notes: count them by category and show how many more can be stored."""
     return store.tagged.stats()
 
 
 @tool(
-    title="Clear old memories",
+    title="Clear old tagged notes",
     # Not idempotent: the same call tomorrow deletes more.
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
@@ -126,7 +139,7 @@ async def clear_old_memories(
     days_old: Annotated[WholeNumber, Field(description="Minimum age in days")] = 30,
     max_to_keep: Annotated[WholeNumber, Field(description="Number of memories to keep")] = 1000,
 ) -> ClearResult | InputRequiredResult:
-    """Permanently delete old memories, least used first, until max_to_keep are left."""
+    """Tagged notes: permanently delete old ones, least used first, until max_to_keep are left."""
     if can_ask(context):
         question = await asyncio.to_thread(_question_about_clearing, store, days_old, max_to_keep)
         if asked := await confirm(context, question):
@@ -136,25 +149,25 @@ async def clear_old_memories(
 
 @tool(title="Get unique tags", annotations=READS)
 def get_unique_tags(*, store: Store, offset: Skip = 0) -> UniqueTagsResult:
-    """List the tags of the stored memories."""
+    """Tagged notes: list their tags."""
     return store.tags.unique(offset)
 
 
 @tool(title="Get canonical tags", annotations=READS)
 def get_canonical_tags(*, store: Store, offset: Skip = 0) -> CanonicalTagsResult:
-    """List all canonical tags, which other forms are normalized to, with their frequencies."""
+    """Tagged notes: list all canonical tags, which other forms are normalized to, with their frequencies."""
     return store.tags.canonical(offset)
 
 
 @tool(title="Get tag frequencies", annotations=READS)
 def get_tag_frequencies(*, store: Store, offset: Skip = 0) -> TagFrequenciesResult:
-    """Count the memories stored with each canonical tag."""
+    """Tagged notes: count those stored with each canonical tag."""
     return store.tags.frequencies(offset)
 
 
 @tool(title="Get tag weights", annotations=READS)
 def get_tag_weights(*, store: Store, offset: Skip = 0) -> TagWeightsResult:
-    """Weight each canonical tag for ranking: rare tags weigh more."""
+    """Tagged notes: weight each canonical tag for ranking; rare tags weigh more."""
     return store.tags.weights(offset)
 
 

@@ -1,6 +1,7 @@
 """How a connection to a database is set up, and what is checked first."""
 
 import contextlib
+import errno
 import os
 import random
 import time
@@ -10,7 +11,12 @@ from pathlib import Path
 import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.settings import DATABASE_NAME, MEMORY_FOLDER
+from vector_memory.storage.disk.filesystem import make_private_folders, require_local
+from vector_memory.storage.sqlite.identity import require_no_orphaned_log
+from vector_memory.storage.sqlite.lock_table import require_own_log
+
+CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
 
 LOCK_TIMEOUT_SECONDS = 30.0
 """Counted from the arrival of the client's call; for other writers, from the start of the wait."""
@@ -42,16 +48,68 @@ def require_safe_sqlite() -> None:
         )
 
 
-def create_private_file(path: Path) -> None:
-    """Create the file for its owner only. An existing file is not opened: closing it would drop SQLite's locks."""
+def create_private_file(path: Path) -> bool:
+    """Create the file for its owner only; False: it exists by now and is not touched.
+
+    Opening and closing an existing file would drop SQLite's locks.
+    """
     try:
         make_private_folders(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        if not path.is_file():
-            raise DatabaseError("The database path is not a file: choose another --database-path.") from None
+        return False
     except OSError as error:
-        raise DatabaseError(f"The database cannot be created ({error.strerror}): choose another path.") from None
+        raise DatabaseError(CANNOT_CREATE.format(error.strerror)) from None
+    ignore_in_git(path)
+    return True
+
+
+def ignore_in_git(path: Path) -> None:
+    """Keep a database in the `memory` folder of a project out of its repository, unless the folder has its own rules.
+
+    Markdown files next to it can be committed.
+    """
+    if path.parts[-2:] == (MEMORY_FOLDER, DATABASE_NAME):
+        with contextlib.suppress(OSError), (path.parent / ".gitignore").open("x", encoding="utf-8") as rules:
+            rules.write(f"# The memory of your agents: personal, and it changes all the time.\n{path.name}*\n")
+
+
+@contextlib.contextmanager
+def noting(path: Path) -> Iterator[None]:
+    """Add a note with the file's path to a DatabaseError. Messages do not contain it, since others may see them."""
+    try:
+        yield
+    except DatabaseError as error:
+        error.add_note(f"The file is {path}.")
+        raise
+
+
+def require_creatable(path: Path) -> None:
+    """Raise DatabaseError if the permissions do not allow creating the file."""
+    folder = next(place for place in path.parents if place.exists())
+    if not folder.is_dir():
+        raise DatabaseError(CANNOT_CREATE.format(os.strerror(errno.ENOTDIR)))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DatabaseError(CANNOT_CREATE.format(os.strerror(errno.EACCES)))
+
+
+def is_there(path: Path) -> bool:
+    """Return whether the file exists and may be opened. Raises DatabaseError if it must not be used as a database.
+
+    That is a folder or anything else that is not a file, a file on a network, or a log that belongs to another file.
+    """
+    require_local(path)
+    require_own_log(path)
+    require_no_orphaned_log(path)
+    if os.path.lexists(path) and not path.is_file():
+        raise DatabaseError("The database path is not a file: choose another --database-path.")
+    return path.is_file()
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether this user may write to a database and create the files next to it that SQLite needs."""
+    real = Path(os.path.realpath(path))
+    return os.access(real, os.W_OK) and os.access(real.parent, os.W_OK | os.X_OK)
 
 
 def use_write_ahead_log(connection: apsw.Connection) -> None:
@@ -62,9 +120,9 @@ def use_write_ahead_log(connection: apsw.Connection) -> None:
     retry_while_locked(lambda: connection.pragma("journal_mode", "wal"))
 
 
-def enforce_foreign_keys(connection: apsw.Connection) -> None:
-    """Delete chunks and passages together with their memory."""
-    connection.pragma("foreign_keys", True)
+def wait_for_locks(connection: apsw.Connection) -> None:
+    """Let SQLite wait for other processes instead of failing at once."""
+    connection.set_busy_timeout(int(LOCK_TIMEOUT_SECONDS * 1000))
 
 
 def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
@@ -81,9 +139,15 @@ def keep_transaction_in_memory(connection: apsw.Connection) -> None:
     connection.pragma("cache_spill", PAGES_IN_MEMORY)
 
 
-def set_durability(connection: apsw.Connection, synchronous: str) -> None:
-    """FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits."""
+def set_up(connection: apsw.Connection, synchronous: str) -> None:
+    """Enforce foreign keys, so that chunks and passages are deleted with their memory; erase deleted bytes.
+
+    `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits.
+    """
+    connection.pragma("foreign_keys", True)
+    overwrite_deleted_bytes(connection)
     connection.pragma("synchronous", synchronous)
+    keep_transaction_in_memory(connection)
 
 
 def forbid_writes(connection: apsw.Connection) -> None:

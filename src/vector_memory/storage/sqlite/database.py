@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -9,26 +10,26 @@ from typing import Literal
 import apsw
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
-from vector_memory.storage.disk.filesystem import require_local
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.connecting import (
     LOCK_TIMEOUT_SECONDS,
     closed_on_error,
     create_private_file,
-    enforce_foreign_keys,
     forbid_writes,
-    keep_transaction_in_memory,
-    overwrite_deleted_bytes,
+    is_there,
+    is_writable,
+    noting,
+    require_creatable,
     require_safe_sqlite,
-    set_durability,
+    set_up,
     use_write_ahead_log,
+    wait_for_locks,
 )
-from vector_memory.storage.sqlite.erasure import unerased
+from vector_memory.storage.sqlite.empty import EmptyMemory
 from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
-from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database, require_no_orphaned_log
-from vector_memory.storage.sqlite.lock_table import require_own_log
-from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_at_once
+from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
+from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
@@ -44,10 +45,11 @@ MAX_IDLE_READERS = 8
 class Database:
     """An open database file. Safe to use from several threads; several processes can have the same file open.
 
-    `path`: created with its folder if it does not exist (modes 0600 and 0700). `dimensions`: the length of the vectors,
-    for a new file. `read_only`: nothing can be written after the file is created or upgraded. Raises DatabaseError if
-    the file cannot be used or was written by a newer release. Each `read` and `write` also raises it while another file
-    is at `path`, and each `write` after a newer release has upgraded the file.
+    A file that does not exist is an empty memory: the first `write` creates it with its folder (modes 0600 and 0700).
+    `dimensions`: the length of the vectors, for a new file. `read_only`: nothing can be written, except to upgrade an
+    older file; the file and its folder need not be writable. Raises DatabaseError if the file cannot be used or was
+    written by a newer release. Each `read` and `write` also raises it while another file is at `path`, and each `write`
+    after a newer release has upgraded the file.
 
     If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
@@ -70,12 +72,12 @@ class Database:
         self._closed = False
         self._full_disk = FullDisk(path, self._extend)
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
-        require_local(path)
-        require_own_log(path)
-        require_no_orphaned_log(path)
-        create_private_file(path)
-        with translated_errors():
-            self._open()
+        self._empty = EmptyMemory(dimensions, self._extend)
+        self._is_opened = False
+        self._opening = threading.Lock()
+        with noting(path), translated_errors():
+            if not self._opened_if_there() and not read_only:
+                require_creatable(path)
 
     @property
     def read_only(self) -> bool:
@@ -96,7 +98,7 @@ class Database:
                 # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                if not self._full_disk.reading_only:
+                if self._is_opened and not self._full_disk.reading_only:
                     self._keeper.note_use()
 
     @contextlib.contextmanager
@@ -110,6 +112,7 @@ class Database:
         if self._only_reads:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
+            self.create()
             if self._full_disk.reading_only:
                 with self._full_disk.without_readers():
                     self._open()
@@ -127,15 +130,27 @@ class Database:
                     self._writer.execute("rollback")
                 raise
 
+    def create(self) -> None:
+        """Open the file; create it, without memories, if it does not exist."""
+        with translated_errors():
+            if self._opened_if_there():
+                return
+            self._require_open()
+            if create_private_file(self.path):
+                logger.info("Created the database %s", self.path)
+            self._opened_if_there()
+
     def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
         False: a process still reads an earlier state, or keeps writing. This does not wait for it: the file records
         that the bytes have to be erased, and the first process that can erases them later.
         """
+        if not self._is_opened:
+            return True
         try:
             with self._write_lock.turn(LOCK_TIMEOUT_SECONDS):
-                return self._erase_deleted()
+                return erase_if_unread(self._writer)
         except DatabaseLockError:
             return False
 
@@ -150,11 +165,11 @@ class Database:
         """
         self._keeper.close()
         with self._write_lock.last_turn():
-            if self._closed:
+            was_closed, self._closed = self._closed, True
+            if was_closed or not self._is_opened:
                 return
-            self._closed = True
             if not self.read_only and self._files.are_in_place():
-                self._erase_deleted(only_if_needed=True)
+                erase_if_unread(self._writer, only_if_needed=True)
             while self._idle_readers:
                 self._idle_readers.pop().close()
             if self._full_disk.reading_only:
@@ -172,24 +187,12 @@ class Database:
         finally:
             wait_for_locks(self._writer)
 
-    def _erase_deleted(self, *, only_if_needed: bool = False) -> bool:
-        """Empty the log unless a process is reading from it. A failure loses nothing: the data stays in the log."""
-        self._writer.set_busy_timeout(0)
-        try:
-            if not only_if_needed or unerased(self._writer) is not None:
-                erase_at_once(self._writer)
-        except apsw.Error as error:
-            logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
-            return False
-        finally:
-            wait_for_locks(self._writer)
-        return True
-
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
         self._require_open()
-        if self._full_disk.reading_only:
-            with self._full_disk.reader() as connection:
+        apart = self._reader_apart()
+        if apart is not None:
+            with apart as connection:
                 yield connection
             return
         self._require_in_place()
@@ -205,6 +208,12 @@ class Database:
             else:
                 self._idle_readers.append(connection)
 
+    def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
+        """Return a reader for when there is no writing connection: the file does not exist or cannot be written to."""
+        if self._opened_if_there():
+            return self._full_disk.reader() if self._full_disk.reading_only else None
+        return self._empty.reader()
+
     def _new_reader(self) -> apsw.Connection:
         connection = self._connect_in_place()
         forbid_writes(connection)
@@ -212,8 +221,7 @@ class Database:
         return connection
 
     def _connect_in_place(self) -> apsw.Connection:
-        # Closing another file that uses our log would drop our locks on the log's index.
-        self._require_in_place()
+        self._require_in_place()  # closing another file that uses our log would drop our locks on the log's index
         connection = self._connect()
         with closed_on_error(connection):
             self._require_in_place()  # otherwise it may have opened another file
@@ -222,8 +230,20 @@ class Database:
     def _require_in_place(self) -> None:
         self._files.require_in_place()
 
+    def _opened_if_there(self) -> bool:
+        """Open the file unless it is open; False: it does not exist."""
+        if not self._is_opened:
+            with self._opening:
+                if not self._is_opened and is_there(self.path):
+                    self._open()
+                    self._is_opened = True
+        return self._is_opened
+
     def _open(self) -> None:
-        """Open the file for writing. If the disk is full, there is no writing connection, but the file can be read."""
+        """Open the file for writing. If that is impossible, open it for reading, without a writing connection."""
+        if self._only_reads and not is_writable(self.path):
+            self._full_disk.open_to_read(self._is_present)
+            return
         try:
             self._writer = writer = self._connect()
             with closed_on_error(writer), full_disk_detected(writer):
@@ -276,13 +296,5 @@ class Database:
         with closed_on_error(connection), full_disk_detected(connection):
             wait_for_locks(connection)
             self._extend(connection)
-            enforce_foreign_keys(connection)
-            overwrite_deleted_bytes(connection)
-            set_durability(connection, self._synchronous)
-            keep_transaction_in_memory(connection)
+            set_up(connection, self._synchronous)
         return connection
-
-
-def wait_for_locks(connection: apsw.Connection) -> None:
-    """Let SQLite wait for other processes instead of failing at once."""
-    connection.set_busy_timeout(int(LOCK_TIMEOUT_SECONDS * 1000))

@@ -89,6 +89,7 @@ class FileIndex(Database):
         self.vectors_usable = True
         # What is lost in a power cut is made again from the folder.
         super().__init__(path, dimensions=dimensions, synchronous="NORMAL")
+        self.create()
 
     def is_in_place(self) -> bool:
         """Whether the file is still the one that was opened: another process may have made it anew."""

@@ -14,8 +14,10 @@ from vector_memory.storage.ranking import (
     Numbers,
     Ranked,
     Vectors,
+    Wording,
     WordRanking,
     best,
+    covered_by_best,
     highest_score,
     rounded,
     scores_for,
@@ -89,7 +91,8 @@ class FileVectors:
 class FileWords:
     """The WordRanking of chunks, whose ids are `ids`, ascending. `shares`: their scores, as shares of the possible."""
 
-    def __init__(self, ids: Numbers, shares: NDArray[np.float64]) -> None:
+    def __init__(self, ids: Numbers, shares: NDArray[np.float64], wording: Wording) -> None:
+        self.wording = wording
         self._ids = ids
         self._shares = shares
 
@@ -120,13 +123,15 @@ class FileCandidates(NearestUnits):
         rows = self._connection.execute(sql, {"daily": self._daily}).fetchall()
         ids, lengths = np.array(rows, np.int64).reshape(-1, 2).T
         mean_length = float(lengths.mean()) if lengths.any() else 1.0
-        scores, possible = np.zeros(len(ids)), 0.0
+        scores = np.zeros(len(ids))
+        words: list[tuple[float, Numbers]] = []
         for term in terms:
             places, counts = self._occurrences(ids, term)
             most = highest_score(len(ids), len(places))
-            possible += most
+            words.append((most, places))
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
-        return FileWords(ids, scores / possible if possible else scores)
+        scores /= sum(most for most, _ in words) or 1.0
+        return FileWords(ids, scores, Wording(covered_by_best(scores, words), len(ids)))
 
     def _occurrences(self, ids: Numbers, term: str) -> tuple[Numbers, Numbers]:
         """Return the places among the ids of the chunks that have a term, and how often each has it."""

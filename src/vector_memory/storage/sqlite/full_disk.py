@@ -1,4 +1,7 @@
-"""Reads a database on a disk that is so full that SQLite cannot create the files that it needs."""
+"""Reads a database when SQLite cannot create the files that it needs next to it.
+
+The disk is full, or this user may not write there.
+"""
 
 import contextlib
 import errno
@@ -26,6 +29,12 @@ READING_ONLY = (
 )
 
 
+NO_UPGRADE = (
+    "The database was written by an earlier release and must be upgraded first, but you have no permission to write to "
+    "it: open it once as a user who has."
+)
+
+
 class FullDiskError(DatabaseError):
     """The database cannot be opened for writing because the disk is full."""
 
@@ -43,6 +52,13 @@ class FullDisk:
         self._lock = threading.RLock()
         self._identity: Identity | None = None
         self.reading_only = False
+
+    def open_to_read(self, is_present: Callable[[apsw.Connection], bool]) -> None:
+        """Open the database read-only, because this user may not write to it. `is_present`: it needs no upgrade."""
+        self.reading_only = True
+        with self.reader() as reader:
+            if not is_present(reader):
+                raise DatabaseError(NO_UPGRADE)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:

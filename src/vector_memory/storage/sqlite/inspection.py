@@ -13,7 +13,7 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
-from vector_memory.storage.sqlite import connecting, database, guards, legacy, migrations, schema_repair
+from vector_memory.storage.sqlite import connecting, guards, legacy, migrations, schema_repair
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_detected
 from vector_memory.storage.sqlite.guards import DamagedError, Guard
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -65,7 +65,7 @@ def inspect(path: Path, read: Callable[[apsw.Connection], T]) -> T:
 @contextlib.contextmanager
 def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
     with contextlib.closing(_connection(path, immutable=immutable)) as connection:
-        database.wait_for_locks(connection)
+        connecting.wait_for_locks(connection)
         load_vector_search(connection)
         connection.pragma("temp_store", "memory")
         Guard(connection, INSPECTION_SECONDS, typed=False)

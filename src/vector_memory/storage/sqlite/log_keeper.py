@@ -17,6 +17,7 @@ import apsw
 
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite import erasure
+from vector_memory.storage.sqlite.connecting import wait_for_locks
 
 logger = logging.getLogger(__name__)
 
@@ -194,6 +195,23 @@ class LogKeeper:
     def _may_wait(self, _calls: int = 0) -> bool:
         """Pause before SQLite tries a lock again; False: it should stop trying."""
         return time.monotonic() < self._deadline and not self._stopping.wait(POLL_SECONDS)
+
+
+def erase_if_unread(connection: apsw.Connection, *, only_if_needed: bool = False) -> bool:
+    """Empty the log unless a process is reading from it, and record that.
+
+    False: the log was not emptied, which loses nothing, because the data stays in it.
+    """
+    connection.set_busy_timeout(0)
+    try:
+        if not only_if_needed or erasure.unerased(connection) is not None:
+            erase_at_once(connection)
+    except apsw.Error as error:
+        logger.info("Deleted bytes remain in the write-ahead log for now: %s", type(error).__name__)
+        return False
+    finally:
+        wait_for_locks(connection)
+    return True
 
 
 def erase_at_once(connection: apsw.Connection) -> None:

@@ -9,7 +9,7 @@ import apsw
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import NotFoundError
 from vector_memory.storage.base import CountedBy
-from vector_memory.storage.records import Expendable, Memory, Origin
+from vector_memory.storage.records import Expendable, Memory, Observation, Origin
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 
@@ -85,6 +85,26 @@ def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[
         (json.dumps(memory_ids),),
     )
     return {origin.id: origin for origin in rows}
+
+
+def get_observations(
+    connection: apsw.Connection, report_ids: Sequence[int], limit: int, characters: int
+) -> list[Observation]:
+    """Return the latest observations on these reports, oldest first."""
+    found = fetch(
+        connection,
+        Observation,
+        f"""
+        select m.id, m.metadata ->> '$.parent_report_id' as report_id, m.agent_id, m.created_at,
+            substr(m.content, 1, :characters) as beginning
+        from session_memories m
+        where m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'
+            and m.metadata ->> '$.parent_report_id' in (select value from json_each(:reports))
+        order by m.id desc limit :limit
+        """,
+        {"reports": json.dumps(report_ids), "limit": limit, "characters": characters},
+    )
+    return found[::-1]
 
 
 def list_memories(

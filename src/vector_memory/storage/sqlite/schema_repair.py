@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from vector_memory.storage.sqlite import connecting, database, guards, migrations, schema
+from vector_memory.storage.sqlite import connecting, guards, migrations, schema
 from vector_memory.storage.sqlite.legacy import quoted
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -73,7 +73,7 @@ def _transaction(path: Path) -> Iterator[apsw.Connection]:
     with guards.translated_errors():
         connection = apsw.Connection(str(path))
         try:
-            database.wait_for_locks(connection)
+            connecting.wait_for_locks(connection)
             connecting.overwrite_deleted_bytes(connection)
             connection.pragma("legacy_alter_table", True)  # renaming a table must not change other statements
             connection.execute("begin immediate")

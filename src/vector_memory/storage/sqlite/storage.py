@@ -20,6 +20,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Observation,
     Origin,
     SessionCounts,
     SessionSummary,
@@ -55,6 +56,9 @@ class SqliteReader:
 
     def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
         return memories.get_origins(self.connection, memory_ids)
+
+    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
+        return memories.get_observations(self.connection, report_ids, limit, characters)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return memories.list_memories(self.connection, scope, limit, offset, latest_first=order == "newest")

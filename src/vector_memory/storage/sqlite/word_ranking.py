@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
-from vector_memory.storage.ranking import Match, Numbers, Ranked, best, highest_score, rounded, scores_for
+from vector_memory.storage.ranking import (
+    Match,
+    Numbers,
+    Ranked,
+    Wording,
+    best,
+    covered_by_best,
+    highest_score,
+    rounded,
+    scores_for,
+)
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.keywords import (
@@ -56,7 +66,10 @@ class ScopeRanking:
     `shares`: the score of each entry of the layout, as a share of the highest possible score.
     """
 
-    def __init__(self, connection: apsw.Connection, layout: Layout, shares: NDArray[np.float64]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, layout: Layout, shares: NDArray[np.float64], wording: Wording
+    ) -> None:
+        self.wording = wording
         self._connection = connection
         self._layout = layout
         self._shares = shares
@@ -104,13 +117,15 @@ class ScopeRanking:
 def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> ScopeRanking:
     """Score the units of a scope that contain any of the terms by BM25, with the statistics of the scope."""
     layout = _layout(connection, scope)
-    scores, possible = np.zeros(len(layout.lengths)), 0.0
+    scores = np.zeros(len(layout.lengths))
+    words: list[tuple[float, Numbers]] = []
     for term in wanted:
         entries, counts = _occurrences(connection, layout, term)
         most = highest_score(layout.units, len(entries))
-        possible += most
+        words.append((most, entries))
         scores[entries] += scores_for(most, counts, layout.lengths[entries] / layout.mean_length)
-    return ScopeRanking(connection, layout, scores / possible if possible else scores)
+    scores /= sum(most for most, _ in words) or 1.0
+    return ScopeRanking(connection, layout, scores, Wording(covered_by_best(scores, words), layout.units))
 
 
 def _layout(connection: apsw.Connection, scope: Scope) -> Layout:

@@ -184,15 +184,17 @@ const facts = (memory) => [words(memory.kind), memory.agent, memory.task, memory
 
 const [SECOND, MINUTE, HOUR, DAY] = [1e3, 6e4, 36e5, 864e5];
 const STEPS = [
+  ...[1, 5, 20, 50, 100, 200, 500],
   ...[1, 5, 15, 30].map((n) => n * SECOND),
   ...[1, 5, 15, 30].map((n) => n * MINUTE),
   ...[1, 3, 6, 12].map((n) => n * HOUR),
   ...[1, 2, 7, 14, 28, 91, 182, 364, 1820].map((n) => n * DAY),
 ];
 const TICK_ROOM = 84;
-const [clock, exactClock] = [
+const [clock, exactClock, finestClock] = [
   utc({ hour: "2-digit", minute: "2-digit" }),
   utc({ hour: "2-digit", minute: "2-digit", second: "2-digit" }),
+  utc({ minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 }),
 ];
 const [shortDay, year] = [utc({ day: "numeric", month: "short" }), utc({ year: "numeric" })];
 
@@ -200,8 +202,12 @@ const extent = [memories[0].created, memories.at(-1).created];
 
 /* The visible period: the selected one, or all of it, with a margin on both sides. */
 function period() {
-  const [start, end] = [choice.from ?? extent[0], choice.until ?? extent[1]];
-  const room = Math.max((end - start) * 0.02, 30 * SECOND);
+  return withMargin(choice.from ?? extent[0], choice.until ?? extent[1]);
+}
+
+/* Also a session of seconds fills its axis. */
+function withMargin(start, end) {
+  const room = end > start ? (end - start) * 0.02 : 30 * SECOND;
   return [start - room, end + room];
 }
 
@@ -211,7 +217,8 @@ const scale = ([start, end], [left, right]) => (time) => left + ((time - start) 
 function timeAxis(domain, range, top, bottom) {
   const most = Math.max(2, Math.floor((range[1] - range[0]) / TICK_ROOM));
   const step = STEPS.find((each) => (domain[1] - domain[0]) / each <= most) ?? STEPS.at(-1);
-  const [fine, coarse] = step < DAY ? [step < MINUTE ? exactClock : clock, shortDay] : [shortDay, year];
+  const exact = step < SECOND ? finestClock : exactClock;
+  const [fine, coarse] = step < DAY ? [step < MINUTE ? exact : clock, shortDay] : [shortDay, year];
   const x = scale(domain, range);
   const drawn = [];
   let before = "";
@@ -297,8 +304,7 @@ function drawGrowth(host, chosen) {
   if (!width) return;
   const gutter = width >= 640 ? 172 : 0;
   const range = [gutter + radius() + 4, width - radius() - 4];
-  const room = Math.max((extent[1] - extent[0]) * 0.02, 30 * SECOND);
-  const domain = [extent[0] - room, extent[1] + room];
+  const domain = withMargin(...extent);
   const [x, all] = [scale(domain, range), running(memories)];
   const total = all.at(-1)[1];
   const y = (sum) => GROWTH.height - (sum / total) * (GROWTH.height - GROWTH.top);

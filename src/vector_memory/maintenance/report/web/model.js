@@ -85,9 +85,21 @@ function finder(query) {
   return new RegExp(wanted.map((term) => term.replace(/[\\^$.*+?()[\]{}|/]/gu, "\\$&")).join("|"), "giu");
 }
 
-/* The part of a text around the first match, as parts: [text, is a match]. */
+/* A text as it is read, in one line: without Markdown, and without the beginning that is the name. The parsed document
+   is never shown, and loads nothing. */
+function legible(memory) {
+  if (memory.legible !== undefined) return memory.legible;
+  const body = new DOMParser().parseFromString(memory.html ?? "", "text/html").body;
+  const name = memory.name.replace(/[`*_]/gu, "");
+  const first = body.firstElementChild;
+  if (first && /^H\d$/u.test(first.tagName) && plain(first.textContent) === name) first.remove();
+  const text = plain(body.textContent);
+  return (memory.legible = text.startsWith(name) ? text.slice(name.length).trim() : text);
+}
+
+/* The part of a text around the first match, as pieces: [text, is a match]. */
 function excerpt(memory, pattern, length = 240) {
-  const text = memory.text ?? "";
+  const text = legible(memory);
   const first = pattern ? text.search(pattern) : -1;
   const start = first > 80 ? text.slice(0, first - 60).lastIndexOf(" ") + 1 : 0;
   const shown = plain(text.slice(start, start + 2 * length));

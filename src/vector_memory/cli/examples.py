@@ -1,0 +1,75 @@
+"""Examples for the help of each command: a command line, and what it does."""
+
+EXAMPLES: dict[str, dict[str, str]] = {
+    "serve": {
+        "serve": "the memory of a project",
+        "serve --database-path ~/memory.db": "one memory for all projects",
+        "serve --toolsets all --read-only": "all tools that read",
+    },
+    "demo": {
+        "demo": "on the documentation of vector-memory",
+        "demo notes --question 'how do we deploy?'": "on your own files",
+    },
+    "ingest": {
+        "ingest docs": "all files of a folder, into the session `docs`",
+        "ingest docs --sync": "replace what was edited, delete what is gone",
+        "ingest docs --watch": "follow the files",
+        "git log -n 50 | vector-memory ingest - --session log": "standard input",
+    },
+    "search": {
+        "search why is the first request slow": "in everything",
+        "search 'error 1205' --mode keyword --kind report": "by words, in reports",
+        "search deployment --session monday --grain section": "whole sections",
+    },
+    "list": {
+        "list": "what was stored last",
+        "list --kind knowledge_base": "the knowledge base",
+        "list --kind tagged_memory --tags redis": "notes with a tag",
+    },
+    "show": {"show 7": "a memory and its origin", "show 7 --raw > report.md": "its exact text"},
+    "sessions": {"sessions": "the latest 20", "sessions --agent reviewer": "those of an agent"},
+    "timeline": {
+        "timeline monday": "what was stored, by whom and when",
+        "timeline monday --agent scout --kind report": "part of it",
+    },
+    "stats": {"stats": "the whole memory", "stats monday": "a session"},
+    "report": {
+        "report monday --open": "write monday.html and open it",
+        "report --all -o pages": "a page for each session",
+    },
+    "export": {
+        "export monday -o monday.jsonl": "a session",
+        "export --vectors -o all.jsonl": "everything, to import without a model",
+    },
+    "import": {
+        "import monday.jsonl": "add what is not there yet",
+        "import monday.jsonl --as tuesday": "as a session of another name",
+    },
+    "delete": {
+        "delete 7 8": "two memories",
+        "delete --session monday --dry-run": "say what would be deleted",
+    },
+    "cleanup": {
+        "cleanup --days 365 --dry-run": "count what is older than a year",
+        "cleanup --days 365": "delete it",
+    },
+    "backfill": {"backfill": "make everything searchable by meaning"},
+    "reembed": {"reembed --embedding-model BAAI/bge-small-en-v1.5": "change the model"},
+    "doctor": {"doctor": "check everything", "doctor --fix": "repair what can be repaired"},
+    "backup": {"backup ~/backups/monday.db": "while servers keep writing"},
+    "restore": {"restore ~/backups/monday.db --overwrite": "the previous memory is kept next to it"},
+    "fetch-model": {"fetch-model": "once, before working without a network"},
+    "completion": {'eval "$(vector-memory completion bash)"': "in this shell"},
+}
+
+OVERHANG = 44
+"""A longer command line has its explanation on the next line."""
+
+
+def examples_of(command: str) -> str:
+    """Return the examples of a command as its help prints them."""
+    lines = ["Examples:"]
+    for words, meaning in EXAMPLES[command].items():
+        line = words if "vector-memory" in words else f"vector-memory {words}"
+        lines += [f"  {line:{OVERHANG}}  {meaning}"] if len(line) <= OVERHANG else [f"  {line}", f"      {meaning}"]
+    return "\n".join(lines)

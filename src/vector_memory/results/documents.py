@@ -1,0 +1,83 @@
+"""Results of reading, exporting and deleting memories."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vector_memory.results.sessions import Beginning, MemoryEntry, Omitted, ReportsResult, Result
+from vector_memory.results.values import Time, unless_empty
+
+
+class TaskContextResult(ReportsResult):
+    """What an agent needs to continue a session. Reports, notes and observations are given by their beginnings."""
+
+    session_context: MemoryEntry | None = None
+    input_prompts: list[Beginning] = Field(default=[])
+    recent_reports: list[Beginning] = Field(default=[])
+    recent_working_memory: list[Beginning] = Field(default=[])
+    recent_observations: list[Beginning] = Field(default=[])
+    omitted: list[Omitted] = unless_empty([])
+
+
+class ChunkEntry(BaseModel):
+    """A chunk as a part of its document."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    chunk_id: int
+    chunk_index: int
+    content: str
+    chunk_type: str
+    header_path: str
+    level: int
+
+
+class ExpandedChunkResult(ReportsResult):
+    """A chunk with its neighbours. `expanded_content` is the part of the document that they cover, without overlaps."""
+
+    memory_id: int
+    memory_type: str
+    agent_id: str
+    session_id: str | None = None
+    created_at: Time
+    target_chunk_index: int
+    context_window: int
+    chunks_returned: int = 0
+    expanded_content: str
+    content_end: int | None = unless_empty(
+        description="Set if a chunk is cut: read on with get_memory_by_id from this offset"
+    )
+    chunks: list[ChunkEntry] = Field(default=[])
+
+
+class DocumentResult(ReportsResult):
+    """A document as stored, or the part of it that fits."""
+
+    memory_id: int
+    content: str
+    title: str | None = None
+    memory_type: str
+    agent_id: str
+    session_id: str | None = None
+    created_at: Time
+    chunk_count: int
+    content_length: int = Field(description="Length of the whole content in characters")
+    content_end: int | None = unless_empty(description="Set if content is cut: offset to read on from")
+
+
+class MemoryResult(ReportsResult):
+    """One memory."""
+
+    memory: MemoryEntry
+
+
+class ExportResult(Result):
+    """A written file."""
+
+    file_path: str
+    memory_id: int
+    bytes_written: int
+
+
+class DeleteResult(Result):
+    """A deleted memory."""
+
+    memory_id: int

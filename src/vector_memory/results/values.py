@@ -1,0 +1,46 @@
+"""Values in results, as short as they can be: an agent pays for every character of an answer."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+DECIMALS = 3
+
+FRACTION = re.compile(r"\.\d+(?=$|Z$|[+-]\d\d:\d\d$)")
+
+
+def to_second(time: str) -> str:
+    """Return an ISO 8601 time without fractions of a second, with Z for UTC."""
+    return FRACTION.sub("", time).replace("+00:00", "Z")
+
+
+def to_thousandth(share: float) -> float:
+    """Return a number with three decimals."""
+    return round(share, DECIMALS)
+
+
+def to_score(score: float) -> float:
+    """Return a score cut to 0-1, with three decimals."""
+    return to_thousandth(min(1.0, max(0.0, score)))
+
+
+def says_nothing(value: object) -> bool:
+    """Tell whether a value is null or empty."""
+    return value is None or value in ([], {})
+
+
+Time = Annotated[str, AfterValidator(to_second)]
+"""An ISO 8601 time in UTC, to the second."""
+
+Share = Annotated[float, AfterValidator(to_thousandth)]
+"""A number from 0 to 1, to three decimals."""
+
+
+Score = Annotated[float, AfterValidator(to_score)]
+"""What results are sorted by, 0 to 1."""
+
+
+def unless_empty(default: object = None, description: str | None = None) -> Any:
+    """Return a field that answers leave out while it is null or empty."""
+    return Field(default=default, description=description, exclude_if=says_nothing)

@@ -1,0 +1,78 @@
+"""Whether a scope has anything on a topic, and where else there is something."""
+
+from dataclasses import replace
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.embedding.calibration import Calibration
+from vector_memory.search.fusion import SearchHits
+from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
+from vector_memory.search.retriever import Retrieval
+from vector_memory.storage.base import Reader
+
+COUNTED = 100
+"""The highest count of units near a question in another scope."""
+
+UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
+"""Kinds that belong to no session; notes belong to another family of tools."""
+
+
+def is_close(found: SearchHits, calibration: Calibration) -> bool:
+    """Tell whether what was found is on the topic of the question, which was compared by meaning."""
+    cosine = found.nearest or 0.0
+    if found.wording is None:
+        return cosine >= calibration.by_meaning
+    return calibration.is_close(cosine, found.wording.covered, found.wording.units)
+
+
+def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
+    """Return how many units near the question there are outside the filters and among other kinds, by place."""
+    counts = {name: count_close(retrieval, other) for name, other in other_scopes(retrieval.reader, scope).items()}
+    if "other_sessions" in counts:
+        same = count_close(retrieval, replace(scope, session_iter=None))
+        counts["other_sessions"] = max(0, counts["other_sessions"] - same)
+    return {name: count for name, count in counts.items() if count}
+
+
+def count_close(retrieval: Retrieval, scope: Scope) -> int:
+    """Return how many units of a scope are near the question, at most 100; 0 if none is."""
+    found = retrieval.find(scope, COUNTED)
+    if not is_close(found, retrieval.calibration):
+        return 0
+    return max(1, sum((hit.similarity or 0.0) >= retrieval.calibration.by_meaning for hit in found.hits))
+
+
+def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
+    """Return where a question that a scope has nothing about may be asked instead, by name."""
+    others = {}
+    if scope.session_iter is not None:
+        others["other_iterations"] = replace(scope, session_iter=None)
+    if scope.agent_id is not None:
+        others["other_agents"] = replace(scope, agent_id=None)
+    if scope.kind is MemoryKind.TAGGED:
+        if scope.category is not None or scope.tags:
+            others["other_categories"] = replace(scope, category=None, tags=())
+        return others
+    if scope.session_id is not None:
+        others["other_sessions"] = replace(scope, session_id=None, session_iter=None)
+    for name in reader.count_by(Scope(session_id=scope.session_id), "kind"):
+        if name in set(MemoryKind) - {scope.kind, *UNSEARCHED}:
+            others[name] = Scope(name, session_id=scope.session_id)
+    if scope.kind is not MemoryKind.KNOWLEDGE_BASE:
+        others[str(MemoryKind.KNOWLEDGE_BASE)] = Scope(MemoryKind.KNOWLEDGE_BASE)
+    return others
+
+
+def nothing_stored(reader: Reader, scope: Scope) -> str:
+    """Say that a scope is empty, and what there is in its session or without its filters."""
+    noun, names = noun_of(scope.kind), filters_of(scope)
+    if not names:
+        return f"No {noun} are stored yet."
+    said = f"No {noun} match these filters ({', '.join(names)})."
+    if scope.session_id is not None:
+        held = reader.count_by(Scope(session_id=scope.session_id), "kind")
+        known = {MemoryKind(name): count for name, count in held.items() if name in set(MemoryKind)}
+        if not known:
+            return f"{said} Nothing at all is stored in this session: list_sessions shows the sessions."
+        return f"{said} This session has {kinds_in_words(known)}."
+    count = reader.count(Scope(scope.kind))
+    return f"{said} Without filters there {'is' if count == 1 else 'are'} {count:,}." if count else said

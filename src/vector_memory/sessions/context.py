@@ -1,0 +1,144 @@
+"""What an agent needs to continue a session."""
+
+from collections.abc import Sequence
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.text import counted
+from vector_memory.results.budget import Packer, omitted_memory
+from vector_memory.results.documents import TaskContextResult
+from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
+from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Memory
+from vector_memory.validation import (
+    LARGEST,
+    MAX_IDENTIFIER,
+    MAX_LIMIT,
+    MIN_TOKENS,
+    check_range,
+    check_text,
+    parse_iteration,
+)
+
+TOKENS = 4_000
+"""The length of an answer for which the caller names none."""
+
+RECENT = 5
+"""Reports, working memories and observations, each, in an answer."""
+
+PROMPTS_FIRST = 5
+"""So many prompts get room in an answer before reports do."""
+
+
+class TaskContext:
+    """Gathers what an agent needs to continue a session."""
+
+    def __init__(self, storage: Storage, packer: Packer, access: AccessRecorder) -> None:
+        self._storage = storage
+        self._packer = packer
+        self._access = access
+
+    def load(self, session_id: str, session_iter: str | int, max_tokens: int | None) -> TaskContextResult:
+        """Return the latest context of a session's iteration, the session's prompts, and beginnings of what was found.
+
+        Reports of earlier iterations fill up what the iteration has too few of.
+        """
+        check_text("session_id", session_id, MAX_IDENTIFIER)
+        iteration = parse_iteration(session_iter)
+        if max_tokens is not None:
+            check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)
+        with self._storage.read() as reader:
+            gathered = Gathered(reader, session_id, iteration)
+        found = gathered.in_order
+        handed_out: list[StoredText] = []
+
+        def build(packer: Packer) -> TaskContextResult:
+            handed_out[:] = packer.share(found)
+            omitted = packer.omissions(found, handed_out, omitted_memory)
+            return gathered.answer(handed_out, omitted)
+
+        answer = self._packer.within(max_tokens or TOKENS).fit(build)
+        self._access.record([entry.id for entry in handed_out if entry.content_end is None])
+        return answer
+
+
+class Gathered:
+    """What a session holds for one of its iterations."""
+
+    def __init__(self, reader: Reader, session_id: str, iteration: int) -> None:
+        self._iteration = iteration
+
+        def of(kind: MemoryKind, limit: int = RECENT, *, session_iter: int | None = iteration) -> list[Memory]:
+            return reader.list_memories(Scope(kind, session_id=session_id, session_iter=session_iter), limit)
+
+        contexts = of(MemoryKind.SESSION_CONTEXT, 1)
+        # What the user asked in earlier iterations still holds.
+        prompts = of(MemoryKind.INPUT_PROMPT, MAX_LIMIT, session_iter=None)
+        reports = reports_until(reader, session_id, iteration)
+        notes = [*of(MemoryKind.WORKING_MEMORY), *of(MemoryKind.REPORT_OBSERVATION)]
+        self._latest_context = next(iter(contexts or of(MemoryKind.SESSION_CONTEXT, 1, session_iter=None)), None)
+        self._prompts = reader.count(Scope(MemoryKind.INPUT_PROMPT, session_id=session_id))
+        self._observations: list[ObservationNote] = observations_on(reader, reports)
+        self.in_order: list[StoredText] = [
+            *map(memory_entry, contexts),
+            *map(whole, prompts[:PROMPTS_FIRST]),
+            *(Beginning(**beginning(memory)) for memory in (*reports, *notes)),
+            *map(whole, prompts[PROMPTS_FIRST:]),
+        ]
+        """The memories in the order in which they get room in an answer."""
+
+    def answer(self, entries: Sequence[StoredText], omitted: list[Omitted]) -> TaskContextResult:
+        """Return the answer with those of the memories that fit."""
+        by_kind = {
+            kind: [entry for entry in entries if isinstance(entry, Beginning) and entry.memory_type == kind]
+            for kind in MemoryKind
+        }
+        return TaskContextResult(
+            session_context=next((entry for entry in entries if isinstance(entry, MemoryEntry)), None),
+            input_prompts=by_kind[MemoryKind.INPUT_PROMPT],
+            recent_reports=by_kind[MemoryKind.REPORT],
+            recent_working_memory=by_kind[MemoryKind.WORKING_MEMORY],
+            recent_observations=by_kind[MemoryKind.REPORT_OBSERVATION],
+            observations=self._observations,
+            omitted=omitted,
+            message=self._said(entries, omitted),
+        )
+
+    def _said(self, entries: Sequence[StoredText], omitted: Sequence[Omitted]) -> str:
+        count, left_out = len(entries), len(self.in_order) - len(entries)
+        said = f"{counted(count, 'memory', 'memories')}."
+        latest = self._latest_context
+        if latest is None:
+            said += " No session context is stored in this session."
+        elif latest.session_iter != self._iteration:
+            said += (
+                f" No session context is stored for iteration {self._iteration}: the latest is memory {latest.id}, of "
+                f"iteration {latest.session_iter}."
+            )
+        said += said_of_beginnings(entries)
+        if left_out:
+            named = "see omitted" if left_out == len(omitted) else f"the first {len(omitted)} are in omitted"
+            said += f" {left_out} did not fit: {named}; read them with {READ_WITH}, or send a larger max_tokens."
+        if self._prompts > MAX_LIMIT:
+            older = counted(self._prompts - MAX_LIMIT, "older prompt")
+            said += f" {older} left out: call search_input_prompts, latest_first=false."
+        return said
+
+
+def reports_until(reader: Reader, session_id: str, iteration: int) -> list[Memory]:
+    """Return the latest reports of an iteration and those before it, by iteration and time."""
+    found: list[Memory] = []
+    offset = 0
+    while len(found) < RECENT:
+        page = reader.list_memories(Scope(MemoryKind.REPORT, session_id=session_id), RECENT, offset)
+        found += [memory for memory in page if memory.session_iter <= iteration]
+        offset += RECENT
+        if len(page) < RECENT:
+            break
+    return found[:RECENT]
+
+
+def whole(memory: Memory) -> Beginning:
+    """Return a memory with all of its text."""
+    return Beginning(**beginning(memory, None))

@@ -1,0 +1,49 @@
+"""Where commands look for the memory, and what they create: nothing by mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from commands.conftest import Run
+from memory_files import contents
+from servers import Server
+
+CREATING = [["ingest", "notes.md", "--session", "s"], ["import", "x.jsonl"], ["restore", "x.db"], ["doctor"], ["serve"]]
+
+
+@pytest.mark.parametrize("words", CREATING, ids=lambda words: words[0])
+@pytest.mark.parametrize("flag", ["--database-path", "--working-dir"])
+def test_a_mistyped_folder_is_refused_and_not_created(words: list[str], flag: str, tmp_path: Path, run: Run) -> None:
+    """By every command that could create a memory there."""
+    (tmp_path / "notes.md").write_text("# A note")
+    typo = tmp_path / "typo"
+    ended = run(*words, flag, typo / "memory.db" if flag == "--database-path" else typo)
+    sentence = f"vector-memory: The folder {typo} does not exist: check the path, or create the folder first.\n"
+    assert ended == (2, "", sentence)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.md"]
+
+
+def test_a_new_memory_is_created_with_the_first_text(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the default place, with its folder; a run that stores nothing creates nothing."""
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH")
+    (tmp_path / "empty.md").write_text(" ")
+    assert run("ingest", "empty.md", "--session", "s").code == 1
+    assert not (tmp_path / "memory").exists()
+    (tmp_path / "note.md").write_text("# A note")
+    assert run("ingest", "note.md", "--session", "s").code == 0
+    assert contents(tmp_path / "memory" / "agent_session_memory.db") == ["# A note"]
+
+
+def test_a_server_creates_nothing_before_the_first_store_and_says_what_it_created(tmp_path: Path) -> None:
+    """Reading, searching and deleting find an empty memory."""
+    with Server(tmp_path, VECTOR_MEMORY_LOG_LEVEL="INFO") as server:
+        server.hello()
+        assert server.call("search_reports_specific_chunks", query="anything")["total_results"] == 0
+        assert server.call("delete_memory", memory_id=1)["error"] == "ValidationError"
+        assert server.call("list_sessions")["total_sessions"] == 0
+        assert not list(tmp_path.iterdir())
+        server.call("store_working_memory", content="Found.", agent_id="a", session_id="s", session_iter=1)
+        assert server.path.exists()
+        server.seconds_to_end("SIGTERM")
+        said = server.errors().decode()
+    assert f"Created the database {server.path}" in said

@@ -1,0 +1,181 @@
+"""ingest --sync and --watch: memories follow their files."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands.conftest import TOY, Run
+from memory_files import contents, process
+from servers import QUICK
+from vector_memory.domain import Scope
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder of two files."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text("# A\n\nFirst.")
+    (folder / "b.md").write_text("# B\n\nSecond.")
+    return folder
+
+
+def sources(path: Path) -> list[str]:
+    """Return the sources of all memories, in the order of their ids."""
+    with SessionMemoryStore(path, TOY, read_only=True) as store:
+        entries = [store.get_memory_by_id(number).memory for number in all_ids(path)]
+    return [entry.metadata["source"] for entry in entries if entry]
+
+
+def all_ids(path: Path) -> list[int]:
+    """Return the ids of all memories of the session `notes`."""
+    with SessionMemoryStore(path, TOY, read_only=True) as store:
+        return [entry.memory_id for entry in store.get_timeline(Scope(session_id="notes")).entries]
+
+
+def test_an_edited_file_replaces_what_came_of_it_before(notes: Path, tmp_path: Path, run: Run) -> None:
+    """Its earlier text is found no more, and what is gone from the folder is deleted."""
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").write_text("# A\n\nEdited.")
+    (notes / "b.md").unlink()
+    (notes / "c.md").write_text("# C\n\nThird.")
+    ended = run("ingest", "notes", "--sync")
+    assert ended.out.splitlines() == [
+        "Updated: notes/a.md",
+        "Removed: notes/b.md",
+        "Stored 1 file in session notes; 1 updated; 0 unchanged; 1 removed; 0 failed.",
+    ]
+    assert contents(tmp_path / "memory.db") == ["# A\n\nEdited.", "# C\n\nThird."]
+    again = run("ingest", "notes", "--sync", "--json").json
+    assert {state: again[state] for state in ("stored", "updated", "unchanged", "removed", "failed")} == {
+        "stored": 0,
+        "updated": 0,
+        "unchanged": 2,
+        "removed": 0,
+        "failed": 0,
+    }
+
+
+def test_without_sync_an_earlier_text_stays_and_that_is_said(notes: Path, tmp_path: Path, run: Run) -> None:
+    run("ingest", "notes")
+    (notes / "a.md").write_text("# A\n\nEdited.")
+    assert "1 file had an earlier text, which is still stored: --sync replaces it." in run("ingest", "notes").out
+    assert len(contents(tmp_path / "memory.db")) == 3
+    assert run("ingest", "notes", "--sync").out.startswith("Updated: notes/a.md\nStored 0 files")
+    assert sorted(contents(tmp_path / "memory.db")) == ["# A\n\nEdited.", "# B\n\nSecond."]
+
+
+def test_a_renamed_file_keeps_one_memory_under_its_new_name(notes: Path, tmp_path: Path, run: Run) -> None:
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").rename(notes / "z.md")
+    assert run("ingest", "notes", "--sync").code == 0
+    assert sorted(sources(tmp_path / "memory.db")) == ["notes/b.md", "notes/z.md"]
+
+
+def test_only_the_folder_that_is_given_loses_what_is_gone(notes: Path, tmp_path: Path, run: Run) -> None:
+    """Not another folder, another session or kind, nor what agents have stored; one file removes nothing."""
+    other = tmp_path / "other"
+    shutil.copytree(notes, other)
+    (other / "a.md").write_text("# Other")
+    (other / "b.md").write_text("# Another")
+    run("ingest", "notes", "other", "--sync", "--session", "s")
+    run("ingest", "notes", "--session", "t")
+    run("ingest", "notes", "--session", "s", "--kind", "working_memory")
+    for file in (notes / "b.md", other / "b.md"):
+        file.unlink()
+    assert "0 removed" in run("ingest", "notes/a.md", "--sync", "--session", "s").out
+    assert run("ingest", "notes", "--sync", "--session", "s").out.startswith("Removed: notes/b.md\nStored 0 files")
+    assert len(contents(tmp_path / "memory.db")) == 7
+
+
+def test_a_file_that_cannot_be_stored_keeps_its_earlier_memory(notes: Path, tmp_path: Path, run: Run) -> None:
+    run("ingest", "notes", "--sync")
+    (notes / "a.md").write_text(" ")
+    assert run("ingest", "notes", "--sync").code == 1
+    assert len(contents(tmp_path / "memory.db")) == 2
+
+
+def test_an_empty_folder_is_no_reason_to_delete_everything(notes: Path, tmp_path: Path, run: Run) -> None:
+    """It may be a disk that is not there today."""
+    run("ingest", "notes", "--sync")
+    for file in notes.iterdir():
+        file.unlink()
+    assert run("ingest", "notes", "--sync").code == 2
+    assert len(contents(tmp_path / "memory.db")) == 2
+
+
+@pytest.mark.parametrize("folder", [".", "docs", "docs/sub"])
+def test_a_source_is_relative_to_the_repository_wherever_the_command_runs(
+    folder: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the same file is recognised from every folder and in every clone; it never leads upwards."""
+    file = tmp_path / "project" / "docs" / "sub" / "a.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("# A")
+    (tmp_path / "project" / ".git").mkdir()
+    monkeypatch.chdir(tmp_path / "project" / folder)
+    run("ingest", file.parent, "--sync", "--session", "notes")
+    monkeypatch.chdir("/")
+    assert "1 unchanged" in run("ingest", file, "--sync", "--session", "notes").out
+    assert sources(tmp_path / "memory.db") == ["docs/sub/a.md"]
+
+
+@pytest.mark.parametrize(
+    ("words", "levels"),
+    [(["."], 0), (["../notes/*.md"], 0), (["../notes/**/a.md"], 0), (["a.md"], 0), (["..", "."], 1)],
+)
+def test_the_session_is_named_like_the_folder(
+    words: list[str], levels: int, notes: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that all the files are in."""
+    monkeypatch.chdir(notes)
+    assert run("ingest", *words, "--json").json["session_id"] == [notes, notes.parent][levels].name
+
+
+FLIPPING = """
+from vector_memory.domain import NewMemory, Scope
+texts = ["# One", "# Two"]
+with SessionMemoryStore(path, settings) as store:
+    for number in range(100_000):
+        sync = store.sync(Scope("report", session_id="s"))
+        text = f"# Version {number}"
+        new = NewMemory.of("report", text, session_id="s", metadata={"source": "a.md"})
+        sync.put("a.md", new)
+        print(number, flush=True)
+"""
+
+
+def test_a_kill_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
+    """At whatever moment it comes: one transaction deletes one and adds the other."""
+    path = tmp_path / "killed.db"
+    for lines in (1, 7, 20):
+        with process(FLIPPING, path) as child:
+            assert child.stdout is not None
+            for _ in range(lines):
+                child.stdout.readline()
+        assert len(contents(path)) == 1
+
+
+def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -> None:
+    """Each change is said; Ctrl-C ends it without an error."""
+    path = tmp_path / "memory.db"
+    command = [sys.executable, "-P", "-m", "vector_memory", "ingest", "notes", "--watch", "--database-path", path]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True, env=os.environ | QUICK)
+    try:
+        assert child.stdout is not None
+        while "Watching" not in child.stdout.readline():
+            assert child.poll() is None
+        (notes / "a.md").write_text("# A\n\nEdited.")
+        eventually(lambda: "# A\n\nEdited." in contents(path))
+        assert child.stdout.readline() == "Updated: notes/a.md\n"
+        child.send_signal(2)
+        assert child.wait(30) == 0
+    finally:
+        child.kill()
+        child.communicate()

@@ -1,0 +1,69 @@
+"""A correction of a report is named wherever the report is returned."""
+
+from typing import Any
+
+import pytest
+
+from eras import Call
+from vector_memory.store import SessionMemoryStore
+
+pytestmark = pytest.mark.anyio
+
+CORRECTION = "The pool has 20 connections, not 10. " + "It was measured again. " * 20
+
+RETURNING: dict[str, dict[str, Any]] = {
+    "search_reports_specific_chunks": {"query": "pool"},
+    "search_reports_section_context": {"query": "pool"},
+    "search_reports_full_documents": {},
+    "expand_chunk_context": {"chunk_id": 1},
+    "reconstruct_document": {"memory_id": 1},
+    "get_memory_by_id": {"memory_id": 1},
+    "load_session_context_for_task": {"session_id": "s", "session_iter": 1},
+    "search_changes": {"session_id": "s"},
+}
+
+
+@pytest.fixture
+def corrected(store: SessionMemoryStore) -> SessionMemoryStore:
+    """Report 1 with a correction, and report 3 without any."""
+    store.store_memory("report", "# Pool\n\nThe pool has 10 connections.", session_id="s", agent_id="a")
+    store.store_memory("report_observation", CORRECTION, session_id="t", agent_id="b", parent_report_id=1)
+    store.store_memory("report", "# Cache\n\nThe cache has 5 entries.", session_id="u", agent_id="a")
+    store.store_memory("report_observation", "About nothing.", session_id="s", agent_id="b")
+    return store
+
+
+@pytest.mark.usefixtures("corrected")
+@pytest.mark.parametrize(("tool", "arguments"), RETURNING.items(), ids=RETURNING)
+@pytest.mark.parametrize("era", ["2026-07-28"])
+async def test_a_correction_is_named_with_its_report(call: Call, tool: str, arguments: dict[str, Any]) -> None:
+    (named,) = (await call(tool, **arguments)).structured_content["observations"]
+    assert (named["id"], named["report_id"], named["agent_id"]) == (2, 1, "b")
+    assert CORRECTION.startswith(named["beginning"])
+    assert "not 10" in named["beginning"]
+    assert len(named["beginning"]) < len(CORRECTION)
+
+
+@pytest.mark.usefixtures("corrected")
+async def test_a_report_that_nobody_corrected_has_no_such_key(call: Call) -> None:
+    for tool, arguments in (
+        ("get_memory_by_id", {"memory_id": 3}),
+        ("search_reports_full_documents", {"session_id": "u"}),
+        ("search_working_memory_full_documents", {}),
+    ):
+        assert "observations" not in (await call(tool, **arguments)).structured_content
+
+
+@pytest.mark.usefixtures("corrected")
+async def test_an_observation_in_a_list_names_its_report(call: Call) -> None:
+    (change,) = (await call("search_changes", session_id="t")).structured_content["results"]
+    context = (await call("load_session_context_for_task", session_id="t", session_iter=1)).structured_content
+    assert change["report_id"] == context["recent_observations"][0]["report_id"] == 1
+
+
+def test_of_many_corrections_the_last_are_named(store: SessionMemoryStore) -> None:
+    store.store_memory("report", "text", session_id="s")
+    for number in range(25):
+        store.store_memory("report_observation", f"Note {number}.", session_id="s", parent_report_id=1)
+    named = store.get_memory_by_id(1).observations
+    assert [one.beginning for one in named] == [f"Note {number}." for number in range(5, 25)]
