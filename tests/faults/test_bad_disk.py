@@ -136,7 +136,8 @@ def test_a_creation_that_meets_a_fault_fails_or_succeeds_and_the_next_one_succee
 ) -> None:
     for attempt in sweep(disk, codes, lasting=lasting, step=effort(quick=15, long=1)):
         path = tmp_path / str(attempt.at) / "memory.db"
-        attempt(create, path)
+        error = attempt(create, path)
+        assert error is None or ADVICE.search(str(error)), attempt
         with open_store(path) as store:
             store.store_memory(**memory(0))
         assert faults_of(path) == [], attempt
