@@ -95,12 +95,12 @@ def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> Non
 
 
 def test_without_a_model_the_demo_finds_words_and_says_so(folder: Path, tmp_path: Path) -> None:
-    """There is no similarity then, and the results have a dash in its place."""
+    """The results are ranked by their words then, and have scores all the same."""
     variables = {"VECTOR_MEMORY_EMBEDDING_MODEL": "", "VECTOR_MEMORY_EMBEDDING_MODEL_PATH": str(tmp_path)}
     ended = demo(folder, "--question", "cat sleeps", **variables)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "There is no embedding model, so texts are found by words only" in one_line(ended.stdout)
-    assert re.search(r"^ +-  cats\.md", ended.stdout, re.MULTILINE)
+    assert re.search(r"^ +0\.\d\d  cats\.md", ended.stdout, re.MULTILINE)
 
 
 def test_limit_is_said(folder: Path) -> None:

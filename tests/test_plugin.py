@@ -97,7 +97,7 @@ def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, An
         process.stdin.close()
     assert process.returncode == 0
     assert [tool["name"] for tool in answers[2]["tools"]] == [tool.name for tool in offered(tuple(Toolset))]
-    assert (tmp_path / "memory" / "agent_session_memory.db").is_file()
+    assert not (tmp_path / "memory").exists(), "nothing is created before something is stored"
     assert list((tmp_path / ".claude" / "cwe" / "memory").glob("*.sqlite"))
 
 

@@ -83,7 +83,7 @@ def parse_iteration(value: str | int) -> int:
 def parse_id(name: str, value: str | int) -> int:
     """Parse the id of a memory or chunk: an integer, or a string of digits."""
     match = IDENTIFIER.fullmatch(value.strip() if isinstance(value, str) else digits(value))
-    if match is None and str(value).strip().endswith(".md"):
+    if match is None and isinstance(value, str) and value.strip().endswith(".md"):
         raise ValidationError(f"{name} must be an integer: a memory file is read by its path with memory_get.")
     if match is None:
         raise ValidationError(f"{name} must be an integer returned by a store or search, for example 42.")

@@ -17,8 +17,8 @@ from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.files.index_file import IndexFile
-from vector_memory.storage.ranking import Method
 from vector_memory.storage.sqlite import file_index, file_rows, vec0
+from vector_memory.storage.sqlite.file_contents import contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_search import FileCandidates
 
@@ -62,8 +62,8 @@ def vector_count(index: IndexFile) -> int:
         return int(connection.execute("select count(*) from chunks_vec").get)
 
 
-def candidates(connection: apsw.Connection, *, daily: bool | None = None) -> FileCandidates:
-    return FileCandidates(connection, daily=daily, method=Method())
+def candidates(index: IndexFile, connection: apsw.Connection, *, daily: bool | None = None) -> FileCandidates:
+    return FileCandidates(connection, contents_of(index.current(), connection), daily=daily)
 
 
 def test_a_changed_file_has_its_new_chunks_and_no_old_ones(folder: Path, index: IndexFile, steps: Steps) -> None:
@@ -119,8 +119,8 @@ def test_a_renamed_file_keeps_its_vectors(folder: Path, index: IndexFile, steps:
     assert len(engine.embedded) == 1
     with index.current().read() as connection:
         query = engine.embed(["Words of a note."])[0]
-        assert candidates(connection, daily=False).nearest(query, 5).matches == []
-        assert candidates(connection, daily=True).nearest(query, 5).matches[0].score == pytest.approx(1.0)
+        assert candidates(index, connection, daily=False).nearest(query, 5).matches == []
+        assert candidates(index, connection, daily=True).nearest(query, 5).matches[0].score == pytest.approx(1.0)
 
 
 def test_only_the_chunks_that_changed_are_embedded_again(folder: Path, steps: Steps, engine: CountingEngine) -> None:
@@ -220,7 +220,7 @@ def test_vectors_of_another_model_are_recomputed(folder: Path, index: IndexFile,
     Steps(folder, index, EmbeddingModel(lambda: smaller)).all()
     with index.current().read() as connection:
         assert file_rows.fingerprint_of(connection) == smaller.fingerprint
-        assert len(candidates(connection).nearest(smaller.embed(["Words."])[0], 5).matches) == 2
+        assert len(candidates(index, connection).nearest(smaller.embed(["Words."])[0], 5).matches) == 2
 
 
 def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
@@ -242,7 +242,7 @@ def test_words_are_searched_when_sqlite_vec_cannot_be_loaded(
         assert not steps.vectors()
         assert not without.current().vectors_usable
         with without.current().read() as connection:
-            assert len(candidates(connection).rank_words(["new"]).best(5).matches) == 1
+            assert len(candidates(without, connection).rank_words(["new"]).best(5).matches) == 1
         without.close()
 
     again = IndexFile(index_file, 384)
@@ -339,7 +339,7 @@ def test_every_passage_of_a_chunk_is_found(
     assert passages > 1
     with index.current().read() as connection:
         query = engine.embed(["quokka filler149 filler148"])[0]
-        cosine = candidates(connection).nearest(query, 5).matches[0].score
+        cosine = candidates(index, connection).nearest(query, 5).matches[0].score
         whole = float(np.dot(query, engine.embed([text])[0]))
     assert cosine > whole
 

@@ -11,14 +11,11 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.search.elsewhere import is_close
 from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.retriever import Question, best_units, prepare
-from vector_memory.storage.ranking import Method
+from vector_memory.storage.sqlite.file_contents import FileRevision, contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
-from vector_memory.storage.sqlite.file_rows import Counts, counts, fingerprint_of
 from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with
 
 ANOTHER_MODEL = "The index has vectors of another model, which must be recomputed."
-
-METHOD = Method()
 
 
 class FileHit(NamedTuple):
@@ -39,7 +36,7 @@ class FileHits(NamedTuple):
     is_close: bool | None
     comparable: bool
     partial: bool
-    counts: Counts
+    counts: FileRevision
 
 
 class FileSearch:
@@ -62,17 +59,17 @@ class FileSearch:
     def find(self, index: FileIndex, limit: int) -> FileHits:
         """Return the best chunks: the same as a scan of all chunks would return."""
         with index.read() as connection:
-            comparable = index.vectors_usable and fingerprint_of(connection) == self._fingerprint
+            contents = contents_of(index, connection)
+            comparable = index.vectors_usable and contents.fingerprint == self._fingerprint
             question = self.question if comparable else self._words
-            source = FileCandidates(connection, daily=self._daily, method=METHOD)
+            source = FileCandidates(connection, contents, daily=self._daily)
             found = best_units(source, question, limit)
             hits = [hit for hit in found.hits if hit.score > 0]
             chunks = chunks_with(connection, [hit.id for hit in hits])
-            total = counts(connection)
         best = [FileHit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
         calibration = UNKNOWN if self._fingerprint is None else calibration_of(self._fingerprint)
         close = None if found.nearest is None else is_close(found, calibration)
-        return FileHits(best, close, comparable, found.partial, total)
+        return FileHits(best, close, comparable, found.partial, contents.revision)
 
 
 def notes(question: Question, found: FileHits, *, vectors_usable: bool, complete: bool, failed: bool) -> Iterator[str]:

@@ -21,7 +21,7 @@ from vector_memory.results.sessions import ObservationNote
 from vector_memory.results.values import to_second
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
-from vector_memory.storage.base import Storage
+from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk
 from vector_memory.validation import check_range, parse_id
 
@@ -130,15 +130,20 @@ class Documents:
     def _find_with_observations(self, memory_id: str | int) -> tuple[Memory, list[ObservationNote]]:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            memory = reader.memory(number)
+            memory = existing_memory(reader, number)
             return memory, observations_on(reader, [memory])
 
     def _find(self, memory_id: str | int) -> Memory:
         number = parse_id("memory_id", memory_id)
         with self._storage.read() as reader:
-            if not reader.origins([number]) and reader.chunk(number) is not None:
-                raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
-            return reader.memory(number)
+            return existing_memory(reader, number)
+
+
+def existing_memory(reader: Reader, number: int) -> Memory:
+    """Return a memory. Raises NotFoundError, which names the tool that reads a chunk with this id."""
+    if not reader.origins([number]) and reader.chunk(number) is not None:
+        raise NotFoundError(f"{number} is a chunk_id, not a memory_id: read it with expand_chunk_context.")
+    return reader.memory(number)
 
 
 def expanded_chunk(

@@ -1,12 +1,13 @@
 """The index of a folder of Markdown files: a file of its own, made from the folder and therefore never precious.
 
 The vectors of a chunk are numbered from `chunk id * PASSAGES` on, so that no table has to say which are whose. A term
-of a chunk is known by a hash: `postings` says how often it is there, `words` how many terms the chunk has.
+of a chunk is known by a hash: `terms` says how often each is there, `words` how many terms the chunk has.
 """
 
 import logging
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -20,12 +21,15 @@ from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema
 from vector_memory.storage.sqlite.vec0 import load_vector_search, shadow_tables
 
+if TYPE_CHECKING:
+    from vector_memory.storage.sqlite.file_contents import Contents
+
 logger = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x43574546
 """What says in the header of an SQLite file that it is one of these."""
 
-VERSION = 2
+VERSION = 3
 """Version of the tables. A file of another version is rebuilt."""
 
 PASSAGES = 1024
@@ -51,21 +55,16 @@ TABLES = (
         updated_at integer not null,
         words integer not null,
         passages integer,
-        failures integer not null default 0
+        failures integer not null default 0,
+        terms blob not null
     );
     create index chunks_by_path on chunks (path);
     create index chunks_by_hash on chunks (hash) where passages is not null;
     create index chunks_without_vectors on chunks (failures, id) where passages is null;
     create table model (
+        id integer primary key autoincrement,
         model text not null, dimensions integer not null, precision text not null, engine text not null
     );
-    create table postings (
-        term integer not null,
-        chunk_id integer not null,
-        count integer not null,
-        primary key (term, chunk_id)
-    ) without rowid;
-    create index postings_by_chunk on postings (chunk_id);
 """
     + ERASURE
 )
@@ -81,12 +80,13 @@ VECTORS = """
 class FileIndex(Database):
     """The open index. `path` is created when it does not exist; one with other tables is emptied.
 
-    `vectors_usable`: sqlite-vec could be loaded; without it everything goes on by words alone. Raises DatabaseError
-    for a file of another program, which is left untouched.
+    `vectors_usable`: sqlite-vec could be loaded; without it everything goes on by words alone. `contents`: what
+    searches know of it (`contents_of`). Raises DatabaseError for a file of another program, which is left untouched.
     """
 
     def __init__(self, path: Path, *, dimensions: int) -> None:
         self.vectors_usable = True
+        self.contents: Contents | None = None
         # What is lost in a power cut is made again from the folder.
         super().__init__(path, dimensions=dimensions, synchronous="NORMAL")
         self.create()

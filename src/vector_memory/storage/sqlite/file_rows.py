@@ -14,6 +14,13 @@ from vector_memory.storage.sqlite.erasure import count_delete
 from vector_memory.storage.sqlite.file_index import PASSAGES, VECTOR_TABLE, VECTORS
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
 
+POSTING = np.dtype("<u8")
+"""A term of a chunk: its hash and, in the lowest COUNT_BITS, how often it is there."""
+
+COUNT_BITS = 10
+MAX_COUNT = (1 << COUNT_BITS) - 1
+"""A term that occurs more often counts as if it occurred so often."""
+
 
 class FileState(NamedTuple):
     """A file as it was indexed. `mtime`: in nanoseconds; 0 if the file may have changed since without showing it."""
@@ -75,15 +82,14 @@ def replace_file(
         (*state, now),
     )
     for chunk in chunks:
-        values = (chunk.text, chunk.start_line, chunk.end_line, chunk.hash, now, sum(chunk.terms.values()))
+        words = sum(chunk.terms.values()), packed(chunk.terms)
+        values = (chunk.text, chunk.start_line, chunk.end_line, chunk.hash, now, *words)
         chunk_id = fetch_value(
             connection,
-            "insert into chunks (path, daily, text, start_line, end_line, hash, updated_at, words) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?) returning id",
+            "insert into chunks (path, daily, text, start_line, end_line, hash, updated_at, words, terms) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
             (state.path, daily, *values),
         )
-        postings = [(hash_of(term), chunk_id, count) for term, count in chunk.terms.items()]
-        connection.executemany("insert into postings values (?, ?, ?)", postings)
         if vectors:
             _reuse_vectors(connection, chunk_id, chunk.hash, daily=daily)
     _delete_chunks(connection, outdated, vectors=vectors)
@@ -122,7 +128,8 @@ def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> 
     if fingerprint_of(connection) == fingerprint:
         return
     connection.execute("delete from model")
-    connection.execute("insert into model values (?, ?, ?, ?)", fingerprint_row(fingerprint))
+    sql = "insert into model (model, dimensions, precision, engine) values (?, ?, ?, ?)"
+    connection.execute(sql, fingerprint_row(fingerprint))
     connection.execute(f"drop table {VECTOR_TABLE}")
     connection.execute(VECTORS.format(dimensions=fingerprint.dimensions))
     connection.execute("update chunks set passages = null, failures = 0")
@@ -174,13 +181,18 @@ def _delete_chunks(connection: apsw.Connection, chunk_ids: Sequence[int], *, vec
         if vectors and passages:
             gone = [(passage,) for passage in _passage_ids(chunk_id, passages)]
             connection.executemany("delete from chunks_vec where id = ?", gone)
-        connection.execute("delete from postings where chunk_id = ?", (chunk_id,))
         connection.execute("delete from chunks where id = ?", (chunk_id,))
 
 
+def packed(terms: Mapping[str, int]) -> bytes:
+    """Return how often each term is in a chunk, as POSTINGs."""
+    postings = [hash_of(term) << COUNT_BITS | min(count, MAX_COUNT) for term, count in terms.items()]
+    return np.array(postings, POSTING).tobytes()
+
+
 def hash_of(term: str) -> int:
-    """Return the number that the index knows a term by: 64 bits, so that no two terms of a folder will share one."""
-    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little", signed=True)
+    """Return the number that the index knows a term by: 54 bits, so that no two terms of a folder will share one."""
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little") >> COUNT_BITS
 
 
 def _passage_ids(id: int, passages: int) -> range:  # noqa: A002 - the name of the column

@@ -1,8 +1,8 @@
-"""What a search reads of the index of a folder of Markdown files. Its units are the files' chunks."""
+"""Ranks the chunks of a folder of Markdown files, which are the units of its searches."""
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from vector_memory.storage.ranking import (
     Match,
-    Method,
     Numbers,
     Ranked,
     Vectors,
@@ -22,12 +21,8 @@ from vector_memory.storage.ranking import (
     rounded,
     scores_for,
 )
-from vector_memory.storage.sqlite.candidates import NearestUnits
-from vector_memory.storage.sqlite.file_index import PASSAGES, VECTOR_TABLE
-from vector_memory.storage.sqlite.file_rows import fingerprint_of, hash_of
+from vector_memory.storage.sqlite.file_contents import Contents
 from vector_memory.storage.sqlite.rows import fetch
-from vector_memory.storage.sqlite.vec0.blocks import read_vectors
-from vector_memory.storage.sqlite.vectors import Candidates, candidates_of, named_vectors
 
 
 class FoundChunk(NamedTuple):
@@ -40,106 +35,78 @@ class FoundChunk(NamedTuple):
     end_line: int
 
 
-class FileVectors:
-    """The VectorTable of the chunks of daily logs, of other files, or with None of all."""
+class ChunkScores:
+    """The scores of those chunks that have one, in one measure. `ids`: those of the chunks, which ascend."""
 
-    def __init__(self, connection: apsw.Connection, *, daily: bool | None) -> None:
-        self._connection = connection
-        self._daily = daily
-
-    def nearest(self, query: Vectors, k: int) -> Candidates:
-        """Return the `k` passages nearest to the query, nearest first."""
-        condition = "" if self._daily is None else "and daily = :daily"
-        sql = f"select id, embedding from {VECTOR_TABLE} where embedding match :query and k = :k {condition}"
-        bindings = {"query": query.tobytes(), "k": k, "daily": self._daily}
-        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
-        units = [(row_id // PASSAGES, vector) for row_id, vector in rows]
-        return candidates_of([(unit, unit, True, vector) for unit, vector in units], len(query))
-
-    def in_order(self, limit: int) -> Numbers:
-        """Return the first passages by their units' ids, -1: all; shape (passages, 3): passage, unit and unit."""
-        sql = "select id, passages from chunks where passages > 0 and (:daily is null or daily = :daily) order by id"
-        rows = np.array(self._connection.execute(sql, {"daily": self._daily}).fetchall(), np.int64).reshape(-1, 2)
-        units = np.repeat(rows[:, 0], rows[:, 1])
-        numbers = np.arange(len(units)) - np.repeat(np.cumsum(rows[:, 1]) - rows[:, 1], rows[:, 1])
-        passages = np.stack([units * PASSAGES + numbers, units, units], axis=1)
-        return passages if limit < 0 else passages[:limit]
-
-    def vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the ids of those passages that have vectors, ascending, and the vectors."""
-        return read_vectors(self._connection, VECTOR_TABLE, self._dimensions(), passage_ids)
-
-    def vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the vectors of all passages of chunks, and which chunk each is of."""
-        sql = f"""
-            with recursive passage (chunk, id, last) as (
-                select c.id, c.id * :passages, c.id * :passages + c.passages - 1
-                from json_each(:ids) wanted join chunks c on c.id = wanted.value where c.passages > 0
-                union all select chunk, id + 1, last from passage where id < last
-            )
-            select p.chunk, v.embedding from passage p join {VECTOR_TABLE} v on v.id = p.id
-        """
-        bindings = {"ids": json.dumps(list(unit_ids)), "passages": PASSAGES}
-        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
-        return named_vectors(rows, self._dimensions())
-
-    def _dimensions(self) -> int:
-        fingerprint = fingerprint_of(self._connection)
-        return fingerprint.dimensions if fingerprint else 1
-
-
-class FileWords:
-    """The WordRanking of chunks, whose ids are `ids`, ascending. `shares`: their scores, as shares of the possible."""
-
-    def __init__(self, ids: Numbers, shares: NDArray[np.float64], wording: Wording) -> None:
-        self.wording = wording
+    def __init__(self, ids: Numbers, scores: NDArray[np.float64]) -> None:
         self._ids = ids
-        self._shares = shares
+        self._scores = scores
 
     def best(self, count: int) -> Ranked:
-        """Return the `count` best of the chunks that have one of the words."""
-        having = np.flatnonzero(self._shares)
-        chosen = having[best(rounded(self._shares[having]), self._ids[having], count)]
-        found = zip(self._ids[chosen].tolist(), self._shares[chosen].tolist(), strict=True)
-        return Ranked([Match(unit, unit, share) for unit, share in found], complete=len(having) <= count)
+        """Return the `count` best chunks."""
+        return Ranked(self._matches(best(rounded(self._scores), self._ids, count)), complete=len(self._ids) <= count)
 
     def shares(self, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the scores above 0 of chunks that something else has found, by id."""
-        wanted = np.isin(self._ids, [match.id for match in matches]) & (self._shares > 0)
-        return dict(zip(self._ids[wanted].tolist(), self._shares[wanted].tolist(), strict=True))
+        """Return the scores of chunks found elsewhere, by id."""
+        wanted = np.flatnonzero(np.isin(self._ids, [match.id for match in matches]))
+        return {match.id: match.score for match in self._matches(wanted)}
+
+    def _matches(self, places: Numbers) -> list[Match]:
+        found = zip(self._ids[places].tolist(), self._scores[places].tolist(), strict=True)
+        return [Match(chunk, chunk, score) for chunk, score in found]
 
 
-class FileCandidates(NearestUnits):
-    """The CandidateSource of the chunks of daily logs, of other files, or with None of all."""
+class FileWords(ChunkScores):
+    """The WordRanking of chunks."""
 
-    def __init__(self, connection: apsw.Connection, *, daily: bool | None, method: Method) -> None:
-        super().__init__(FileVectors(connection, daily=daily), method)
+    def __init__(self, ids: Numbers, shares: NDArray[np.float64], wording: Wording) -> None:
+        super().__init__(ids, shares)
+        self.wording = wording
+
+
+class FileCandidates:
+    """The CandidateSource of the chunks of daily logs, of other files, or with None of all. It compares all of them.
+
+    `contents`: those of the connection's snapshot.
+    """
+
+    def __init__(self, connection: apsw.Connection, contents: Contents, *, daily: bool | None) -> None:
         self._connection = connection
-        self._daily = daily
+        self._contents = contents
+        self._is_searched = np.isin(contents.daily, [True, False] if daily is None else [daily])
+        self._near: tuple[Vectors, ChunkScores] | None = None
+
+    def nearest(self, query: Vectors, count: int) -> Ranked:
+        """Return the `count` chunks with the nearest passages."""
+        return self._compared(query).best(count)
+
+    def similarities(self, query: Vectors, matches: Sequence[Match]) -> dict[int, float]:
+        """Return the cosines of chunks found elsewhere, by id."""
+        return self._compared(query).shares(matches)
 
     def rank_words(self, terms: Sequence[str]) -> WordRanking:
         """Rank the chunks for any of the terms, with the statistics of those that are searched."""
-        sql = "select id, words from chunks where :daily is null or daily = :daily order by id"
-        rows = self._connection.execute(sql, {"daily": self._daily}).fetchall()
-        ids, lengths = np.array(rows, np.int64).reshape(-1, 2).T
-        mean_length = float(lengths.mean()) if lengths.any() else 1.0
-        scores = np.zeros(len(ids))
+        lengths = self._contents.lengths
+        units = int(np.count_nonzero(self._is_searched))
+        mean_length = lengths.sum(where=self._is_searched) / max(units, 1) or 1.0
+        scores = np.zeros(len(lengths))
         words: list[tuple[float, Numbers]] = []
-        for term in terms:
-            places, counts = self._occurrences(ids, term)
-            most = highest_score(len(ids), len(places))
+        for occurrences in self._contents.occurrences(self._connection, terms):
+            places, counts = occurrences[:, self._is_searched[occurrences[0]]]
+            most = highest_score(units, len(places))
             words.append((most, places))
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
         scores /= sum(most for most, _ in words) or 1.0
-        return FileWords(ids, scores, Wording(covered_by_best(scores, words), len(ids)))
+        having = np.flatnonzero(scores)
+        return FileWords(self._contents.ids[having], scores[having], Wording(covered_by_best(scores, words), units))
 
-    def _occurrences(self, ids: Numbers, term: str) -> tuple[Numbers, Numbers]:
-        """Return the places among the ids of the chunks that have a term, and how often each has it."""
-        sql = "select chunk_id, count from postings where term = ? order by chunk_id"
-        rows = self._connection.execute(sql, (hash_of(term),)).fetchall()
-        chunk_ids, counts = np.array(rows, np.int64).reshape(-1, 2).T
-        inside = np.isin(chunk_ids, ids)
-        return np.searchsorted(ids, chunk_ids[inside]), counts[inside]
+    def _compared(self, query: Vectors) -> ChunkScores:
+        """Return the cosines of the chunks that are searched and have vectors; they are computed once a query."""
+        if self._near is None or self._near[0] is not query:
+            cosines = self._contents.similarities(self._connection, query)
+            having = np.flatnonzero(self._is_searched & (cosines > -np.inf))
+            self._near = query, ChunkScores(self._contents.ids[having], cosines[having])
+        return self._near[1]
 
 
 def chunks_with(connection: apsw.Connection, ids: Sequence[int]) -> list[FoundChunk]:

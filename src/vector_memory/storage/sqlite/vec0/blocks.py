@@ -6,7 +6,7 @@ vector is. It checks the lengths of what it reads, but believes the rest: a zero
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -73,6 +73,27 @@ def read_vectors(
     if rows_of or (offsets < 0).any():
         raise DamagedError(DAMAGED_VECTORS)
     return ids, vectors
+
+
+def all_vectors(
+    connection: apsw.Connection, table: str, dimensions: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield block by block the row ids, in no particular order, and their vectors, shape (ids, dimensions).
+
+    Raises DamagedError for a block that has not the right length.
+    """
+    sql = f"""
+        select c.validity, c.rowids, v.vectors
+        from {table}_chunks c join {table}_vector_chunks00 v on v.rowid = c.chunk_id
+    """
+    for validity, rowids, vectors in connection.execute(sql):
+        taken = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little").astype(np.bool_)
+        try:
+            block = np.frombuffer(vectors, np.float32).reshape(len(taken), dimensions)
+            found = np.frombuffer(rowids, np.int64)[taken], block[taken]
+        except (IndexError, ValueError):
+            raise DamagedError(DAMAGED_VECTORS) from None
+        yield found
 
 
 def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
