@@ -68,7 +68,7 @@ async def test_what_does_not_count_as_new_ends_no_waiting(
 async def test_a_call_whose_time_is_over_gives_the_cursor(call: Call, store: SessionMemoryStore) -> None:
     put(store, "Known.")
     cursor = (await call("search_changes", **HERE)).structured_content["cursor"]
-    answer = (await call("search_changes", **HERE, since=cursor, wait=0.2)).structured_content
+    answer = (await call("search_changes", **HERE, since=cursor, wait=1)).structured_content
     assert (answer["total_new"], answer["cursor"], answer["success"]) == (0, cursor, True)
 
 

@@ -8,8 +8,19 @@ from pydantic import Field, StrictInt
 
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.results.sessions import ChangesResult
-from vector_memory.server.tools.params import READS, InSession, Limit, MaxTokens, OfIteration, OfTask, Store, found_by
+from vector_memory.server.tools.params import (
+    READS,
+    InSession,
+    Limit,
+    MaxTokens,
+    OfIteration,
+    OfTask,
+    Store,
+    WholeNumber,
+    found_by,
+)
 from vector_memory.server.tools.waiting import until_new
+from vector_memory.validation import check_range
 
 MAX_WAIT = 50
 """Seconds: Codex gives up on a call after 60."""
@@ -39,14 +50,14 @@ async def search_changes(
     full: Annotated[bool, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
     max_tokens: MaxTokens = None,
     wait: Annotated[
-        float,
-        Field(description="Seconds to wait if nothing is new; answers as soon as something is", ge=0, le=MAX_WAIT),
+        WholeNumber, Field(description="Seconds to wait while nothing is new, up to 50; answers once something is")
     ] = 0,
 ) -> ChangesResult:
     """Catch up: see what other agents stored in a session since your last call, each by its beginning.
 
     Read on by id with get_memory_by_id. Keep the answer's cursor for the next call. While has_more is true, call again.
     """
+    check_range("wait", wait, 0, MAX_WAIT)
     scope = Scope(
         memory_type,
         session_id=session_id,
