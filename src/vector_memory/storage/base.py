@@ -66,6 +66,9 @@ class Storage(Protocol):
         call while it waited, ClosedMemoryError after `close`.
         """
 
+    def version(self) -> int:
+        """Return a number that is another one after each commit of any process."""
+
     def require_time_to_write(self) -> None:
         """Raise any error that `write` would raise at once. Call this before a long preparation."""
 

@@ -32,6 +32,7 @@ from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_da
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
+from vector_memory.storage.sqlite.watching import CommitWatch
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class Database:
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
+        self._commits = CommitWatch(self._new_reader)
         self._opening = threading.Lock()
         with noting(path), translated_errors():
             if not self._opened_if_there() and not read_only:
@@ -140,6 +142,15 @@ class Database:
                 logger.info("Created the database %s", self.path)
             self._opened_if_there()
 
+    def version(self) -> int:
+        """Return a number that is another one after each commit of any process; 0 if there is no file to write to."""
+        with translated_errors():
+            self._require_open()
+            if self._reader_apart() is not None:
+                return 0
+            self._require_in_place()
+            return self._commits.version()
+
     def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
@@ -170,6 +181,7 @@ class Database:
                 return
             if not self.read_only and self._files.are_in_place():
                 erase_if_unread(self._writer, only_if_needed=True)
+            self._commits.close()
             while self._idle_readers:
                 self._idle_readers.pop().close()
             if self._full_disk.reading_only:

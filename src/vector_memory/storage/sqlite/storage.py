@@ -244,6 +244,9 @@ class SqliteStorage:
         with self._database.write() as connection:
             yield SqliteWriter(connection)
 
+    def version(self) -> int:
+        return self._database.version()
+
     def require_time_to_write(self) -> None:
         self._database.require_time_to_write()
 
