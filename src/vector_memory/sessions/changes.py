@@ -12,7 +12,7 @@ from vector_memory.results.sessions import ChangesResult, FoundMemory
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.confidence import CONFIDENT
 from vector_memory.search.fusion import Found
-from vector_memory.search.messages import cut_short, not_indexed
+from vector_memory.search.messages import cut_short
 from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
@@ -83,13 +83,13 @@ class Changes:
                 counts = reader.count_by(scope, "kind")
                 ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
-                unindexed = reader.count(scope, without_vectors=True)
+                missing = retrieval.note_on_missing(scope)
         found = [matched_memory(memories[hit.id], hit.similarity, hit.sources) for hit in ranked.hits]
         total = sum(counts.values())
         is_weak = ranked.nearest is not None and ranked.nearest < CONFIDENT
         notes = (
             retrieval.question.problem,
-            not_indexed(unindexed, retrieval.pending) if unindexed else None,
+            missing,
             cut_short(scope) if ranked.partial else None,
             "No close match: these results may be unrelated to the query." if is_weak else None,
         )

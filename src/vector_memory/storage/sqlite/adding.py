@@ -63,6 +63,7 @@ def add_memory(
 def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derived) -> bool:
     """Give a stored memory what it lacks of chunks, words and vectors; False if it has its vectors, or is gone."""
     embedded = derived.embedded
+    pending.settle(connection, memory.id)
     if embedded is None or not is_unindexed(connection, memory.id):
         return False
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
@@ -80,7 +81,6 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
         """,
         (model_id, memory.id),
     )
-    pending.settle(connection, memory.id)
     return True
 
 
