@@ -16,6 +16,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseError
 from vector_memory.indexing import background
 from vector_memory.indexing.background import BackgroundVectors
+from vector_memory.indexing.indexer import BATCH
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.search import retriever
 from vector_memory.storage.records import Lease
@@ -146,6 +147,17 @@ def test_no_search_waits_for_vectors_that_have_been_missing_for_long(
     monkeypatch.setattr(retriever, "BEHIND_SECONDS", 0.0)
     monkeypatch.setattr(BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
     assert opened.search_chunks("lemurs", REPORTS).results
+
+
+def test_short_texts_do_not_wait_for_a_long_one(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
+    words = " ".join(f"word{number}" for number in range(background.SHORT // 5))
+    long = opened.store_memory("working_memory", words, session_id="s").memory_id
+    for note in ("First note.", "Second note."):
+        opened.store_memory("working_memory", note, session_id="s")
+    embedder.gate.set()
+    eventually(lambda: not without_vectors(opened))
+    assert embedder.embedded[BATCH : BATCH + 2] == ["First note.", "Second note."]
+    assert len(passages(opened, long)) == len(embedder.embedded) - 2
 
 
 def test_a_backfill_does_what_was_promised_before_the_clock_was_set_back(store: SessionMemoryStore) -> None:

@@ -1,8 +1,9 @@
 """Computes vectors after the receipt: a memory is safe and found by its words at once, and by meaning a moment later.
 
 Whoever stores a memory without its vectors leases it in the same transaction. A thread of the same process then works
-through its leases, the oldest memory first. When a process ends before it is done, its leases run out, and the thread
-of any other process that has the file open takes them over; if there is none, the next one that starts does.
+through its leases, the oldest memory first; short texts need not wait for a long one. When a process ends before it is
+done, its leases run out, and the thread of any other process that has the file open takes them over; if there is none,
+the next one that starts does.
 """
 
 import logging
@@ -20,7 +21,7 @@ from vector_memory.errors import (
     where,
 )
 from vector_memory.indexing.completion import complete
-from vector_memory.indexing.indexer import Indexer
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.records import Lease, Memory
 
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 5.0
 """A process renews its leases twice as often while it works; after this time without it others take them over."""
+
+SHORT = 25_000
+"""Texts of so many characters are usually embedded in one batch. They need not wait for longer ones."""
 
 STOP_SECONDS = 0.1
 
@@ -109,7 +113,8 @@ class BackgroundVectors:
             return
         with self._kept_leases():
             while memory is not None:
-                self._complete(memory)
+                is_short = len(memory.content) <= SHORT
+                self._complete(memory, self._go_on if is_short else self._let_short_ones_pass)
                 memory = self._next()
 
     def _next(self) -> Memory | None:
@@ -128,9 +133,9 @@ class BackgroundVectors:
             writer.take_leases(self._lease())
             return writer.next_leased(self._owner)  # another process may have been faster
 
-    def _complete(self, memory: Memory) -> None:
+    def _complete(self, memory: Memory, on_progress: EmbeddingProgress) -> None:
         try:
-            complete(self._storage, self._indexer, memory, self._go_on)
+            complete(self._storage, self._indexer, memory, on_progress)
         except ClosedMemoryError:
             raise
         except (EmbeddingUnavailableError, DatabaseError):
@@ -145,6 +150,16 @@ class BackgroundVectors:
         """Raise ClosedMemoryError if the file is being closed."""
         if self._stopping.is_set():
             raise ClosedMemoryError
+
+    def _let_short_ones_pass(self, done: int, total: int) -> None:
+        """Between two batches of a long text, complete the short ones that have been promised meanwhile."""
+        self._go_on(done, total)
+        while (memory := self._next_short()) is not None:
+            self._complete(memory, self._go_on)
+
+    def _next_short(self) -> Memory | None:
+        with self._storage.read() as reader:
+            return reader.next_leased(self._owner, SHORT)
 
     @contextmanager
     def _kept_leases(self) -> Iterator[None]:

@@ -192,8 +192,8 @@ class Reader(Protocol):
     def next_without_vectors(self, after_id: int) -> Memory | None:
         """Return the memory with the smallest id above `after_id` whose vectors are missing, and nobody computes."""
 
-    def next_leased(self, owner: str) -> Memory | None:
-        """Return the oldest memory whose vectors a process has promised."""
+    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
+        """Return the oldest memory, of no more characters, whose vectors a process has promised."""
 
     def has_lapsed_leases(self) -> bool:
         """Tell whether vectors were promised that nobody is computing any more."""

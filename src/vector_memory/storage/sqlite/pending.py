@@ -49,13 +49,13 @@ def settle(connection: apsw.Connection, memory_id: int) -> None:
     connection.execute("delete from pending_vectors where memory_id = ?", (memory_id,))
 
 
-def next_leased(connection: apsw.Connection, owner: str) -> Memory | None:
-    """Return the oldest memory that a process has leased."""
+def next_leased(connection: apsw.Connection, owner: str, most_characters: int | None) -> Memory | None:
+    """Return the oldest memory, of no more characters, that a process has leased."""
     sql = f"""
         select {COLUMNS} from pending_vectors p join session_memories m on m.id = p.memory_id
-        where p.owner = ? order by p.memory_id limit 1
+        where p.owner = :owner and (:most is null or length(m.content) <= :most) order by p.memory_id limit 1
     """
-    return fetch_one(connection, memory_from_row, sql, (owner,))
+    return fetch_one(connection, memory_from_row, sql, {"owner": owner, "most": most_characters})
 
 
 def has_lapsed_leases(connection: apsw.Connection) -> bool:

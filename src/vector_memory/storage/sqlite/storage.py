@@ -157,8 +157,8 @@ class SqliteReader:
     def next_without_vectors(self, after_id: int) -> Memory | None:
         return pending.next_unindexed(self.connection, after_id)
 
-    def next_leased(self, owner: str) -> Memory | None:
-        return pending.next_leased(self.connection, owner)
+    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
+        return pending.next_leased(self.connection, owner, most_characters)
 
     def has_lapsed_leases(self) -> bool:
         return pending.has_lapsed_leases(self.connection)
