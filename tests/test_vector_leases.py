@@ -120,6 +120,21 @@ def test_a_process_whose_model_cannot_be_used_takes_nothing_over(path: Path, cap
         assert leases(other) == [("killed", 0.0)]
 
 
+def test_what_waits_for_its_vectors_while_the_model_is_changed_gets_those_of_the_new_one(
+    opened: SessionMemoryStore, path: Path, embedder: GatedEmbedder
+) -> None:
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as earlier:
+        earlier.store_memory("report", "Something with vectors.", session_id="s")
+    memory_id = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
+    with SessionMemoryStore(path, SETTINGS, embedder=OtherModel()) as changing:
+        assert changing.reembed().remaining == 1
+    embedder.gate.set()
+    eventually(lambda: leases(opened)[0][1] == 0)
+    with deferring(path, OtherModel()) as renewed:
+        eventually(lambda: passages(renewed, memory_id))
+        eventually(lambda: not leases(renewed))
+
+
 def test_a_lease_of_a_memory_that_has_its_vectors_ends(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
     embedder.gate.set()
     memory_id = opened.store_memory("report", "Whole.", session_id="s").memory_id
