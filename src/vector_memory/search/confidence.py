@@ -11,7 +11,6 @@ from vector_memory.search.messages import (
     all_too_different,
     cut_short,
     no_such_words,
-    not_indexed,
     somewhere_else,
 )
 from vector_memory.search.retriever import Retrieval
@@ -36,9 +35,8 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     """
     reader, question = retrieval.reader, retrieval.question
     notes = [question.problem] if question.problem else []
-    missing = reader.count(scope, without_vectors=True)
-    if missing:
-        notes.append(not_indexed(missing, retrieval.pending))
+    if missing := retrieval.note_on_missing(scope):
+        notes.append(missing)
     if found.partial:
         notes.append(cut_short(scope))
     if question.vector is None:

@@ -12,7 +12,7 @@ from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.elsewhere import is_close
 from vector_memory.search.fusion import SearchHits
-from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short, not_indexed
+from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short
 from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
@@ -94,7 +94,7 @@ class Changes:
                 counts = reader.count_by(scope, "kind")
                 ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
-                unindexed = reader.count(scope, without_vectors=True)
+                missing = retrieval.note_on_missing(scope)
                 observations = observations_on(reader, memories.values())
         found = [
             FoundBeginning(**beginning(memories[hit.id], length), score=hit.score, similarity=hit.similarity)
@@ -104,7 +104,7 @@ class Changes:
         is_weak = ranked.nearest is not None and not is_close(ranked, retrieval.calibration)
         notes = (
             retrieval.question.problem,
-            not_indexed(unindexed, retrieval.pending) if unindexed else None,
+            missing,
             cut_short(scope) if ranked.partial else None,
             NO_CLOSE_MATCH if is_weak else None,
         )

@@ -66,6 +66,7 @@ def add_memory(
 def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derived) -> bool:
     """Add a memory's missing chunks, words and vectors; False: it already has vectors, or was deleted."""
     embedded = derived.embedded
+    pending.settle(connection, memory.id)
     if embedded is None or not is_unindexed(connection, memory.id):
         return False
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
@@ -83,7 +84,6 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
         """,
         (model_id, memory.id),
     )
-    pending.settle(connection, memory.id)
     return True
 
 

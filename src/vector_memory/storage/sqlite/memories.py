@@ -185,23 +185,6 @@ def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: s
     )
 
 
-def next_unindexed(connection: apsw.Connection, after_id: int) -> Memory | None:
-    """Return the memory without vectors that has the smallest id above `after_id`; skip those being computed."""
-    return fetch_one(
-        connection,
-        memory_from_row,
-        f"""
-        select {COLUMNS} from session_memories m
-        where m.embedding_model_id is null and m.id > ?
-            and not exists (
-                select 1 from pending_vectors where memory_id = m.id and leased_until > unixepoch('subsec')
-            )
-        order by m.id limit 1
-        """,
-        (after_id,),
-    )
-
-
 def is_unindexed(connection: apsw.Connection, memory_id: int) -> bool:
     """Return whether a memory exists and has no vectors."""
     sql = "select 1 from session_memories where id = ? and embedding_model_id is null"

@@ -159,13 +159,19 @@ class SqliteReader:
         return SqliteFeed(self.connection)
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
-        return memories.next_unindexed(self.connection, after_id)
+        return pending.next_unindexed(self.connection, after_id)
 
-    def next_pending(self, lease: Lease) -> Memory | None:
-        return pending.next_pending(self.connection, lease)
+    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
+        return pending.next_leased(self.connection, owner, most_characters)
 
-    def count_pending(self, scope: Scope, lease: Lease) -> int:
-        return pending.count_pending(self.connection, scope, lease)
+    def has_lapsed_leases(self) -> bool:
+        return pending.has_lapsed_leases(self.connection)
+
+    def count_pending(self, scope: Scope) -> int:
+        return pending.count_pending(self.connection, scope)
+
+    def longest_pending(self, scope: Scope) -> float | None:
+        return pending.longest_pending(self.connection, scope)
 
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
         from vector_memory.storage.sqlite import tags
