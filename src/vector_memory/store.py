@@ -232,7 +232,7 @@ class SessionMemoryStore:
         return self._documents.export(memory_id, output_path, overwrite=overwrite)
 
     def version(self) -> int:
-        """Return a number that is another one after each commit of any process. Costs a few microseconds."""
+        """Return a number that changes with every commit of any process. Costs a few microseconds."""
         return self._storage.version()
 
     def get_session_stats(self, session_id: str) -> SessionStatsResult:

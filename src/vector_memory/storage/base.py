@@ -67,7 +67,7 @@ class Storage(Protocol):
         """
 
     def version(self) -> int:
-        """Return a number that is another one after each commit of any process."""
+        """Return a number that changes with every commit of any process."""
 
     def require_time_to_write(self) -> None:
         """Raise any error that `write` would raise at once. Call this before a long preparation."""

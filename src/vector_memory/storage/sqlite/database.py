@@ -30,7 +30,6 @@ from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullD
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
-from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.sqlite.watching import CommitWatch
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
@@ -56,12 +55,7 @@ class Database:
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        dimensions: int,
-        synchronous: Literal["FULL", "NORMAL"] = "FULL",
-        read_only: bool = False,
+        self, path: Path, *, dimensions: int, synchronous: Literal["FULL", "NORMAL"] = "FULL", read_only: bool = False
     ) -> None:
         require_safe_sqlite()
         self.path = path
@@ -143,7 +137,7 @@ class Database:
             self._opened_if_there()
 
     def version(self) -> int:
-        """Return a number that is another one after each commit of any process; 0 if there is no file to write to."""
+        """Return a number that changes with every commit of any process; 0 if there is no file to write to."""
         with translated_errors():
             self._require_open()
             if self._reader_apart() is not None:
@@ -170,10 +164,7 @@ class Database:
         self._write_lock.require_time(LOCK_TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """Close every connection, after the running transaction, if any. Repeated calls do nothing.
-
-        Waiting writers get ClosedMemoryError.
-        """
+        """Close every connection after the running transaction, if any; waiting writers get ClosedMemoryError."""
         self._keeper.close()
         with self._write_lock.last_turn():
             was_closed, self._closed = self._closed, True
@@ -277,11 +268,7 @@ class Database:
 
     def _require_known(self, connection: apsw.Connection) -> None:
         """Raise DatabaseError if a newer release has changed the tables since the file was opened."""
-        if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(migrations.MIGRATIONS):
-            raise DatabaseError(
-                "A newer release of vector-memory has upgraded the database since this server started, and this one "
-                "can no longer write to it. Nothing was changed: restart this server with the newer release."
-            )
+        migrations.require_known(connection)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
         """Return whether the file has the tables of this release."""

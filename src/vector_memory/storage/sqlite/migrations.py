@@ -187,6 +187,15 @@ def applied_migrations(connection: apsw.Connection) -> int:
     return 0
 
 
+def require_known(connection: apsw.Connection) -> None:
+    """Raise DatabaseError if a newer release has upgraded the file."""
+    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(MIGRATIONS):
+        raise DatabaseError(
+            "A newer release of vector-memory has upgraded the database since this server started, and this one can "
+            "no longer write to it. Nothing was changed: restart this server with the newer release."
+        )
+
+
 def is_ours(connection: apsw.Connection) -> bool:
     """Return whether a file is a memory, even a damaged one."""
     return len(OURS.intersection(fetch_column(connection, "select name from sqlite_schema"))) > 1
