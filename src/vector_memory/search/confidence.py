@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from vector_memory.domain import Scope
 from vector_memory.results.sessions import Confidence
-from vector_memory.search.elsewhere import closer_matches, is_close, nothing_stored
+from vector_memory.search.elsewhere import closer_matches, nothing_stored
 from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
@@ -45,7 +45,7 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
         return Judgement(notes=tuple(notes))
     if not found.hits and found.nearest is not None and retrieval.threshold is not None:
         notes.append(all_too_different(retrieval.threshold))
-    if is_close(found, retrieval.calibration):
+    if found.is_close(retrieval.calibration):
         return Judgement("high", notes=tuple(notes))
     notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))
     elsewhere = closer_matches(retrieval, scope)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.embedding.calibration import Calibration
 from vector_memory.results.sessions import Source
 from vector_memory.storage.ranking import Ranked, Wording, rounded
 
@@ -47,6 +48,13 @@ class SearchHits(NamedTuple):
     nearest: float | None
     partial: bool = False
     wording: Wording | None = None
+
+    def is_close(self, calibration: Calibration) -> bool:
+        """Return whether the results are on the topic of the question, which was compared by meaning."""
+        cosine = self.nearest or 0.0
+        if self.wording is None:
+            return cosine >= calibration.by_meaning
+        return calibration.is_close(cosine, self.wording.covered, self.wording.units)
 
 
 def clipped(score: float | None) -> float | None:

@@ -6,13 +6,12 @@ from itertools import groupby
 from statistics import fmean
 
 from vector_memory.domain import Page, Scope, SearchMode
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import Packer, explain
 from vector_memory.results.mapping import observations_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 

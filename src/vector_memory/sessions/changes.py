@@ -10,7 +10,6 @@ from vector_memory.results.budget import Packer
 from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
-from vector_memory.search.elsewhere import is_close
 from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short
 from vector_memory.search.retriever import Retrieval
@@ -101,7 +100,7 @@ class Changes:
             for hit in ranked.hits
         ]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and not is_close(ranked, retrieval.calibration)
+        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.calibration)
         notes = (
             retrieval.question.problem,
             missing,
