@@ -4,6 +4,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -145,14 +146,15 @@ class Output:
         """Keep the memories in step with the files, and say what changes, until it is interrupted."""
         if not self._as_json:
             say("Watching for changes: press Ctrl-C to stop.")
-        for _ in changes_in(paths):
-            try:
-                outcomes = ingestion.synced(paths)
-            except VectorMemoryError as error:  # the next change may mend it
-                sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
-                continue
-            if any(outcome.state not in {"unchanged", "skipped"} for outcome in outcomes):
-                self.say(outcomes, 0)
+        with suppress(KeyboardInterrupt):  # at any moment: each memory is replaced in one transaction
+            for _ in changes_in(paths):
+                try:
+                    outcomes = ingestion.synced(paths)
+                except VectorMemoryError as error:  # the next change may help
+                    sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
+                    continue
+                if any(outcome.state not in {"unchanged", "skipped"} for outcome in outcomes):
+                    self.say(outcomes, 0)
 
 
 def _print_some(lines: Sequence[str], style: str = "") -> None:
