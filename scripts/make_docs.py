@@ -20,7 +20,7 @@ from vector_memory.results.sessions import Result
 from vector_memory.server.tools import by_purpose, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.server.tools.schemas import compact
-from vector_memory.settings import DatabaseLocation, FileLocations, ServerLocations, ServerOptions, Settings, Toolset
+from vector_memory.settings import FileLocations, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -110,7 +110,7 @@ def configuration() -> Iterator[str]:
         [
             [
                 flag(name),
-                code(f"VECTOR_MEMORY_{name.upper()}") if name in DatabaseLocation.model_fields else "",
+                code(f"VECTOR_MEMORY_{name.upper()}"),
                 field.description,
             ]
             for name, field in ServerLocations.model_fields.items()

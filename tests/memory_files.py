@@ -17,7 +17,6 @@ from vector_memory.storage.sqlite.migrations import register_writer_function
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
-ORIGINAL = Path(__file__).parent / "data" / "original.db"
 
 CHILD = """
 import sys, time

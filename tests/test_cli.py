@@ -24,7 +24,6 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import (
     SPECIFIED,
-    DatabaseLocation,
     FileLocations,
     ServerLocations,
     ServerOptions,
@@ -38,7 +37,7 @@ OUR_VARIABLES = [
     f"VECTOR_MEMORY_{name.upper()}"
     for name in [
         *Settings.model_fields,
-        *DatabaseLocation.model_fields,
+        *ServerLocations.model_fields,
         *ServerOptions.model_fields,
         *FileLocations.model_fields,
     ]
@@ -130,7 +129,7 @@ def run(*words: object, env: dict[str, str] | None = None, code: str = "") -> su
 def test_no_command_is_serve(command: list[str], served: list[Served], tmp_path: Path) -> None:
     """`--database-path X` alone starts the server on X, as the specification writes it."""
     serve(*command, "--database-path", str(tmp_path / "x.db"))
-    assert served == [Served(tmp_path / "x.db", Settings(), (), ServerOptions())]
+    assert served == [Served(tmp_path / "x.db", Settings(), [tmp_path / "exports"], ServerOptions())]
 
 
 def test_flags_and_variables_become_settings(served: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +188,8 @@ def test_empty_variable_counts_as_not_set(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(name, "")
     serve()
-    assert served == [Served(tmp_path / "memory" / "agent_session_memory.db", Settings(), (), ServerOptions())]
+    path = tmp_path / "memory" / "agent_session_memory.db"
+    assert served == [Served(path, Settings(), [path.parent / "exports"], ServerOptions())]
 
 
 def test_the_location_may_come_from_a_variable(
@@ -328,6 +328,22 @@ def test_help_of_serve_lists_every_flag() -> None:
     text = run("serve", "--help", env={"COLUMNS": "200"}).stdout
     for name in [*Settings.model_fields, *ServerLocations.model_fields, *ServerOptions.model_fields]:
         assert f"--{name.replace('_', '-')}" in text
+
+
+def test_export_folders_come_from_flags_or_from_a_variable_that_holds_several(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The flag wins; the default is a folder beside the memory."""
+    monkeypatch.chdir(tmp_path)
+    serve("serve")
+    monkeypatch.setenv("VECTOR_MEMORY_EXPORT_DIR", f"/shared{os.pathsep}out{os.pathsep}")
+    serve("serve")
+    serve("serve", "--export-dir", "a", "--export-dir", "b")
+    assert [[str(folder) for folder in one.export_folders] for one in served] == [
+        [f"{tmp_path}/memory/exports"],
+        ["/shared", f"{tmp_path}/out"],
+        [f"{tmp_path}/a", f"{tmp_path}/b"],
+    ]
 
 
 def test_toolsets_and_read_only_come_from_flags_and_variables(

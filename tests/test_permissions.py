@@ -1,15 +1,16 @@
 """Every file that is ever made is for its owner only, whatever the umask allows (requirement S4)."""
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from lattice import LatticeEmbedder
-from memory_files import ORIGINAL, SETTINGS
+from memory_files import SETTINGS
+from original_files import unpacked
 from vector_memory.maintenance.backup import back_up, restore
 from vector_memory.store import SessionMemoryStore
 
@@ -42,8 +43,12 @@ def test_the_memory_its_log_its_copies_and_its_exports_are_for_their_owner_only(
     assert found == {**dict.fromkeys(folders, 0o700), **dict.fromkeys(files, 0o600)}
 
 
-def test_the_copy_that_an_upgrade_makes_is_for_its_owner_only(tmp_path: Path) -> None:
-    path = Path(shutil.copy(ORIGINAL, tmp_path / "memory.db"))
-    path.chmod(0o600)
-    SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()).close()
-    assert modes(tmp_path) == {"memory.db": 0o600, "memory.db.before-upgrade": 0o600}
+def test_an_upgraded_file_with_its_log_and_its_copy_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = unpacked(tmp_path)
+    other = apsw.Connection(str(path))  # somebody has the file open, so its log is there, for everybody
+    other.execute("create table if not exists noted (at text)").fetchall()
+    assert modes(tmp_path) == dict.fromkeys(("memory.db", "memory.db-wal", "memory.db-shm"), 0o644)
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()):
+        names = ("memory.db", "memory.db-wal", "memory.db-shm", "memory.db.before-upgrade")
+        assert modes(tmp_path) == dict.fromkeys(names, 0o600)
+    other.close()

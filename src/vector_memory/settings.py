@@ -18,6 +18,9 @@ MAX_RESPONSE_TOKENS = 1_000_000
 MEMORY_FOLDER = "memory"
 """Folder of a project that holds its memory and its memory files."""
 
+EXPORT_FOLDER = "exports"
+"""Folder beside a memory that documents are written to."""
+
 DATABASE_NAME = "agent_session_memory.db"
 """Name of the memory there."""
 
@@ -206,7 +209,8 @@ class ServerLocations(DatabaseLocation):
 
     export_dir: list[FullPath] | None = Field(
         default=None,
-        description="Folder that documents may be written to; repeatable. Default: exports/ next to the database.",
+        description="Folder that documents may be written to; repeatable, in the variable separated by colons. "
+        "Default: exports/ next to the database.",
     )
 
 

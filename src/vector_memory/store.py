@@ -48,7 +48,7 @@ from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
-from vector_memory.settings import Settings
+from vector_memory.settings import EXPORT_FOLDER, Settings
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -84,16 +84,20 @@ class SessionMemoryStore:
     ) -> None:
         path = Path(path)
         self.settings = settings = settings or Settings()
+        self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
+        indexer = Indexer(self._model, settings)
         self._database = Database(
-            path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous, read_only=read_only
+            path,
+            dimensions=settings.embedding_dim,
+            synchronous=settings.sqlite_synchronous,
+            read_only=read_only,
+            cut=indexer.cut_without_model,
         )
         storage = self._storage = SqliteStorage(self._database)
-        self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(storage)
-        indexer = Indexer(self._model, settings)
         self._background = BackgroundVectors(storage, indexer)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background)
@@ -101,7 +105,7 @@ class SessionMemoryStore:
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
-        exports = ExportFolders(export_folders or [path.parent / "exports"], [path, *other_databases])
+        exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
         self._documents = Documents(storage, packer, self._access, exports)
         self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)

@@ -8,7 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from memory_files import ORIGINAL, WRITER, bytes_of, contents, examine, flip, found, process
+from memory_files import WRITER, bytes_of, contents, examine, flip, found, process
+from original_files import unpacked
 from vector_memory.errors import DatabaseError, DatabaseLockError, ValidationError
 from vector_memory.maintenance.backup import restore
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
@@ -129,8 +130,9 @@ def test_a_memory_is_restored_into_a_new_private_folder(saved: Path, tmp_path: P
 
 
 def test_a_copy_of_the_original_servers_file_is_restored_as_it_is(tmp_path: Path) -> None:
-    restore(ORIGINAL, tmp_path / "memory.db")
-    assert contents(tmp_path / "memory.db") == contents(ORIGINAL)
+    original = unpacked(tmp_path / "copy")
+    restore(original, tmp_path / "memory.db")
+    assert contents(tmp_path / "memory.db") == contents(original)
 
 
 def newer(path: Path) -> None:

@@ -72,7 +72,7 @@ def test_without_a_model_texts_are_imported_and_a_message_says_so(
             "memory.db is the memory itself: choose another file.",
         ),
         (["import", "nope.jsonl"], "nope.jsonl cannot be read (No such file or directory)"),
-        (["import", "memory.db"], "Line 1 is not a header"),
+        (["import", "memory.db"], "The database is not one of the tagged memory server"),
     ],
 )
 def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: str, memory: Path, run: Run) -> None:

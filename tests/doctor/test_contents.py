@@ -3,14 +3,14 @@
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
-from memory_files import ORIGINAL, WRITER, bytes_of, change, doctor, examine, found, process, said
+from memory_files import WRITER, bytes_of, change, doctor, examine, found, process, said
+from original_files import unpacked
 from vector_memory.maintenance.doctor.report import State
 
 
@@ -102,7 +102,7 @@ def test_a_file_with_another_schema_is_reported(path: Path, kind: str, sql: str,
 
 
 def test_a_file_of_the_original_server_is_reported_and_unchanged(tmp_path: Path) -> None:
-    path = Path(shutil.copy(ORIGINAL, tmp_path / "memory.db"))
+    path = unpacked(tmp_path)
     path.chmod(0o600)
     before = bytes_of(path.parent)
     report = examine(path)

@@ -1,25 +1,24 @@
 """A file of the original server, upgraded while something goes wrong."""
 
-import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import apsw
 
-ORIGINAL = Path(__file__).parent.parent / "data" / "original.db"
+from original_files import EARLY, texts_in, unpacked
 
 
 def copied_original(folder: Path) -> Path:
-    """Return a copy of the file, ready to be taken over."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copy(ORIGINAL, folder / "memory.db"))
+    """Return a copy of the file, ready to be taken over: the smaller one, which is written faster."""
+    return unpacked(folder, EARLY)
 
 
-def original_texts(path: Path = ORIGINAL) -> dict[int, str]:
-    """Return the texts of a file by their ids, whichever server wrote it."""
-    connection = apsw.Connection(str(path))
-    found = dict(connection.execute("select id, content from session_memories").fetchall())
-    connection.close()
-    return found
+@cache
+def original_texts() -> dict[int, str]:
+    """Return the texts of the file by their ids."""
+    with tempfile.TemporaryDirectory() as folder:
+        return texts_in(copied_original(Path(folder)))
 
 
 def whole_copies(path: Path) -> list[Path]:
@@ -34,9 +33,7 @@ def is_whole(copy: Path) -> bool:
     connection = apsw.Connection(str(copy))
     tables = {row[0] for row in connection.execute("select name from sqlite_schema")}
     connection.close()
-    return (
-        "session_memories" in tables and "schema_migrations" not in tables and original_texts(copy) == original_texts()
-    )
+    return "session_memories" in tables and "schema_migrations" not in tables and texts_in(copy) == original_texts()
 
 
 def is_taken_over(path: Path) -> bool:

@@ -247,3 +247,17 @@ def test_entries_of_several_processes_are_all_stored_whole(folder: Path) -> None
     assert [writer.wait(60) for writer in writers] == [0] * count
     blocks = (folder / "2026-02-13.md").read_text().split("## 12:05\n\n")[1:]
     assert sorted(block.strip() for block in blocks) == sorted(f"w{w}-{n}." for w in range(count) for n in range(each))
+
+
+def test_folders_of_others_are_not_listed_but_their_files_can_be_read(folder: Path, tmp_path: Path) -> None:
+    for name in ("a.md", "exports/b.md", "exports/deep/c.md", "notes/exports/d.md"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (tmp_path / "link").symlink_to(folder / "exports")
+    for others in ([folder / "exports"], [tmp_path / "link"]):
+        memory = MemoryFolder(folder, others)
+        assert sorted(memory.scan()) == ["a.md", "notes/exports/d.md"]
+        assert memory.skipped == []
+        assert memory.read(memory.find("memory/exports/b.md"))[0] == b"exports/b.md"
+    for others in ([], [folder], [folder.parent], [tmp_path / "elsewhere"]):
+        assert len(MemoryFolder(folder, others).scan()) == 4

@@ -144,3 +144,21 @@ def test_a_server_ends_at_once_while_it_indexes(
         eventually(lambda: server.call("memory_status"), lambda status: status["indexing"])
         server.seconds_to_end(how)
         assert server.process.returncode == 0
+
+
+def test_an_export_in_the_memory_folder_does_not_keep_a_deleted_memory_findable(
+    project: Path, variables: dict[str, str]
+) -> None:
+    with Server(project / "memory", **variables | {"VECTOR_MEMORY_TOOLSETS": "all"}) as server:
+        server.hello()
+        stored = server.call("store_report", agent_id="a", session_id="s", content="The kumquat launch code is 77.")
+        written = server.call("write_document_to_file", memory_id=stored["memory_id"], output_path="code.md")
+        server.call("delete_memory", memory_id=stored["memory_id"])
+        assert Path(written["file_path"]).parent == project / "memory" / "exports"
+        (project / "memory" / "later.md").write_text("The quokka sleeps.")
+        eventually(
+            lambda: server.call("memory_search", query="quokka"),
+            lambda answer: any(hit["path"] == "memory/later.md" for hit in answer["results"]),
+        )
+        found = server.call("memory_search", query="kumquat launch code")
+        assert not [hit for hit in found["results"] if "exports" in hit["path"]]

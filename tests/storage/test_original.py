@@ -1,108 +1,193 @@
-"""A file of the original server is upgraded in place."""
+"""A file of the original server is upgraded in place: data/original/README.md says how such files were made."""
 
-import shutil
 from pathlib import Path
 
 import apsw
 import pytest
 
-from vector_memory.domain import Scope, Span
-from vector_memory.storage.sqlite.chunks import chunks_of
+from original_files import EARLY, LATE, texts_in, unpacked
+from vector_memory.domain import Chunk, Page, Scope, SearchMode
+from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import cutting
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.legacy import locate
-from vector_memory.storage.sqlite.memories import count_unindexed, get_memory
+from vector_memory.storage.sqlite.memories import get_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
-from vector_memory.storage.sqlite.word_ranking import rank
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
-ORIGINAL = Path(__file__).parent.parent / "data" / "original.db"
+NO_MODEL = Settings(embedding_model="no such model")
+FACTS = {
+    "quokka": ("report", 1),
+    "marzipan": ("working_memory", 3),
+    "xylophone": ("knowledge_base", 7),
+    "walrus": ("report", 8),
+}
+"""Words at the ends of the documents, and the documents that they are in."""
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return Path(shutil.copy(ORIGINAL, tmp_path / "memory.db"))
+@pytest.fixture(params=[EARLY, LATE])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return unpacked(tmp_path, request.param)
 
 
-@pytest.fixture
-def database(path: Path):
-    database = Database(path, dimensions=384)
-    yield database
-    database.close()
+def found_by_words(store: SessionMemoryStore) -> dict[str, list[tuple[str, int]]]:
+    """Return which documents the words are found in."""
+    return {
+        word: [
+            (kind, result.memory_id)
+            for result in store.search_chunks(word, Scope(kind), Page(limit=5), mode=SearchMode.KEYWORD).results
+        ]
+        for word, (kind, _) in FACTS.items()
+    }
+
+
+def everything() -> dict[str, list[tuple[str, int]]]:
+    return {word: [place] for word, place in FACTS.items()}
+
+
+def nothing() -> dict[str, list[tuple[str, int]]]:
+    return {word: [] for word in FACTS}
+
+
+def without_cutting(path: Path) -> None:
+    """Upgrade a file as a process does that ends before any document is cut."""
+    Database(path, dimensions=384).close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_every_document_is_found_by_its_words_right_after_the_upgrade_without_a_model(
+    path: Path, read_only: bool
+) -> None:
+    with SessionMemoryStore(path, NO_MODEL, read_only=read_only) as store:
+        assert found_by_words(store) == everything()
+        assert store.get_memory_stats().without_vectors == 8
+
+
+def test_an_answer_after_the_upgrade_says_that_vectors_are_still_to_come(path: Path) -> None:
+    with SessionMemoryStore(path, Settings(embedding_model="toy")) as store:
+        message = store.search_chunks("quokka", Scope("report")).message or ""
+    assert "2 memories in this scope have no vectors yet and can be found by words only" in message
+    assert "a server computes them in the background" in message
+
+
+def test_what_one_process_has_not_cut_the_next_one_cuts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "SECONDS_AT_OPENING", 0)
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        assert found_by_words(store) == nothing()
+    monkeypatch.undo()
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        assert found_by_words(store) == everything()
+
+
+def test_a_server_cuts_in_the_background_what_takes_too_long_at_its_start(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutting, "SECONDS_AT_OPENING", 0)
+    monkeypatch.setattr(cutting, "DOCUMENTS_AT_ONCE", 1)
+    settings = NO_MODEL.model_copy(update={"auto_backfill_threshold": 0})
+    with SessionMemoryStore(path, settings) as store:
+        store.start_background_work()
+        eventually(lambda: found_by_words(store) == everything())
+
+
+def test_a_document_that_another_process_cuts_meanwhile_is_not_cut_twice(path: Path) -> None:
+    def slow(content: str) -> list[Chunk]:
+        with SessionMemoryStore(path, NO_MODEL) as faster:
+            assert found_by_words(faster) == everything()
+        return [Chunk(0, content, 0, len(content), "text", 1, (), 0, False, False, False)]
+
+    Database(path, dimensions=384, cut=slow).close()
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        assert found_by_words(store) == everything()
+
+
+def test_a_document_that_cannot_be_cut_does_not_keep_the_file_from_being_opened(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(content: str) -> list[Chunk]:
+        raise ValueError(content)
+
+    Database(path, dimensions=384, cut=fail).close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Memory {number} could not be cut into chunks: ValueError" for number in (1, 3, 7, 8)
+    ]
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        assert found_by_words(store) == everything()
+
+
+def test_chunks_are_slices_of_their_document_with_its_headings(path: Path) -> None:
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        (found,) = store.search_chunks("quokka", Scope("report"), Page(limit=5), mode=SearchMode.KEYWORD).results
+        document = store.reconstruct_document(1).content or ""
+    assert found.header_path == "# Outage of 12 May > ## Timeline > ### Afternoon"
+    assert found.chunk_content in document
+
+
+def test_the_backfill_gives_vectors_to_the_chunks_of_the_upgrade(path: Path) -> None:
+    with SessionMemoryStore(path, Settings(embedding_model="toy")) as store:
+        (before,) = store.search_chunks("quokka", Scope("report"), mode=SearchMode.KEYWORD).results
+        assert store.backfill_embeddings().memories_remaining == 0
+        after = store.search_chunks("quokka", Scope("report")).results[0]
+        assert (after.chunk_id, after.similarity is not None) == (before.chunk_id, True)
+
+
+def test_an_id_of_the_original_never_means_another_chunk(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    given = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_chunks'") or 0
+    connection.close()
+    with SessionMemoryStore(path, NO_MODEL) as store, store._database.read() as reader:
+        assert fetch_value(reader, "select min(id) from memory_chunks") == given + 1
 
 
 def test_every_memory_keeps_its_id_and_its_text(path: Path) -> None:
-    source = apsw.Connection(str(ORIGINAL))
-    before = source.execute("select id, content from session_memories order by id").fetchall()
+    before = texts_in(path)
+    without_cutting(path)
+    assert len(before) == 8
+    assert texts_in(path) == before
+
+
+def test_kinds_iterations_sessions_and_times_are_normalized(path: Path) -> None:
+    source = apsw.Connection(str(path))
+    times = fetch_column(source, "select created_at from session_memories order by id")
+    source.execute("update session_memories set created_at = '2025-05-13T09:30:00' where id = 8")
     source.close()
     database = Database(path, dimensions=384)
     with database.read() as connection:
-        assert connection.execute("select id, content from session_memories order by id").fetchall() == before
+        memories = [memory for number in range(1, 9) if (memory := get_memory(connection, number))]
     database.close()
-
-
-def test_kinds_iterations_sessions_and_times_are_normalized(database: Database) -> None:
-    with database.read() as connection:
-        memories = [get_memory(connection, number) for number in range(1, 7)]
-    shown = [(memory.memory_type, memory.session_id, memory.session_iter) for memory in memories if memory]
-    assert shown == [
-        ("report", "outage", 1),
-        ("report_observation", "outage", 1),
-        ("working_memory", "outage", 2),
-        ("session_context", "outage", 2),
-        ("input_prompt", "outage", 2),
-        ("knowledge_base", None, 1),
+    assert [(memory.memory_type, memory.agent_id, memory.session_id, memory.session_iter) for memory in memories] == [
+        ("report", "explorer", "outage", 1),
+        ("report_observation", "explorer", "outage", 1),
+        ("working_memory", "explorer", "outage", 2),
+        ("session_context", "main-orchestrator", "outage", 2),
+        ("input_prompt", "planner", "outage", 2),
+        ("system_memory", "explorer", "outage", 1),
+        ("knowledge_base", "explorer", None, 1),
+        ("report", "explorer", "cache", 10),
     ]
-    assert memories[0] is not None
-    assert memories[0].created_at == "2025-05-13T09:30:00.000000+00:00"
+    assert [memory.created_at for memory in memories] == [*times[:7], "2025-05-13T09:30:00.000000+00:00"]
+    assert (memories[0].tags, memories[0].metadata) == (["outage", "ledger"], {"severity": "high"})
+    assert memories[1].metadata == {"parent_report_id": 1}
 
 
-def test_chunks_found_in_their_document_keep_their_ids_and_get_offsets(database: Database) -> None:
-    with database.read() as connection:
-        memory = get_memory(connection, 1)
-        stored = chunks_of(connection, 1)
-    assert memory is not None
-    assert [part.id for part in stored] == [1, 2, 3]
-    assert [memory.content[part.chunk.start : part.chunk.end] for part in stored] == [
-        part.chunk.text for part in stored
-    ]
-    assert stored[1].chunk.headings == ("# Outage of 12 May", "## Cause")
+def test_the_id_of_a_deleted_memory_is_never_reused(path: Path) -> None:
+    with SessionMemoryStore(path, NO_MODEL) as store:
+        assert store.store_memory("input_prompt", "Another prompt.", session_id="s").memory_id == 10
 
 
-def test_chunks_that_lost_characters_are_dropped_and_cut_again(database: Database) -> None:
-    with database.read() as connection:
-        assert chunks_of(connection, 3) == []
-        assert count_unindexed(connection) == 6
-
-
-def test_the_old_vectors_are_gone_and_the_keywords_are_indexed(database: Database) -> None:
-    with database.read() as connection:
-        assert fetch_value(connection, "select count(*) from vec_chunk_search") == 0
-        for word, found in {"ledger": (2, 1), "noon": (2, 2)}.items():
-            assert [match[:2] for match in rank(connection, Scope(), [word]).best(10).matches] == [found]
-
-
-def test_the_id_of_a_deleted_memory_is_never_reused(database: Database) -> None:
-    with database.write() as connection:
-        connection.execute(
-            """
-            insert into session_memories
-                (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
-            values ('report', 'a', 'text', 'hash', '2026', '2026', '2026')
-            """
-        )
-        assert connection.last_insert_rowid() == 41
-
-
-def test_an_unchanged_copy_of_the_file_is_kept(path: Path, database: Database) -> None:
-    del database
-    copy = apsw.Connection(str(path) + ".before-upgrade")
-    assert "reports" in fetch_column(copy, "select memory_type from session_memories")
-    assert fetch_value(copy, "select count(*) from memory_chunks") == 7
-    copy.close()
+def test_an_unchanged_copy_of_the_file_is_kept(path: Path) -> None:
+    before = texts_in(path)
+    without_cutting(path)
+    copy = path.with_name("memory.db.before-upgrade")
+    assert texts_in(copy) == before
+    connection = apsw.Connection(str(copy))
+    assert "reports" in fetch_column(connection, "select memory_type from session_memories")
+    connection.close()
 
 
 def test_upgrading_twice_is_the_same_as_once(path: Path) -> None:
     for _ in range(2):
-        Database(path, dimensions=384).close()
+        without_cutting(path)
     assert [file.name for file in path.parent.glob("*.before-upgrade*")] == ["memory.db.before-upgrade"]
 
 
@@ -112,18 +197,10 @@ def test_a_failed_upgrade_leaves_the_file_unchanged(path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("vector_memory.storage.sqlite.legacy.carry_over_sequences", fail)
     with pytest.raises(Exception, match="full"):
-        Database(path, dimensions=384)
+        without_cutting(path)
     connection = apsw.Connection(str(path))
     assert "reports" in fetch_column(connection, "select memory_type from session_memories")
     connection.close()
-
-
-def test_chunks_are_located_only_if_they_cover_the_document_in_order() -> None:
-    assert locate("one two three", ["one two", "two three"]) == [Span(0, 7), Span(4, 13)]
-    assert locate("one two three", ["one", "three"]) == []
-    assert locate("one two three", ["one two"]) == []
-    assert locate("one two three", ["three", "one two"]) == []
-    assert locate("aa", ["a", "a"]) == [Span(0, 1), Span(1, 2)]
 
 
 def test_tags_that_are_not_strings_become_strings(path: Path) -> None:

@@ -21,15 +21,19 @@ ADDED_PARAMETERS = {
     "get_memory_by_id": {"offset"},
     "write_document_to_file": {"overwrite"},
     "load_session_context_for_task": {"max_tokens"},
+    "store_session_context": {"agent_id"},
+    "store_input_prompt": {"agent_id"},
 }
-"""What decisions 22 and 28 added to the contract."""
+"""What decisions 22 and 28 added to the contract, and what agents send that know the original server."""
 
 
 def added_parameters(tool: str) -> set[str]:
-    """Return the parameters that a tool has beyond the contract: for searches, those of decisions 20, 22 and 24."""
+    """Return the parameters that a tool has beyond the contract."""
     if not tool.startswith("search_"):
         return ADDED_PARAMETERS.get(tool, set())
     added = {"offset", "max_tokens"}
+    if tool in {"search_session_context", "search_input_prompts"}:
+        added.add("agent_id")
     if tool.endswith("_full_documents"):
         added.add("order")
     if tool.endswith(("_specific_chunks", "_section_context")):
@@ -196,6 +200,19 @@ async def test_arguments_reach_the_store(call: Call) -> None:
     memory = found.structured_content["memory"]
     expected = sent | {"session_iter": 3, "metadata": {"deep": {"er": [1, None]}, "parent_report_id": 1}}
     assert {key: memory[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("kind", ["session_context", "input_prompt"])
+async def test_agents_of_the_original_server_may_name_themselves(call: Call, kind: str) -> None:
+    """State and prompts are stored under the agent that is sent, and found by it; the main agent is the default."""
+    search = "search_session_context" if kind == "session_context" else "search_input_prompts"
+    here = {"session_id": "s", "session_iter": "v1"}
+    planners = (await call(f"store_{kind}", **here, content="A plan.", agent_id="planner")).structured_content
+    mains = (await call(f"store_{kind}", **here, content="A goal.")).structured_content
+    assert (planners["agent_id"], mains["agent_id"]) == ("planner", "main-orchestrator")
+    for agent, found in (("planner", ["A plan."]), (None, ["A goal.", "A plan."]), ("nobody", [])):
+        answer = (await call(search, **here, agent_id=agent)).structured_content
+        assert [result["content"] for result in answer["results"]] == found
 
 
 async def test_lists_and_objects_may_come_as_json_text(call: Call) -> None:

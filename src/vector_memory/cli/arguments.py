@@ -28,6 +28,7 @@ from vector_memory.settings import (
     SPECIFIED,
     DatabaseLocation,
     FileLocations,
+    ServerLocations,
     ServerOptions,
     Settings,
 )
@@ -37,6 +38,9 @@ ALIASES = {name: name.upper() for name in SPECIFIED} | {
     name: f"CWE_{name.upper()}" for name in FileLocations.model_fields
 }
 """The variable names of the specification; names with the prefix take precedence."""
+
+LISTS = {"export_dir"}
+"""Flags that can be repeated; their variables hold several values as PATH does."""
 
 SWITCHES = {
     f"--{name.replace('_', '-')}"
@@ -85,12 +89,14 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
         token = tokens.pop(name)
         sys.stderr.write(f"vector-memory: {_given(token)}; accepted: {accepted(name)}. Using the default instead.\n")
     for name, token in tokens.items():
-        known[name].append(token)
+        values = token.value.split(os.pathsep) if name in LISTS else [token.value]
+        for place, value in enumerate(filter(None, values)):
+            known[name].append(Token(keyword=token.keyword, value=value, source=token.source, index=place))
 
 
 def _from_environment(name: str) -> Token | None:
     """Return the value of a parameter's variable. An empty variable counts as unset."""
-    if not any(name in model.model_fields for model in (Settings, ServerOptions, DatabaseLocation, FileLocations)):
+    if not any(name in model.model_fields for model in (Settings, ServerOptions, ServerLocations, FileLocations)):
         return None
     variables = [f"{PREFIX}{name.upper()}", *filter(None, [ALIASES.get(name)])]
     return next(

@@ -44,6 +44,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "import": {
         "import monday.jsonl": "add what is not there yet",
         "import monday.jsonl --as tuesday": "as a session of another name",
+        "import old/vector_memory.db": "the notes of a tagged memory server",
     },
     "delete": {
         "delete 7 8": "two memories",

@@ -34,7 +34,7 @@ from vector_memory.validation import (
 )
 
 MAIN_AGENT = "main-orchestrator"
-"""The agent of session contexts and input prompts."""
+"""The agent of session contexts and input prompts, unless another one is named."""
 
 SHARED_AGENT = "shared"
 """The agent id of tagged memories, which belong to no agent."""

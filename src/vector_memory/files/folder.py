@@ -45,12 +45,14 @@ class MemoryFolder:
     """A folder of Markdown files (`*.md`, also in subfolders), which need not exist.
 
     Files are named by their path inside it, with `/`. Names that start with a dot are ignored. `name`: the name of the
-    folder itself, which callers see in front of each path.
+    folder itself, which callers see in front of each path. Files in the folders `not_listed` can be read, but belong to
+    others: documents that were exported there would keep deleted memories findable.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, not_listed: Sequence[Path] = ()) -> None:
         self.path = Path(os.path.realpath(folder))
         self.name = folder.name
+        self._not_listed = [PurePosixPath(inner) for inner in relative_paths(self.path, not_listed)]
         self.skipped: list[Skipped] = []
 
     def exists(self) -> bool:
@@ -78,7 +80,7 @@ class MemoryFolder:
             self.skipped = skipped
 
     def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
-        for entry in walk(self.path, skip):
+        for entry in walk(self.path, skip, self._not_listed):
             if not entry.name.lower().endswith(".md"):
                 continue
             if not is_markdown(entry.name):
@@ -140,6 +142,14 @@ class MemoryFolder:
         except OSError as error:
             raise write_error(error) from None
         return name
+
+
+def relative_paths(folder: Path, others: Sequence[Path]) -> Iterator[Path]:
+    """Yield the paths of those other folders that are inside the folder, relative to it."""
+    for other in others:
+        real = Path(os.path.realpath(other))
+        if real != folder and real.is_relative_to(folder):
+            yield real.relative_to(folder)
 
 
 def write_error(error: OSError) -> MemoryStorageError:

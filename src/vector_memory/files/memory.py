@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -70,8 +71,8 @@ class FileMemory:
 
     `folder` need not exist. `index_file` is the index's database, created on first use; if it cannot be created, files
     can still be read and written. Default: a file in `FileLocations.db_dir`, as for a server. `model`: a model to share
-    with other users of this process. Nothing is indexed before `start_background_work`. Every method raises a subclass
-    of VectorMemoryError on failure.
+    with other users of this process. `not_indexed`: folders inside `folder` whose files are no memories. Nothing is
+    indexed before `start_background_work`. Every method raises a subclass of VectorMemoryError on failure.
     """
 
     def __init__(
@@ -81,11 +82,12 @@ class FileMemory:
         *,
         index_file: Path | None = None,
         model: EmbeddingModel | None = None,
+        not_indexed: Sequence[Path] = (),
     ) -> None:
         folder = Path(folder)
         self.settings = settings = settings or Settings()
         self._model = model = model or EmbeddingModel(lambda: load_embedder(settings))
-        self._folder = MemoryFolder(folder)
+        self._folder = MemoryFolder(folder, not_indexed)
         index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
         self._index = IndexFile(index_file, settings.embedding_dim)
         self._packer = Packer(settings.max_response_tokens)

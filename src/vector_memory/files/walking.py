@@ -1,7 +1,7 @@
 """Walks through a folder without recursion and without following links."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -32,8 +32,10 @@ class Entry(NamedTuple):
 SkipCallback = Callable[[PurePosixPath, str], None]
 
 
-def walk(root: Path, skip: SkipCallback) -> Iterator[Entry]:
+def walk(root: Path, skip: SkipCallback, ignored: Collection[PurePosixPath] = ()) -> Iterator[Entry]:
     """Yield the entries of a folder and its subfolders, parents first. Names that start with a dot are ignored.
+
+    So are the folders `ignored`, which are named by their paths inside the root.
 
     Each folder is opened by its path from the root, so deep folders do not need more descriptors. `skip` is called for
     each folder that cannot be read. Raises OSError if the root does not exist.
@@ -46,7 +48,7 @@ def walk(root: Path, skip: SkipCallback) -> Iterator[Entry]:
                 with os.scandir(descriptor) as entries:
                     found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
                 for name, is_folder in found:
-                    if name.startswith("."):
+                    if name.startswith(".") or (is_folder and folder / name in ignored):
                         continue
                     if not is_folder:
                         yield Entry(folder / name, name, descriptor)

@@ -62,6 +62,12 @@ class Indexer:
             content, self.token_counter(), settings.default_chunk_size, settings.default_chunk_overlap
         )
 
+    def cut_without_model(self, content: str) -> list[Chunk]:
+        """Cut a document of a chunked kind at once, without a model: its tokens may be an estimate."""
+        settings = self._settings
+        counter = find_token_counter(None)
+        return chunk_document(content, counter, settings.default_chunk_size, settings.default_chunk_overlap)
+
     def unit_texts(self, kind: str, title: str | None, content: str, chunks: Sequence[Chunk]) -> list[UnitText]:
         """Return the texts to embed: the chunks, or the whole content of a kind that is not chunked."""
         if not is_chunked(kind):

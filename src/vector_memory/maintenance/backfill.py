@@ -1,4 +1,8 @@
-"""Computes the vectors of memories and tags that have none: stored without a model, or by the original server."""
+"""Computes the vectors of memories and tags that have none: stored without a model, or by the original server.
+
+Documents of the original server may have no chunks yet. In the background they are cut first, all of them, so that
+they are found by their words long before they have vectors.
+"""
 
 import logging
 import threading
@@ -37,7 +41,7 @@ class Backfill:
         self._thread: threading.Thread | None = None
 
     def start(self, threshold: int) -> None:
-        """Run in the background if some memories, but fewer than `threshold`, have no vectors."""
+        """Run in the background if some memories have no vectors; `threshold` or more are left to a command."""
         try:
             with self._storage.read() as reader:
                 missing = reader.count(Scope(), without_vectors=True) if reader.next_without_vectors(0) else 0
@@ -46,8 +50,10 @@ class Backfill:
         except VectorMemoryError as error:
             logger.warning("Backfill not started: %s", error)
             return
-        if 0 < missing < threshold:
-            thread = threading.Thread(target=self._run_quietly, name="backfill", daemon=True)
+        if missing:
+            thread = threading.Thread(
+                target=self._run_quietly, kwargs={"with_vectors": missing < threshold}, name="backfill", daemon=True
+            )
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
@@ -91,9 +97,11 @@ class Backfill:
             f"{remaining:,} remaining{being_computed(coming)}.",
         )
 
-    def _run_quietly(self) -> None:
+    def _run_quietly(self, *, with_vectors: bool) -> None:
         try:
-            logger.info("Backfill: %s", self.run().message)
+            self._storage.cut_documents(self._indexer.cut_without_model)
+            if with_vectors:
+                logger.info("Backfill: %s", self.run().message)
         except ClosedMemoryError:  # what is left is done by the next run
             return
         except VectorMemoryError as error:

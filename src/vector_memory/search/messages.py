@@ -62,10 +62,14 @@ def kinds_in_words(counts: Mapping[MemoryKind, int]) -> str:
     )
 
 
+IN_TIME = "a server computes them in the background, or `vector-memory backfill` at once"
+"""When vectors come that nobody is about to make."""
+
+
 def not_indexed(count: int, pending: int) -> str:
     """Say that some memories of a scope cannot be found by meaning yet, `pending` of them only for a moment."""
     memories, have = ("memory", "has") if count == 1 else ("memories", "have")
-    advice = "repeat the search in a moment" if pending == count else "run backfill"
+    advice = "repeat the search in a moment" if pending == count else IN_TIME
     return f"{count} {memories} in this scope {have} no vectors yet and can be found by words only: {advice}."
 
 

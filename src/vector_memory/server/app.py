@@ -190,7 +190,13 @@ def run_server(
         return store
 
     def open_files() -> FileMemory:
-        files = FileMemory(file_place.folder(), settings, index_file=index_of(file_place, settings), model=model)
+        files = FileMemory(
+            file_place.folder(),
+            settings,
+            index_file=index_of(file_place, settings),
+            model=model,
+            not_indexed=export_folders,
+        )
         opened.append(files)
         return files
 

@@ -9,11 +9,11 @@
 A reader or writer may be used only by one thread and only inside its block.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from vector_memory.domain import Fingerprint, NewMemory, Scope
+from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
@@ -76,6 +76,12 @@ class Storage(Protocol):
         """Return the keyword index entries of a memory's units.
 
         This takes most of the time needed to store a memory, so call it before `write`.
+        """
+
+    def cut_documents(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
+        """Cut the documents that an upgrade has left without chunks, so that they are found by their words.
+
+        `cut` returns the chunks of a document. Not in one transaction: what is done stays done.
         """
 
     def purge_deleted(self) -> bool:

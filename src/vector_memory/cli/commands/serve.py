@@ -10,7 +10,14 @@ from cyclopts.validators import Number
 
 from vector_memory.cli.flags import SettingsFlags, creatable
 from vector_memory.cli.logging_setup import set_up_logging
-from vector_memory.settings import DatabaseLocation, FileLocations, ServerLocations, ServerOptions, Settings
+from vector_memory.settings import (
+    EXPORT_FOLDER,
+    DatabaseLocation,
+    FileLocations,
+    ServerLocations,
+    ServerOptions,
+    Settings,
+)
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
 FileLocationFlags = Annotated[FileLocations, Parameter(name="*")]
@@ -40,7 +47,7 @@ def serve(
     gc.freeze()
     gc.set_threshold(OFTEN)
     gc.enable()
-    run_server(path, settings, place.export_dir or (), offer, files)
+    run_server(path, settings, place.export_dir or [path.parent / EXPORT_FOLDER], offer, files)
 
 
 def demo(

@@ -15,7 +15,7 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
-from vector_memory.maintenance.transfer import new_file
+from vector_memory.maintenance.transfer import is_database, new_file, notes_as_export
 from vector_memory.settings import DatabaseLocation, Settings, full_path
 from vector_memory.store import SessionMemoryStore
 
@@ -53,7 +53,13 @@ def export(
 
 
 def import_(
-    source: Annotated[Path, Parameter(help="File written by export; - is standard input.", allow_leading_hyphen=True)],
+    source: Annotated[
+        Path,
+        Parameter(
+            help="File written by export, or database of a tagged memory server; - is standard input.",
+            allow_leading_hyphen=True,
+        ),
+    ],
     /,
     *,
     as_session: Annotated[
@@ -65,7 +71,8 @@ def import_(
 ) -> None:
     """Add the memories of an export; memories that already exist are skipped. Can be interrupted and repeated.
 
-    If any line is invalid, nothing is changed. Vectors of another model are recomputed.
+    A database of the tagged memory server that came before this one is imported too; it is only read. If any line of
+    an export is invalid, nothing is changed. Vectors of another model are recomputed.
     """
     path = creatable(place)
     set_up_logging("ERROR", settings.log_file, [path])
@@ -100,7 +107,10 @@ def _backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], Non
 
 @contextmanager
 def opened(source: Path) -> Iterator[IO[bytes]]:
-    """Yield a seekable stream of a file or standard input. Raises ValidationError if it cannot be read."""
+    """Yield a seekable export: a file, standard input, or the notes of another server's database.
+
+    Raises ValidationError if it cannot be read.
+    """
     if source == STANDARD:
         with tempfile.TemporaryFile() as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
@@ -112,4 +122,8 @@ def opened(source: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise ValidationError(f"{source} cannot be read ({error.strerror}): choose a file written by export.") from None
     with stream:
-        yield stream
+        if not is_database(stream):
+            yield stream
+            return
+    with notes_as_export(full_path(source)) as export:
+        yield export

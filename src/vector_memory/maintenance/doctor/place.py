@@ -10,6 +10,7 @@ from pathlib import Path
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
+from vector_memory.settings import EXPORT_FOLDER
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.connecting import is_writable
@@ -109,7 +110,8 @@ def exposed(path: Path) -> list[Path]:
 def is_own_folder(path: Path) -> bool:
     """Tell whether the folder contains only this memory, its copies, its exports and what keeps it out of git."""
     return all(
-        place.name.startswith(path.name) or place.name in {"exports", ".gitignore"} for place in path.parent.iterdir()
+        place.name.startswith(path.name) or place.name in {EXPORT_FOLDER, ".gitignore"}
+        for place in path.parent.iterdir()
     )
 
 

@@ -80,11 +80,11 @@ Store = Annotated[SessionMemoryStore, Depends(current_store)]
 OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
 
 # Who and where, for storing ...
-AgentId = Annotated[str, Field(description="Name of the agent storing this")]
+AgentId = Annotated[str, Field(description="Agent that stores this")]
 SessionId = Annotated[str, Field(description="Session it belongs to")]
 Iteration = Annotated[str | StrictInt, Field(description="Iteration, such as 2 or v2")]
 OptionalIteration = Annotated[str | StrictInt | None, Field(description="Iteration, such as 2 or v2; default 1")]
-TaskCode = Annotated[str | None, Field(description="Task label, to filter by later")]
+TaskCode = Annotated[str | None, Field(description="Task label")]
 
 # ... and for searching.
 OfAgent = Annotated[str | None, Field(description="Only this agent")]
@@ -110,7 +110,7 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field
 # Queries and limits.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]
 OptionalQuery = Annotated[str | None, Field(description="What to find; default: the newest")]
-Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_LIMIT}")]
+Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Maximum answer length")]
 Mode = Annotated[

@@ -37,6 +37,7 @@ def search_session_context(
     *,
     store: Store,
     session_id: InSession,
+    agent_id: OfAgent = None,
     session_iter: OfIteration = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
@@ -44,7 +45,7 @@ def search_session_context(
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's saved states, newest first."""
-    scope = Scope(MemoryKind.SESSION_CONTEXT, session_id=session_id, session_iter=session_iter)
+    scope = Scope(MemoryKind.SESSION_CONTEXT, agent_id=agent_id, session_id=session_id, session_iter=session_iter)
     return store.search_scoped(
         scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), latest_first=latest_first
     )
@@ -55,6 +56,7 @@ def search_input_prompts(
     *,
     store: Store,
     session_id: InSession,
+    agent_id: OfAgent = None,
     session_iter: OfIteration = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
@@ -62,7 +64,7 @@ def search_input_prompts(
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's user prompts, newest first."""
-    scope = Scope(MemoryKind.INPUT_PROMPT, session_id=session_id, session_iter=session_iter)
+    scope = Scope(MemoryKind.INPUT_PROMPT, agent_id=agent_id, session_id=session_id, session_iter=session_iter)
     return store.search_scoped(
         scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), latest_first=latest_first
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastmcp.tools import tool
 from pydantic import Field
 
-from vector_memory.domain import DEFAULT_CATEGORY, MemoryKind
+from vector_memory.domain import DEFAULT_CATEGORY, MAIN_AGENT, MemoryKind
 from vector_memory.results.sessions import StoreMemoryResult
 from vector_memory.server.tools.params import (
     STORES,
@@ -41,6 +41,7 @@ async def store_session_context(
     session_id: SessionId,
     session_iter: Iteration,
     content: Content,
+    agent_id: AgentId = MAIN_AGENT,
     task_code: TaskCode = None,
     title: Title = None,
     description: Description = None,
@@ -52,6 +53,7 @@ async def store_session_context(
         store.store_memory,
         MemoryKind.SESSION_CONTEXT,
         content,
+        agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
@@ -71,6 +73,7 @@ async def store_input_prompt(
     session_id: SessionId,
     session_iter: Iteration,
     content: Content,
+    agent_id: AgentId = MAIN_AGENT,
     task_code: TaskCode = None,
     title: Title = None,
     description: Description = None,
@@ -82,6 +85,7 @@ async def store_input_prompt(
         store.store_memory,
         MemoryKind.INPUT_PROMPT,
         content,
+        agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,

@@ -73,18 +73,18 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
     sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
     chunk_ids: Sequence[int] = fetch_column(connection, sql, (memory.id,))
     if derived.chunks and not chunk_ids:
-        chunk_ids = insert_chunks(connection, memory, derived)
-        keywords.add(connection, memory.id, words_in(derived))
+        chunk_ids = add_chunks(connection, memory, derived)
     vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
-    connection.execute(
-        """
-        update session_memories set embedding_model_id = ?,
-            chunk_count = (select count(*) from memory_chunks where parent_id = session_memories.id)
-        where id = ?
-        """,
-        (model_id, memory.id),
-    )
+    connection.execute("update session_memories set embedding_model_id = ? where id = ?", (model_id, memory.id))
     return True
+
+
+def add_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:
+    """Give a stored document its chunks and index their words; return the ids of the chunks in order."""
+    chunk_ids = insert_chunks(connection, memory, derived)
+    keywords.add(connection, memory.id, words_in(derived))
+    connection.execute("update session_memories set chunk_count = ? where id = ?", (len(chunk_ids), memory.id))
+    return chunk_ids
 
 
 def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:

@@ -10,7 +10,7 @@ from typing import Literal
 import apsw
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
-from vector_memory.storage.sqlite import migrations
+from vector_memory.storage.sqlite import cutting, migrations
 from vector_memory.storage.sqlite.connecting import (
     LOCK_TIMEOUT_SECONDS,
     closed_on_error,
@@ -47,21 +47,29 @@ class Database:
 
     A file that does not exist is an empty memory: the first `write` creates it with its folder (modes 0600 and 0700).
     `dimensions`: the length of the vectors, for a new file. `read_only`: nothing can be written, except to upgrade an
-    older file; the file and its folder need not be writable. Raises DatabaseError if the file cannot be used or was
-    written by a newer release. Each `read` and `write` also raises it while another file is at `path`, and each `write`
-    after a newer release has upgraded the file.
+    older file; the file and its folder need not be writable. `cut`: cuts documents that an upgrade has left without
+    chunks; without it, the next process that has it does so. Raises DatabaseError if the file cannot be used or was
+    written by a newer release. Each `read` and `write` also raises it while another file is at `path`, and each
+    `write` after a newer release has upgraded the file.
 
     If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
 
     def __init__(
-        self, path: Path, *, dimensions: int, synchronous: Literal["FULL", "NORMAL"] = "FULL", read_only: bool = False
+        self,
+        path: Path,
+        *,
+        dimensions: int,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        read_only: bool = False,
+        cut: cutting.Cut | None = None,
     ) -> None:
         require_safe_sqlite()
         self.path = path
         self._dimensions = dimensions
         self._only_reads = read_only
         self._synchronous = synchronous
+        self._cut = cut
         self._write_lock = WriteLock()
         self._idle_readers: list[apsw.Connection] = []
         self._closed = False
@@ -279,6 +287,8 @@ class Database:
         migrations.require_ours(writer)
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
+        if self._cut is not None:
+            cutting.cut_at_opening(writer, self._cut)
 
     def _extend(self, connection: apsw.Connection) -> None:
         """Load what the tables of the file require."""

@@ -1,19 +1,18 @@
 """Upgrades a file of the original server: every memory keeps its id and its text.
 
-That server has plural kinds, `v1` iterations, knowledge in the session `global`, chunks without offsets, and one vector
-per chunk. Chunks that occur literally in their document keep their ids and get offsets. All other chunks and all
-vectors are recomputed from the text (`backfill`).
+That server has plural kinds, `v1` iterations, knowledge in the session `global`, chunks without offsets that begin with
+words of their own, and one vector per chunk. Chunks and vectors are recomputed from the text: the chunks when the
+upgraded file is opened (`cutting`), the vectors by the backfill.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import apsw
 
-from vector_memory.domain import TRAITS, MemoryKind, Span, utc_now
+from vector_memory.domain import TRAITS, MemoryKind, utc_now
 from vector_memory.errors import ValidationError
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column
 from vector_memory.validation import parse_iteration
@@ -34,18 +33,7 @@ insert into session_memories (
     content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count
 ) values (
     :id, :memory_type, :agent_id, :session_id, :session_iter, :task_code, :content, :title, :description, :tags,
-    :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :auto_chunk, :chunk_count
-)
-"""
-INSERT_CHUNK = """
-insert into memory_chunks (
-    id, parent_id, parent_title, chunk_index, content, chunk_type, start_char, end_char, token_count, header_path,
-    level, prev_chunk_id, next_chunk_id, content_hash, created_at, section_hierarchy, chunk_position_ratio,
-    sibling_count, depth_level, contains_code, contains_table
-) values (
-    :id, :parent_id, :parent_title, :chunk_index, :content, :chunk_type, :start_char, :end_char, :token_count,
-    :header_path, :level, :prev_chunk_id, :next_chunk_id, :content_hash, :created_at, :section_hierarchy,
-    :chunk_position_ratio, :sibling_count, :depth_level, :contains_code, :contains_table
+    :metadata, :content_hash, :created_at, :updated_at, :accessed_at, :access_count, :auto_chunk, 0
 )
 """
 
@@ -70,30 +58,22 @@ def rename_tables(connection: apsw.Connection) -> None:
 
 
 def move_rows(connection: apsw.Connection) -> None:
-    """Copy the rows of the renamed tables into the new tables, and drop the renamed ones."""
-    for memory in fetch(connection, as_dict, "select * from original_memories order by id"):
-        chunks = fetch(
-            connection,
-            as_dict,
-            "select * from original_chunks where parent_id = ? order by chunk_index",
-            (memory["id"],),
-        )
-        moved = moved_memory(memory)
-        located = list(located_chunks(moved, chunks)) if moved["auto_chunk"] else []
-        connection.execute(INSERT_MEMORY, moved | {"chunk_count": len(located)})
-        connection.executemany(INSERT_CHUNK, located)
+    """Copy the memories of the renamed table into the new one, one at a time, and drop the renamed tables."""
+    for memory_id in fetch_column(connection, "select id from original_memories order by id"):
+        (row,) = fetch(connection, as_dict, "select * from original_memories where id = ?", (memory_id,))
+        connection.execute(INSERT_MEMORY, moved_memory(row))
     carry_over_sequences(connection)
     connection.execute("drop table original_chunks")
     connection.execute("drop table original_memories")
 
 
 def carry_over_sequences(connection: apsw.Connection) -> None:
-    """Carry over the largest ids ever assigned, so that ids of deleted memories are not reused."""
+    """Carry over the largest ids ever assigned, so that an old id never means another memory or chunk."""
     connection.execute(
         """
-        update sqlite_sequence set seq = max(seq, coalesce(
-            (select old.seq from sqlite_sequence old where old.name = case sqlite_sequence.name
-                when 'session_memories' then 'original_memories' when 'memory_chunks' then 'original_chunks' end), 0))
+        delete from sqlite_sequence where name in ('session_memories', 'memory_chunks');
+        update sqlite_sequence set name = 'session_memories' where name = 'original_memories';
+        update sqlite_sequence set name = 'memory_chunks' where name = 'original_chunks';
         """
     )
 
@@ -123,50 +103,6 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
         "access_count": row.get("access_count") or 0,
         "auto_chunk": int(kind in CHUNKED),
     }
-
-
-def located_chunks(memory: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the column values of new chunk rows; none if the old chunks do not cover the document exactly."""
-    texts = [str(row.get("original_content") or row["content"]) for row in rows]
-    spans = locate(memory["content"], texts)
-    for index, (row, text, span) in enumerate(zip(rows, texts, spans, strict=False)):
-        path = str(row.get("header_path") or "")
-        yield {
-            "id": row["id"],
-            "parent_id": memory["id"],
-            "parent_title": memory["title"],
-            "chunk_index": index,
-            "content": text,
-            "chunk_type": row.get("chunk_type") or "text",
-            "start_char": span.start,
-            "end_char": span.end,
-            "token_count": row.get("token_count") or 0,
-            "header_path": path,
-            "level": row.get("level") or 0,
-            "prev_chunk_id": rows[index - 1]["id"] if index else None,
-            "next_chunk_id": rows[index + 1]["id"] if index + 1 < len(rows) else None,
-            "content_hash": hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
-            "created_at": normal_time(row.get("created_at") or memory["created_at"]),
-            "section_hierarchy": json.dumps(path.split(" > ") if path else []),
-            "chunk_position_ratio": index / max(1, len(rows) - 1),
-            "sibling_count": len(rows),
-            "depth_level": row.get("level") or 0,
-            "contains_code": int("```" in text),
-            "contains_table": int(bool(row.get("contains_table"))),
-        }
-
-
-def locate(document: str, texts: Iterable[str]) -> list[Span]:
-    """Return the spans of the chunk texts in the document, in order; [] unless they cover it all but white space."""
-    spans: list[Span] = []
-    start, covered = 0, 0
-    for text in texts:
-        found = document.find(text, start)
-        if found < 0 or not text or document[covered:found].strip():
-            return []
-        spans.append(Span(found, found + len(text)))
-        start, covered = found + 1, max(covered, found + len(text))
-    return [] if document[covered:].strip() else spans
 
 
 def normal_iteration(value: object) -> int:

@@ -1,5 +1,6 @@
 """Upgrades a file to the current schema. A migration and its record commit together, so any process may run it."""
 
+import contextlib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import apsw
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_of
+from vector_memory.storage.disk.filesystem import log_index_of, log_of
 from vector_memory.storage.sqlite import erasure, legacy, pending, revision, schema
 from vector_memory.storage.sqlite.guards import RUN_FIX, DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -150,6 +152,7 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
         # Another process may have migrated the file while this one waited for the lock.
         done = applied_migrations(connection)
         if legacy.is_original(connection):
+            close_to_others(Path(connection.filename))
             back_up(Path(connection.filename), ".before-upgrade")
         for version, migration in enumerate(MIGRATIONS[done:], start=done + 1):
             migration.apply(connection, dimensions)
@@ -220,6 +223,16 @@ def record(connection: apsw.Connection, version: int, name: str) -> None:
     if version == 1:
         connection.execute(RECORD_TABLE)
     connection.execute("insert into schema_migrations values (?, ?, ?)", (version, name, utc_now()))
+
+
+def close_to_others(path: Path) -> None:
+    """Let only the owner read and write a file of the original server, with its log: it used to be open to everybody.
+
+    A file of another owner stays as it is; `vector-memory doctor` tells.
+    """
+    for file in (path, log_of(path), log_index_of(path)):
+        with contextlib.suppress(OSError):
+            file.chmod(0o600)
 
 
 def back_up(path: Path, suffix: str) -> None:

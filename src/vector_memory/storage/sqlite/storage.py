@@ -1,12 +1,12 @@
 """The storage engine over one SQLite file: implements `storage.base` with the modules of this package."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import apsw
 
-from vector_memory.domain import Fingerprint, NewMemory, Scope
+from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
 from vector_memory.storage.base import CountedBy, Order
 from vector_memory.storage.records import (
     CanonicalTag,
@@ -29,7 +29,7 @@ from vector_memory.storage.records import (
     TagVectors,
     UnitWords,
 )
-from vector_memory.storage.sqlite import changes, chunks, memories, names, pending, sessions
+from vector_memory.storage.sqlite import changes, chunks, cutting, memories, names, pending, sessions
 from vector_memory.storage.sqlite.database import Database
 
 if TYPE_CHECKING:
@@ -260,6 +260,9 @@ class SqliteStorage:
         from vector_memory.storage.sqlite.keywords import indexed
 
         return indexed(texts)
+
+    def cut_documents(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
+        cutting.cut_documents(self._database.read, self._database.write, cut)
 
     def purge_deleted(self) -> bool:
         return self._database.purge_deleted()
