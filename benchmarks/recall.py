@@ -19,7 +19,7 @@ from vector_memory.domain import Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.search import PassageIndex
 from vector_memory.search.index.bm25 import word_scores
-from vector_memory.search.index.scan import WORDS_FOR_COSINE
+from vector_memory.search.index.scan import KEYWORD_BONUS
 from vector_memory.search.index.signatures import View
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.chunks import get_chunks
@@ -56,7 +56,7 @@ def bonus_of(view: View, question: str) -> NDArray[np.float32]:
     """Return what each entry gets for its words."""
     bonus = np.zeros(view.units.count, np.float32)
     words = word_scores(view.feed, view.units, view.units.members(Scope()), query_terms(question))
-    bonus[words.entries] = words.of(words.entries) * WORDS_FOR_COSINE
+    bonus[words.entries] = words.of(words.entries) * KEYWORD_BONUS
     return bonus
 
 

@@ -76,7 +76,7 @@ def read_corpus(folder: Path, cache: Path, settings: Settings) -> Corpus:
             passages = [EmbeddedPassage(*passage) for passage in entry["passages"]]
             documents.append(Document(chunks, passages, vectors[entry["start"] : entry["start"] + len(passages)]))
         else:
-            embedded = indexer.embed(indexer.pieces(MemoryKind.REPORT, None, text, chunks))
+            embedded = indexer.embed(indexer.unit_texts(MemoryKind.REPORT, None, text, chunks))
             documents.append(Document(chunks, embedded.passages, embedded.vectors))
     keep(cache, [text for text, _ in parts], documents)
     return Corpus([document for document in documents if document.passages], model.fingerprint)

@@ -1,5 +1,6 @@
 """Stores that need no model, and how many examples a property is tried with."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     is_little = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
     return 0 if is_little or config.option.markexpr == "distribution" else None
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """Leave the levels of loggers as they were: commands that run in this process set them."""
+    loggers = logging.getLogger(), logging.getLogger("vector_memory")
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        if logger.level != level:
+            logger.setLevel(level)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from vector_memory.maintenance.doctor.report import Report, State
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.migrations import let_write
+from vector_memory.storage.sqlite.migrations import register_writer_function
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 SETTINGS = Settings(embedding_model="toy", embedding_dim=16, default_chunk_size=32, default_chunk_overlap=8)
@@ -64,7 +64,7 @@ def change(path: Path, sql: str) -> None:
     """Change a file behind the store's back."""
     connection = apsw.Connection(str(path))
     load_vector_search(connection)
-    let_write(connection)
+    register_writer_function(connection)
     connection.execute(sql)
     assert connection.total_changes() or any(word in sql for word in ("drop", "create", "alter"))
     connection.close()

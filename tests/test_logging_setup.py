@@ -21,12 +21,15 @@ from vector_memory.errors import ConfigurationError
 def logging_as_before() -> Iterator[None]:
     """Undo what set_up_logging does to the whole process."""
     root, ours = logging.getLogger(), logging.getLogger("vector_memory")
-    before = root.level, root.handlers[:], ours.level, logging.raiseExceptions, threading.excepthook
+    levels = root.level, ours.level
+    before = root.handlers[:], logging.raiseExceptions, threading.excepthook
     root.handlers = []
     yield
     for handler in root.handlers:
         handler.close()
-    root.level, root.handlers, ours.level, logging.raiseExceptions, threading.excepthook = before
+    root.handlers, logging.raiseExceptions, threading.excepthook = before
+    for logger, level in zip((root, ours), levels, strict=True):
+        logger.setLevel(level)  # an assignment would leave what loggers below have cached
     logging.captureWarnings(capture=False)
 
 

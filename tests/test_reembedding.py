@@ -288,7 +288,7 @@ def test_the_swap_writes_as_much_for_many_vectors_as_for_few(tmp_path: Path) -> 
         database = Database(path, dimensions=2)
         database.purge_deleted()
         with database.write() as connection:
-            reembedding.exchange(connection)
+            reembedding.swap(connection)
         written.append(path.with_name(f"{memories}.db-wal").stat().st_size)
         database.close()
     few, many = written

@@ -248,6 +248,7 @@ def test_words_are_prepared_before_the_write_lock_is_taken(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     locked, cut = [], keywords.terms
+    store._database.create()
 
     def noted(text: str) -> list[str]:
         locked.append(store._database._writer.in_transaction)

@@ -2,10 +2,10 @@
 
 uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
 
-Parts: start, store, lock, processes, search; default: all. Searching is measured once for each number of passages, in a
-file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a FastMCP server
-with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs writes the tables into
-docs/performance.md and the plots into docs/images.
+Parts: start, store, receipt, lock, processes, search; default: all. Searching is measured once for each number of
+passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a
+FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs writes
+the tables into docs/performance.md and the plots into docs/images.
 """
 
 from vector_memory.server import environment as surroundings  # noqa: F401 - numpy as the server has it  # isort: skip
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import acknowledging
 import locking
 import processes
 import searching
@@ -51,6 +52,14 @@ def store(_options: argparse.Namespace, folder: Path) -> Report:
         "store": storing.measure(folder / "store.db"),
         "threads": storing.measure_threads(folder / "threads.db"),
         "idle": storing.measure_idle(),
+    }
+
+
+def receipt(_options: argparse.Namespace, folder: Path) -> Report:
+    """Measure receipts that come before the vectors, and those that come after them."""
+    return {
+        "receipt": acknowledging.measure(folder),
+        "receipts": acknowledging.measure_together(folder, PROCESSES),
     }
 
 
@@ -104,6 +113,7 @@ def memory_of(path: Path) -> dict[str, float]:
 PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "start": start,
     "store": store,
+    "receipt": receipt,
     "lock": lock,
     "processes": share,
     "search": search,

@@ -10,7 +10,7 @@ from timing import Figures, summary
 
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
 from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
-from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.indexing.indexer import Indexer, searchable_texts
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite.database import Database
@@ -26,7 +26,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class RandomVectors:
-    """The real engine's pieces with vectors of no meaning: as long to write, and made at once."""
+    """The real engine's tokens with meaningless vectors: writing them takes as long, computing them no time."""
 
     engine: Embedder
 
@@ -41,7 +41,7 @@ class RandomVectors:
         return self.engine.tokens_per_vector
 
     def token_spans(self, text: str) -> list[Span]:
-        """Return the engine's word pieces."""
+        """Return the spans of the engine's tokens."""
         return self.engine.token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -74,10 +74,10 @@ def held(path: Path, text: str) -> Figures:
     settings = Settings()
     indexer = Indexer(EmbeddingModel(lambda: RandomVectors(load_embedder(settings))), settings)
     chunks = indexer.chunk(KIND, text)
-    embedded = indexer.embed(indexer.pieces(KIND, None, text, chunks))
+    embedded = indexer.embed(indexer.unit_texts(KIND, None, text, chunks))
     database = Database(path, dimensions=settings.embedding_dim)
     storage = SqliteStorage(database)
-    words = storage.prepare_words(texts_of(KIND, text, chunks))
+    words = storage.prepare_words(searchable_texts(KIND, text, chunks))
     derived = Derived(chunks=chunks, words=words, enriched=True, embedded=embedded)
     memory = NewMemory(kind=KIND, content=text, agent_id="agent", session_id="session")
     times = [once(storage, memory, derived, str(number)) for number in range(RUNS + 1)]

@@ -29,7 +29,7 @@ class MeteredEmbedder:
         return self._engine.tokens_per_vector
 
     def token_spans(self, text: str) -> list[Span]:
-        """Return the engine's word pieces."""
+        """Return the spans of the engine's tokens."""
         spans, took = clocked(lambda: self._engine.token_spans(text))
         self.tokenizing += took
         return spans

@@ -21,7 +21,7 @@ PARTS: dict[str, tuple[Any, str]] = {
     "words": (scan, "word_scores"),
     "signatures": (signatures.Passages, "likeliest"),
     "vectors, from the file": (SqliteFeed, "scattered_vectors"),
-    "vectors, in memory": (scan.ComparisonOfAll, "__init__"),
+    "vectors, in memory": (scan.ExactComparison, "__init__"),
     "texts": (SqliteReader, "chunks"),
     "confidence": (fine, "judge"),
 }

@@ -15,7 +15,16 @@ TWO_DIGITS = 10
 
 def markdown(report: dict[str, Any]) -> str:
     """Return all tables that the report has figures for."""
-    made = {"start": start, "store": store, "threads": threads, "lock": lock, "processes": processes, "search": search}
+    made = {
+        "start": start,
+        "store": store,
+        "threads": threads,
+        "receipt": receipt,
+        "receipts": receipts,
+        "lock": lock,
+        "processes": processes,
+        "search": search,
+    }
     tables = [lines for name, table in made.items() if name in report for lines in table(report[name])]
     machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
     return "\n\n".join([f"{machine}.", *tables])
@@ -58,6 +67,21 @@ def threads(figures: dict[str, Any]) -> Iterator[str]:
         ["reports of 5,000 tokens stored", "a minute"],
         [[name, number(one["reports a minute"])] for name, one in figures.items()],
     )
+
+
+def receipt(figures: dict[str, Any]) -> Iterator[str]:
+    """Say what an agent waits for when it stores."""
+    rows = [[what, *(cell(one[what]) for one in figures.values())] for what in next(iter(figures.values()))]
+    yield table(["ms, p50 / p95; the receipt comes", *figures], rows)
+
+
+def receipts(figures: dict[str, Any]) -> Iterator[str]:
+    """Several servers that store at once."""
+    totals = ("s to the last receipt", "s to the last vector", "processor s")
+    rows = [
+        [way, f"{one['runs']:.0f}", cell(one), *(number(one[what]) for what in totals)] for way, one in figures.items()
+    ]
+    yield table(["8 servers; the receipt comes", "reports", "a receipt, ms, p50 / p95", *totals], rows)
 
 
 def lock(figures: dict[str, Any]) -> Iterator[str]:

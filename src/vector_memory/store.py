@@ -67,9 +67,8 @@ class SessionMemoryStore:
     """A memory file, open. Safe to use from several threads; several processes may have the same file open.
 
     `path`: the database, created by the first store. `export_folders`: where documents may be written; default:
-    `exports` beside it. `other_databases`: files that exports never replace. `embedder`: an engine instead of the
-    configured one. `model`: one that other parts of the process use too. `read_only`: write nothing. `tagged`, `tags`:
-    notes and their tags. On failure every method raises a subclass of VectorMemoryError and has changed nothing.
+    `exports` beside it. `other_databases`: files that exports never replace. `embedder`, `model`: instead of the
+    configured engine. On failure every method raises a subclass of VectorMemoryError and has changed nothing.
     """
 
     def __init__(
@@ -204,8 +203,7 @@ class SessionMemoryStore:
     ) -> ChangesResult:
         """Return what was stored in a session since an earlier answer's cursor: oldest first, or best match first.
 
-        `scope`: its `own_agent_id` is the agent whose own memories are left out. `since` None: from the start; `"now"`:
-        only a cursor. `full`: whole texts, as far as they fit, instead of beginnings.
+        `since` None: from the start; `"now"`: only a cursor. `full`: whole texts, as far as they fit, not beginnings.
         """
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
@@ -236,6 +234,10 @@ class SessionMemoryStore:
     ) -> ExportResult:
         """Write a document as Markdown with YAML front matter, inside an export folder only."""
         return self._documents.export(memory_id, output_path, overwrite=overwrite)
+
+    def version(self) -> int:
+        """Return a number that changes with every commit of any process. Costs a few microseconds."""
+        return self._storage.version()
 
     def get_session_stats(self, session_id: str) -> SessionStatsResult:
         """Count what a session holds."""

@@ -93,4 +93,4 @@ def test_a_log_left_next_to_a_link_to_the_moved_file_is_a_problem(path: Path) ->
     filesystem.log_of(path).write_bytes(b"\x37\x7f\x06\x82" + bytes(28))
     report = examine(path)
     assert found(report)["log"] is State.PROBLEM
-    assert "beside the link" in said(report, "log")
+    assert "link with a write-ahead log" in said(report, "log")

@@ -22,7 +22,7 @@ def test_counts_by_word_are_those_of_the_whole_text(engine: OnnxEngine, texts: l
 def test_a_counter_that_forgets_the_words_it_knows_counts_the_same(
     engine: OnnxEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "KNOWN_WORDS", 2)
+    monkeypatch.setattr(tokens, "MAX_CACHED_WORDS", 2)
     count = WordPieceCounter(engine.token_spans)
     text = "several words, idx_17 among them"
     assert {count(text) for _ in range(3)} == {len(engine.token_spans(text))}

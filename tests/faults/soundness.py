@@ -10,7 +10,7 @@ import sqlite_vec
 
 from lattice import LatticeEmbedder
 from vector_memory.embedding.embedder import Embedder
-from vector_memory.storage.sqlite.index_faults import are_keywords_right
+from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 
 ORPHANS = {
     "a chunk without its memory": """
@@ -113,7 +113,7 @@ def integrity(connection: apsw.Connection) -> list[str]:
     """Return what SQLite says about the file, and whether the keyword index is that of the text."""
     found = [row[0] for row in connection.execute("pragma integrity_check") if row[0] != "ok"]
     found += [f"a foreign key of {row[0]}" for row in connection.execute("pragma foreign_key_check")]
-    if not are_keywords_right(connection, ()):
+    if not is_keyword_index_correct(connection, ()):
         found.append("the keyword index says something else than the text")
     return found
 

@@ -17,6 +17,8 @@ from faults.server import Server
 from faults.soundness import faults_of
 from faults.workload import memory, open_store, store_one
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
 KILLS = effort(quick=8, long=75)
@@ -24,6 +26,9 @@ KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
 KILLS_WHILE_CREATING = effort(quick=2, long=50)
 KILLS_WHILE_INDEXING = effort(quick=3, long=75)
 KILLS_OF_A_SERVER = effort(quick=1, long=15)
+
+SERVED = Settings(embedding_model="toy")
+"""The settings of the server: with another model, nobody could compute the vectors that it leaves undone."""
 
 
 def killed_while_working(path: Path, first: int, source: random.Random) -> list[list[Any]]:
@@ -110,7 +115,7 @@ def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: P
             server.ask_to_store(memory(number))
             time.sleep(random.uniform(0, 0.03))
         assert ledger.losses(path) == []
-        with open_store(path) as store:
+        with SessionMemoryStore(path, SERVED) as store:
             store.defer_vectors()
             eventually(lambda store=store: not store.get_memory_stats().without_vectors)
         assert faults_of(path, ToyEngine()) == []

@@ -34,7 +34,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SessionMemoryStore]:
+    """A store whose file and log exist."""
     with open_store(path) as opened:
+        opened._database.create()
         yield opened
 
 

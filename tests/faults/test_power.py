@@ -16,6 +16,7 @@ from faults.soundness import faults_of
 from faults.workload import open_store, work
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.sqlite import database
+from vector_memory.storage.sqlite.connecting import set_up
 
 SEEDS = range(effort(quick=1, long=10))
 CUTS = effort(quick=20, long=60)
@@ -79,7 +80,7 @@ def test_the_simulated_power_failure_loses_acknowledged_memories_without_full_sy
 def test_the_simulated_power_failure_damages_a_file_that_is_never_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "set_durability", lambda connection, _: connection.pragma("synchronous", "OFF"))
+    monkeypatch.setattr(database, "set_up", lambda connection, _: set_up(connection, "OFF"))
     cuts = power_failures(tmp_path, 1, ENOUGH_TO_SHOW_A_LOSS)
     assert "damaged" in {verdict(cut) for cut in cuts}
 

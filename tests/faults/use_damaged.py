@@ -17,14 +17,19 @@ import apsw
 from faults.damages import damage
 from memory_files import SETTINGS, doctor, found
 from vector_memory.domain import MemoryKind, Page, Scope
-from vector_memory.errors import VectorMemoryError
+from vector_memory.errors import DuplicateMemoryError, NotFoundError, VectorMemoryError
 from vector_memory.store import SessionMemoryStore
 
 
 def answers(call: Callable[[], object]) -> str:
-    """Return the error a call ends with, or nothing; any other exception ends this process."""
+    """Return the error a call ends with, or nothing; any other exception ends this process.
+
+    What was deleted, stored twice or never is no error: that is not about damage.
+    """
     try:
         call()
+    except (NotFoundError, DuplicateMemoryError):
+        return ""
     except VectorMemoryError as error:
         return str(error)
     return ""
@@ -83,13 +88,6 @@ def failures(path: Path) -> dict[str, str]:
         return first | {name: error for name, call in calls(store).items() if (error := answers(call))}
 
 
-def is_for_good(error: str) -> bool:
-    """Tell whether an error is about damage; what was deleted, stored twice or never there is none."""
-    return not any(
-        word in error for word in ("was deleted", "already exists", "There is no chunk", "There is no memory")
-    )
-
-
 def look_at(path: Path) -> list[str]:
     """Return what must not be: calls fail, and the doctor says that all is well, before or after mending."""
     copy = Path(shutil.copy(path, path.with_name("copy.db")))
@@ -99,7 +97,7 @@ def look_at(path: Path) -> list[str]:
         report = examiner.examine()
         if mend:
             report, _ = examiner.repair_all(report)
-        failed = {name: error for name, error in failures(place).items() if is_for_good(error)}
+        failed = failures(place)
         if failed and report.healthy:
             wrong.append(f"{'mended' if mend else 'not mended'}: said to be healthy, but {failed}")
         # Nothing is embedded where the file says that another model made its vectors.

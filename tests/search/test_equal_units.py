@@ -47,7 +47,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
         return connection
 
     monkeypatch.setattr(Database, "_connect", traced)
-    monkeypatch.setattr(neighbours, "MAX_SCANNED", neighbours.SCANNED_AT_ONCE)
+    monkeypatch.setattr(neighbours, "MAX_PASSAGES_SCANNED", neighbours.PASSAGES_PER_SCAN)
     return counted
 
 
@@ -76,9 +76,9 @@ WAYS = {"tables": None, "memory": 54_687, "signatures": 0}
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    """How many vectors may be held in memory; None: the tables answer."""
+    """How many vectors may be cached in memory; None: the tables answer."""
     if request.param is not None:
-        monkeypatch.setattr(passage_index, "HELD_BYTES", request.param * DIMENSIONS * 4)
+        monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", request.param * DIMENSIONS * 4)
     return request.param  # type: ignore[no-any-return]
 
 
@@ -153,7 +153,7 @@ def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: Sessi
 
 
 def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "MAX_SCANNED", 150)
+    monkeypatch.setattr(neighbours, "MAX_PASSAGES_SCANNED", 150)
     with open_store(tmp_path / "memory.db") as store:
         fill(store, FEW)
         whole = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")

@@ -126,7 +126,7 @@ class Way(NamedTuple):
 
     settings: Mapping[str, Any] = MappingProxyType({})
     loaded: bool = False
-    held: int = 54_687
+    cached: int = 54_687
 
 
 WAYS = {
@@ -135,8 +135,8 @@ WAYS = {
     "scan": Way({"use_iterative_fetching": False}),
     "memory": Way(loaded=True),
     "memory, small batches": Way({"vector_search_batch_size": 1}, loaded=True),
-    "memory, room for a session": Way(loaded=True, held=400),
-    "memory, signatures": Way(loaded=True, held=0),
+    "memory, room for a session": Way(loaded=True, cached=400),
+    "memory, signatures": Way(loaded=True, cached=0),
 }
 
 
@@ -148,7 +148,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.MonkeyPatch.context() as patch,
         open_store(tmp_path_factory.mktemp("exact") / "memory.db", **way.settings) as opened,
     ):
-        patch.setattr(passage_index, "HELD_BYTES", way.held * DIMENSIONS * 4)
+        patch.setattr(passage_index, "MAX_CACHED_BYTES", way.cached * DIMENSIONS * 4)
         fill(opened, random.Random(7), 150)
         if way.loaded:
             load_index(opened)
@@ -190,7 +190,7 @@ def deep_store(
         open_store(tmp_path_factory.mktemp("deep") / "memory.db") as opened,
     ):
         # The fixture above may still be there, with its room for no vectors.
-        patch.setattr(passage_index, "HELD_BYTES", 54_687 * DIMENSIONS * 4)
+        patch.setattr(passage_index, "MAX_CACHED_BYTES", 54_687 * DIMENSIONS * 4)
         for number in range(40):
             opened.store_memory(
                 "report",

@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[tuple[int, float]]:
-    """Return all pieces of a scope that have a vector, best first, with both scores taken of every one of them."""
+    """Return all units of a scope that have a vector, best first, with both scores of each."""
     chunked = scope.kind is not None and TRAITS[scope.kind].chunked
     nearest = brute_force(
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
@@ -44,10 +44,10 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
     scores = {
-        piece: round(
-            VECTOR_WEIGHT * round(1 - distance**2 / 2, 6) + (1 - VECTOR_WEIGHT) * round(words.get(piece, 0.0), 6), 9
+        unit: round(
+            VECTOR_WEIGHT * round(1 - distance**2 / 2, 6) + (1 - VECTOR_WEIGHT) * round(words.get(unit, 0.0), 6), 9
         )
-        for piece, distance in nearest
+        for unit, distance in nearest
     }
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
@@ -56,7 +56,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
 def test_results_are_those_of_a_brute_force_scan(
     store: SessionMemoryStore, query: str, scope: Scope, limit: int
 ) -> None:
-    expected = [piece for piece, _ in fused_by_force(store, query, scope)][:limit]
+    expected = [unit for unit, _ in fused_by_force(store, query, scope)][:limit]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=limit)).results] == expected
     else:

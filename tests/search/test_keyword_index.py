@@ -44,7 +44,7 @@ STEPS = st.lists(
 @pytest.fixture(params=[0, 10**6], ids=["blocks of the scope", "lists of the whole file"])
 def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """From which share of the blocks on whole lists of postings are read and kept."""
-    monkeypatch.setattr(word_scores, "WIDE", request.param)
+    monkeypatch.setattr(word_scores, "WIDE_SCOPE", request.param)
     return int(request.param)
 
 
@@ -65,11 +65,11 @@ def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
         view = store._index.view(SqliteFeed(connection))
         assert view is not None
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
-        ids, memory_ids = view.units.named(words.entries)
+        ids, memory_ids = view.units.ids_of(words.entries)
         found = dict(zip(zip(memory_ids.tolist(), ids.tolist(), strict=True), words.of(words.entries), strict=True))
         best = rank(connection, scope, terms).best(10**6).matches
     assert found == {(match.memory_id, match.id): match.score for match in best}
-    expected = [piece for piece, _ in fused_by_force(store, query, scope)][:100]
+    expected = [unit for unit, _ in fused_by_force(store, query, scope)][:100]
     if TRAITS[scope.kind].chunked:  # type: ignore[index]
         assert [chunk.chunk_id for chunk in store.search_chunks(query, scope, Page(limit=100)).results] == expected
     else:
@@ -151,12 +151,12 @@ def test_the_postings_of_deleted_memories_are_not_kept(store: SessionMemoryStore
 
 
 def test_the_least_recently_used_lists_are_evicted(store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postings, "KEPT_BYTES", 2_500)
+    monkeypatch.setattr(postings, "MAX_POSTINGS_BYTES", 2_500)
     for query in ("a b c", "d e", "a f g", "b c d"):
         require_exact(store, query, REPORTS)
     passages = store._index._passages
     assert passages is not None
-    assert passages.units.postings._size <= postings.KEPT_BYTES
+    assert passages.units.postings._size <= postings.MAX_POSTINGS_BYTES
 
 
 def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
@@ -197,7 +197,7 @@ def test_after_a_failure_the_tables_answer_and_the_file_is_read_again_later(
 
     store.store_memory("report", "a unheardof", session_id="s1")
     with monkeypatch.context() as patch:
-        patch.setattr(passage_index, "caught_up", fail)
+        patch.setattr(passage_index, "updated_units", fail)
         for _ in range(3):
             assert len(store.search_chunks("unheardof", REPORTS, Page(limit=5), mode="keyword").results) == 1
     assert caplog.text.count("was not loaded") == 1

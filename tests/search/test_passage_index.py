@@ -52,10 +52,10 @@ STEPS = st.lists(
 )
 
 
-@pytest.fixture(params=[54_687, 60, 0], ids=["whole file held", "a session held", "signatures"])
+@pytest.fixture(params=[54_687, 60, 0], ids=["whole file cached", "a session cached", "signatures"])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many vectors may be held."""
-    monkeypatch.setattr(passage_index, "HELD_BYTES", request.param * DIMENSIONS * 4)
+    """How many vectors may be cached."""
+    monkeypatch.setattr(passage_index, "MAX_CACHED_BYTES", request.param * DIMENSIONS * 4)
     return int(request.param)
 
 
@@ -215,19 +215,19 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
                 later = store._index.view(SqliteFeed(second))
                 assert later is not None
                 assert later.count > earlier.count
-                store._index.held(earlier, REPORTS)
+                store._index.cached(earlier, REPORTS)
                 assert len(read) >= earlier.count
                 read.clear()
-                held = store._index.held(later, REPORTS)
-                assert held is not None
-                assert held.count == later.count
+                cached = store._index.cached(later, REPORTS)
+                assert cached is not None
+                assert cached.count == later.count
                 assert len(read) == later.count - earlier.count
 
 
 def test_many_new_memories_of_another_process_are_found_before_they_are_read(
     store: SessionMemoryStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passage_index, "STEP", 3)
+    monkeypatch.setattr(passage_index, "PASSAGES_PER_READ", 3)
     with open_store(path) as other:
         fill(other, random.Random(8), 20)
     assert not answers_from_memory(store)

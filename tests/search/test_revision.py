@@ -43,7 +43,7 @@ def within(change: Callable[[Connection], object]) -> Callable[[SessionMemorySto
 
 def lose_vectors(connection: Connection) -> None:
     """Replace a table of vectors, as the doctor does; then the backfill has to make them again."""
-    value_repair.make_vector_table_again(connection, "vec_chunk_search")
+    value_repair.replace_vector_table(connection, "vec_chunk_search")
     connection.execute("delete from memory_passages where chunk_id is not null")
     connection.execute("update session_memories set embedding_model_id = null where auto_chunk = 1")
 

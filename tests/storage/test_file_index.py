@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
-from vector_memory.search.fusion import Found, fused_score
+from vector_memory.search.fusion import SearchHits, fused_score
 from vector_memory.search.retriever import Question, best_units
 from vector_memory.storage.sqlite import file_contents, file_rows
 from vector_memory.storage.sqlite.file_contents import contents_of
@@ -154,13 +154,13 @@ def test_of_equal_chunks_the_first_are_found(index: FileIndex) -> None:
     assert not found.partial
 
 
-def found_in(index: FileIndex, query: str) -> Found:
+def found_in(index: FileIndex, query: str) -> SearchHits:
     """Return the three best chunks."""
     with index.read() as connection:
         return found_by(connection, index, query)
 
 
-def found_by(connection: apsw.Connection, index: FileIndex, query: str) -> Found:
+def found_by(connection: apsw.Connection, index: FileIndex, query: str) -> SearchHits:
     """Return the three best chunks of a snapshot."""
     question = Question(EMBEDDER.embed([query])[0], query_terms(query))
     return best_units(candidates(index, connection, None), question, 3)

@@ -195,7 +195,7 @@ def test_a_log_that_a_moved_database_left_next_to_a_link_is_not_ignored(path: Pa
     subprocess.run(["cp", path, log_of(path), killed.parent], check=True)
     server.close()
     leave_a_link(killed)
-    with pytest.raises(DatabaseError, match="beside the link"):
+    with pytest.raises(DatabaseError, match="link with a write-ahead log"):
         Database(killed, dimensions=4)
     killed.with_name("moved.db").replace(killed)
     assert texts_in(killed) == ["first"]

@@ -11,7 +11,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
-from vector_memory.storage.sqlite.log_state import HeldBack, held_back
+from vector_memory.storage.sqlite.log_state import BlockedFrames, blocked_frames
 from vector_memory.store import SessionMemoryStore
 
 MOUNTS = r"""
@@ -160,13 +160,13 @@ def test_these_are_not(kind: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
 @pytest.mark.parametrize("state", ["pending", "moved"])
 def test_frames_written_after_a_reader_began_are_held_back(path: Path, tmp_path: Path, state: str) -> None:
-    assert held_back(path) is None
+    assert blocked_frames(path) is None
     with process(READER, path, tmp_path / state) as reader:
-        assert held_back(path) is None
+        assert blocked_frames(path) is None
         change(path, "update session_memories set access_count = access_count + 1")
-        held = held_back(path)
+        held = blocked_frames(path)
         assert held is not None
         assert (held.process, held.frames > 0) == (reader.pid, True)
         change(path, "update session_memories set access_count = access_count + 1")
-        assert held_back(path) == HeldBack(held.frames * 2, held.mark, held.process)
-    assert held_back(path) is None
+        assert blocked_frames(path) == BlockedFrames(held.frames * 2, held.mark, held.process)
+    assert blocked_frames(path) is None

@@ -19,7 +19,7 @@ from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite import keywords, migrations
 from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.index_faults import are_keywords_right
+from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
@@ -37,7 +37,7 @@ memories = st.fixed_dictionaries(
         "session_iter": st.sampled_from([1, 2]),
         "task_code": st.sampled_from([None, "x"]),
         "tags": st.sampled_from([(), ("one",), ("one", "two")]),
-        "pieces": st.lists(texts, min_size=1, max_size=4),
+        "unit_texts": st.lists(texts, min_size=1, max_size=4),
     }
 )
 scopes = st.builds(
@@ -83,18 +83,18 @@ def undone(database: Database) -> Iterator[apsw.Connection]:
         raise UndoneError
 
 
-def save(connection: apsw.Connection, pieces: Sequence[str], kind: MemoryKind = REPORT, **fields: Any) -> int:
-    """Store a report in these pieces, or a memory of another kind with the first one as a whole."""
+def save(connection: apsw.Connection, unit_texts: Sequence[str], kind: MemoryKind = REPORT, **fields: Any) -> int:
+    """Store a report with these chunks, or a memory of another kind with the first text."""
     chunked = kind is REPORT
     if kind is SESSIONLESS:
         fields["session_id"] = None
-    new = NewMemory(kind=kind, content=pieces[0] or "-", **{"agent_id": "a", "session_id": "s", **fields})
-    chunks = [piece(*part) for part in enumerate(pieces)] if chunked else []
-    derived = Derived(chunks=chunks, words=indexed(pieces if chunked else pieces[:1]))
+    new = NewMemory(kind=kind, content=unit_texts[0] or "-", **{"agent_id": "a", "session_id": "s", **fields})
+    chunks = [as_chunk(*part) for part in enumerate(unit_texts)] if chunked else []
+    derived = Derived(chunks=chunks, words=indexed(unit_texts if chunked else unit_texts[:1]))
     return add_memory(connection, new, derived, content_hash="", history=History("2026", "2026", "2026"))
 
 
-def piece(index: int, text: str) -> Chunk:
+def as_chunk(index: int, text: str) -> Chunk:
     return Chunk(
         index=index, text=text, start=0, end=0, kind="text", token_count=0, headings=(), level=0,
         contains_code=False, contains_table=False, oversized=False,
@@ -115,18 +115,18 @@ def is_in(memory: dict[str, Any], scope: Scope) -> bool:
     )
 
 
-def plain_bm25(pieces: dict[Unit, list[str]], wanted: list[str]) -> list[Match]:
+def plain_bm25(unit_texts: dict[Unit, list[str]], wanted: list[str]) -> list[Match]:
     """Return what BM25 says, written as in the textbook, as shares of what a text full of the words would score."""
-    counted = {key: Counter(found) for key, found in pieces.items()}
-    mean = sum(map(len, pieces.values())) / max(1, len(pieces)) or 1
+    counted = {key: Counter(found) for key, found in unit_texts.items()}
+    mean = sum(map(len, unit_texts.values())) / max(1, len(unit_texts)) or 1
     having = {term: sum(term in other for other in counted.values()) for term in wanted}
-    idfs = {term: math.log(1 + (len(pieces) - number + 0.5) / (number + 0.5)) for term, number in having.items()}
+    idfs = {term: math.log(1 + (len(unit_texts) - number + 0.5) / (number + 0.5)) for term, number in having.items()}
     matches = []
     for key, counts in counted.items():
         score = 0.0
         for term, idf in idfs.items():
             count = min(counts[term], keywords.MAX_COUNT)
-            norm = K1 * (1 - B + B * len(pieces[key]) / mean)
+            norm = K1 * (1 - B + B * len(unit_texts[key]) / mean)
             score += idf * count * (K1 + 1) / (count + norm) if count else 0.0
         if score:
             matches.append(Match(*key, score / sum(idfs.values()) / (K1 + 1)))
@@ -155,7 +155,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
             chunk_ids = fetch_column(
                 connection, "select id from memory_chunks where parent_id = ? order by id", (ids[position],)
             )
-            parts = zip(chunk_ids or [None], memory["pieces"], strict=False)
+            parts = zip(chunk_ids or [None], memory["unit_texts"], strict=False)
             own = {Unit(chunk or ids[position], ids[position]): terms(text) for chunk, text in parts}
             everywhere += [Match(*unit, 0.0) for unit in own]
             if is_in(memory, scope):
@@ -171,7 +171,7 @@ def test_scores_are_bm25_over_the_scope_whatever_else_is_or_was_stored(
             units = [unit for unit in everywhere if (unit.id != unit.memory_id) == (kind is REPORT)]
             scores = {match[:2]: match.score for match in found.matches}
             assert ranking.shares(units) == {unit.id: scores[unit[:2]] for unit in units if unit[:2] in scores}
-        assert are_keywords_right(connection, ())
+        assert is_keyword_index_correct(connection, ())
 
 
 def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection) -> None:
@@ -187,19 +187,19 @@ def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection)
 
 
 def test_units_in_a_new_block_are_ranked_like_the_others(connection: apsw.Connection) -> None:
-    pieces: dict[Unit, list[str]] = {}
+    unit_texts: dict[Unit, list[str]] = {}
     for number in range(keywords.UNITS_PER_BLOCK // 20 + 4):
         content = [f"alpha word{number} piece{part}" + " beta" * (part % 3) for part in range(40)]
         memory_id = save(connection, content)
         ids = fetch_column(connection, "select id from memory_chunks where parent_id = ?", (memory_id,))
-        pieces |= {Unit(chunk, memory_id): terms(text) for chunk, text in zip(ids, content, strict=True)}
+        unit_texts |= {Unit(chunk, memory_id): terms(text) for chunk, text in zip(ids, content, strict=True)}
     assert fetch_value(connection, "select count(*) from keyword_blocks") > 1
-    assert same(find(connection, "beta word3 piece7"), plain_bm25(pieces, query_terms("beta word3 piece7")))
+    assert same(find(connection, "beta word3 piece7"), plain_bm25(unit_texts, query_terms("beta word3 piece7")))
 
 
 def test_very_frequent_terms_of_a_unit_count_like_frequent_ones(connection: apsw.Connection) -> None:
-    pieces = [["alpha " * 5000], ["alpha " * keywords.MAX_COUNT + "beta " * (5000 - keywords.MAX_COUNT)]]
-    for text in pieces:
+    unit_texts = [["alpha " * 5000], ["alpha " * keywords.MAX_COUNT + "beta " * (5000 - keywords.MAX_COUNT)]]
+    for text in unit_texts:
         save(connection, text, PROMPT)
     first, second = find(connection, "alpha")
     assert first.score == second.score > 0
@@ -324,7 +324,7 @@ def test_a_rebuilt_index_returns_the_same_results(connection: apsw.Connection) -
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]
     keywords.rebuild(connection)
-    assert are_keywords_right(connection, ())
+    assert is_keyword_index_correct(connection, ())
     assert before == [
         find(connection, query, scope) for query in ("alpha", "beta") for scope in (Scope(), Scope(session_id="s1"))
     ]
@@ -358,6 +358,6 @@ def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
     with database.read() as connection:
         assert [match[:2] for match in find(connection, "gamma")] == [(2, 1)]
         assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, 2)]
-        assert are_keywords_right(connection, ())
+        assert is_keyword_index_correct(connection, ())
         assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
     database.close()

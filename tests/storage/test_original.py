@@ -195,7 +195,7 @@ def test_a_failed_upgrade_leaves_the_file_unchanged(path: Path, monkeypatch: pyt
     def fail(_: apsw.Connection) -> None:
         raise apsw.FullError
 
-    monkeypatch.setattr("vector_memory.storage.sqlite.legacy.keep_ids_unused", fail)
+    monkeypatch.setattr("vector_memory.storage.sqlite.legacy.carry_over_sequences", fail)
     with pytest.raises(Exception, match="full"):
         without_cutting(path)
     connection = apsw.Connection(str(path))

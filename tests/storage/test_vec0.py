@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vector_memory.storage.sqlite import schema, vec0
-from vector_memory.storage.sqlite.vec0.blocks import are_blocks_whole, read_vectors
+from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, read_vectors
 
 SRC = Path(vec0.__file__).parents[2].parent
 
@@ -58,7 +58,7 @@ def test_vectors_read_in_blocks_are_those_that_a_query_gives_also_after_the_tabl
         rows = connection.execute(f"select passage_id, embedding from {table} order by passage_id").fetchall()
         ids, vectors = read_vectors(connection, table, 4, list(range(1, 101)))
         assert list(zip(ids.tolist(), [vector.tobytes() for vector in vectors], strict=True)) == rows
-        assert are_blocks_whole(connection, table, 4)
+        assert are_blocks_consistent(connection, table, 4)
 
 
 def test_no_other_module_names_the_tables_of_sqlite_vec() -> None:

@@ -21,7 +21,7 @@ SEPARATORS = [
     r"\n|\r(?!\n)",  # line
     r"(?<=[.!?…])\s+|(?<=[。！？])",  # sentence  # noqa: RUF001  Chinese and Japanese full stops
     r"\s+",  # word
-    r"(?s:.{16})",  # parts of a very long word: needs a sixteenth of the counting, and the counts add up better
+    r"(?s:.{16})",  # parts of a very long word: a sixteenth of the counting, and sums of counts are more exact
     "",  # character
 ]
 
@@ -38,7 +38,7 @@ JOINED_LENGTH = 500
 OVERLAP_WINDOW = 8
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """A range of the document without surrounding white space (a first line keeps its indentation), and its tokens."""
 
     start: int
@@ -63,14 +63,14 @@ def chunk_document(text: str, count_tokens: Callable[[str], int], size: int, ove
         raise ChunkingError("The chunk size must be at least 1 token, and the overlap at most half of it.")
     if not text.strip():
         return []
-    cutter = _Cutter(text, read_structure(text), count_tokens, size, overlap)
-    whole = Piece(0, len(text), count_tokens(text))
-    pieces = [whole] if whole.tokens <= size else cutter.cut_document()
-    return [cutter.describe(index, piece) for index, piece in enumerate(pieces)]
+    splitter = _DocumentSplitter(text, read_structure(text), count_tokens, size, overlap)
+    whole = Segment(0, len(text), count_tokens(text))
+    segments = [whole] if whole.tokens <= size else splitter.split_document()
+    return [splitter.as_chunk(index, segment) for index, segment in enumerate(segments)]
 
 
 @dataclass(frozen=True)
-class _Cutter:
+class _DocumentSplitter:
     """Splits one document. Chunks after the first one of a section leave room for the overlap in front of them."""
 
     text: str
@@ -83,18 +83,18 @@ class _Cutter:
     def room(self) -> int:
         return self.size - self.overlap
 
-    def cut_document(self) -> list[Piece]:
-        units = list(self.units())
-        stretches = units if len(units) <= MAX_CHUNKS else self.joined(units)
-        pieces = [piece for start, end in stretches for piece in self.cut(start, end)]
+    def split_document(self) -> list[Segment]:
+        groups = list(self.section_groups())
+        ranges = groups if len(groups) <= MAX_CHUNKS else self.joined(groups)
+        segments = [segment for start, end in ranges for segment in self.split_range(start, end)]
         limit = self.size
-        while len(pieces) > MAX_CHUNKS:
+        while len(segments) > MAX_CHUNKS:
             limit *= 2
-            pieces = self.pack(pieces, limit, limit)
-        return pieces
+            segments = self.pack(segments, limit, limit)
+        return segments
 
-    def units(self) -> Iterator[Span]:
-        """Yield the units of stage one: each section, bare headings together with the subheading they introduce."""
+    def section_groups(self) -> Iterator[Span]:
+        """Yield each section; a bare heading is in the same group as the subheading that it introduces."""
         start = None
         sections = self.structure.sections
         for section, following in zip_longest(sections, sections[1:]):
@@ -103,83 +103,85 @@ class _Cutter:
                 yield Span(start, section.end)
                 start = None
 
-    def joined(self, units: Iterable[Span]) -> Iterator[Span]:
-        """Yield groups of neighbouring units; a half-full group ends before a heading of a higher level."""
-        stretch, top = Span(0, 0), 0
-        for unit in units:
-            level = self.structure.sections[self.structure.section_at(unit.start)].level
-            length = stretch.end - stretch.start
-            is_full = unit.end - stretch.start > JOINED_LENGTH or (level < top and length * 2 >= JOINED_LENGTH)
+    def joined(self, groups: Iterable[Span]) -> Iterator[Span]:
+        """Join small neighbouring groups; a half-full result ends before a heading of a higher level."""
+        joined, top = Span(0, 0), 0
+        for group in groups:
+            level = self.structure.sections[self.structure.section_at(group.start)].level
+            length = joined.end - joined.start
+            is_full = group.end - joined.start > JOINED_LENGTH or (level < top and length * 2 >= JOINED_LENGTH)
             if length and is_full:
-                yield stretch
+                yield joined
             if is_full or not length:
-                stretch, top = unit, level
+                joined, top = group, level
             else:
-                stretch = Span(stretch.start, unit.end)
-        yield stretch
+                joined = Span(joined.start, group.end)
+        yield joined
 
-    def cut(self, start: int, end: int) -> list[Piece]:
-        """Return one piece if the unit fits, or else the pieces of stage two."""
+    def split_range(self, start: int, end: int) -> list[Segment]:
+        """Return one segment if the range fits; otherwise split it by size."""
         whole = self.measure(start, end)
         if whole.tokens <= self.size:
             return [whole]
-        pieces = self.pack([piece for piece in self.split(start, end) if piece.end > piece.start], self.size, self.room)
-        chunks = pieces[:1]
-        for before, piece in pairwise(pieces):
-            chunk = self.with_overlap(before, piece)
+        segments = self.pack(
+            [segment for segment in self.split(start, end) if segment.end > segment.start], self.size, self.room
+        )
+        chunks = segments[:1]
+        for before, segment in pairwise(segments):
+            chunk = self.with_overlap(before, segment)
             if chunk.start <= chunks[-1].start:
-                chunks.pop()  # so short that the overlap holds all of it
+                chunks.pop()  # so short that the overlap contains all of it
             chunks.append(chunk)
         return chunks
 
-    def split(self, start: int, end: int) -> Iterator[Piece]:
-        """Yield whole fences, and the text between them in pieces; some may be empty."""
+    def split(self, start: int, end: int) -> Iterator[Segment]:
+        """Yield whole fences, and segments of the text between them; some may be empty."""
         for fence in self.structure.fences_in(start, end):
             yield from self.split_text(start, fence.start)
             yield self.measure(*fence)
             start = fence.end
         yield from self.split_text(start, end)
 
-    def split_text(self, start: int, end: int) -> Iterator[Piece]:
+    def split_text(self, start: int, end: int) -> Iterator[Segment]:
         for part in self.splitter.split_text(self.text[start:end]):
             yield from self.bounded(start, start + len(part))
             start += len(part)
         if start != end:
             raise ChunkingError("The text splitter lost text: please report your version of langchain-text-splitters.")
 
-    def bounded(self, start: int, end: int) -> Iterator[Piece]:
-        """Yield the range, halved until it fits: joined parts can have more tokens than langchain's sum."""
-        piece = self.measure(start, end)
-        if piece.tokens <= self.room or piece.end - piece.start <= 1:
-            yield piece
+    def bounded(self, start: int, end: int) -> Iterator[Segment]:
+        """Yield the range, halved until it fits: text can have more tokens than the sum that langchain computes."""
+        segment = self.measure(start, end)
+        if segment.tokens <= self.room or segment.end - segment.start <= 1:
+            yield segment
         else:
-            middle = (piece.start + piece.end) // 2
-            yield from self.bounded(piece.start, middle)
-            yield from self.bounded(middle, piece.end)
+            middle = (segment.start + segment.end) // 2
+            yield from self.bounded(segment.start, middle)
+            yield from self.bounded(middle, segment.end)
 
-    def pack(self, pieces: list[Piece], first_limit: int, limit: int) -> list[Piece]:
+    def pack(self, segments: list[Segment], first_limit: int, limit: int) -> list[Segment]:
         """Join neighbours while they fit. `first_limit`: the size of the first chunk."""
-        chunks: list[Piece] = []
+        chunks: list[Segment] = []
         first = 0
-        while first < len(pieces):
-            chunk, first = self.join(pieces, first, limit if chunks else first_limit)
+        while first < len(segments):
+            chunk, first = self.join(segments, first, limit if chunks else first_limit)
             chunks.append(chunk)
         return chunks
 
-    def join(self, pieces: list[Piece], first: int, limit: int) -> tuple[Piece, int]:
-        """Join the pieces from `first` that fit into `limit`, at least one; return them and the index of the next."""
+    def join(self, segments: list[Segment], first: int, limit: int) -> tuple[Segment, int]:
+        """Join the segments from `first` that fit into `limit`, at least one; also return the index of the next one."""
         last = first
-        total = pieces[first].tokens
-        while last + 1 < len(pieces) and (total := total + 1 + pieces[last + 1].tokens) <= limit:
+        total = segments[first].tokens
+        while last + 1 < len(segments) and (total := total + 1 + segments[last + 1].tokens) <= limit:
             last += 1
-        chunk = self.measure(pieces[first].start, pieces[last].end)
+        chunk = self.measure(segments[first].start, segments[last].end)
         while chunk.tokens > limit and last > first:
             last = (first + last) // 2
-            chunk = self.measure(pieces[first].start, pieces[last].end)
+            chunk = self.measure(segments[first].start, segments[last].end)
         return chunk, last + 1
 
-    def with_overlap(self, before: Piece, chunk: Piece) -> Piece:
-        """Return `chunk` extended backwards within `before` if there is room: in the same section, without a fence.
+    def with_overlap(self, before: Segment, chunk: Segment) -> Segment:
+        """Return `chunk` extended backwards into `before` if there is room: in the same section, without a fence.
 
         It starts at a line if that costs less than half of the overlap (table rows, list items), or else at a word.
         """
@@ -200,26 +202,26 @@ class _Cutter:
         fences = self.structure.fences_in(section.start, offset)
         return fences[-1].end if fences else section.start
 
-    def measure(self, start: int, end: int) -> Piece:
+    def measure(self, start: int, end: int) -> Segment:
         start, end = _trim(self.text, start, end)
-        return Piece(start, end, self.count_tokens(self.text[start:end]) if start < end else 0)
+        return Segment(start, end, self.count_tokens(self.text[start:end]) if start < end else 0)
 
-    def describe(self, index: int, piece: Piece) -> Chunk:
-        start, end = _trim(self.text, piece.start, piece.end)
+    def as_chunk(self, index: int, segment: Segment) -> Chunk:
+        start, end = _trim(self.text, segment.start, segment.end)
         headings = self.structure.path(start, end)
         kind = "section" if headings else "text"
         return Chunk(
             index=index,
-            text=self.text[piece.start : piece.end],
-            start=piece.start,
-            end=piece.end,
+            text=self.text[segment.start : segment.end],
+            start=segment.start,
+            end=segment.end,
             kind="code_block" if self.structure.is_fence(start, end) else kind,
-            token_count=piece.tokens,
+            token_count=segment.tokens,
             headings=headings,
             level=len(headings[-1].split(" ", 1)[0]) if headings else 0,
             contains_code=self.structure.has_code(start, end),
             contains_table=self.structure.has_table(start, end),
-            oversized=piece.tokens > self.size,
+            oversized=segment.tokens > self.size,
         )
 
     @cached_property
@@ -243,15 +245,15 @@ class _Cutter:
 
 
 def _length_function(count_tokens: Callable[[str], int]) -> Callable[[str], int]:
-    """Return `count_tokens` with a cache, because the splitter counts the same words again and again.
+    """Return `count_tokens` with a cache, because the splitter counts the same words repeatedly.
 
     White space counts as at least 1. Otherwise a chunk could have any number of parts, and the time grows with their
     square.
     """
-    remembered = lru_cache(maxsize=1 << 16)(count_tokens)
+    cached = lru_cache(maxsize=1 << 16)(count_tokens)
 
     def length(part: str) -> int:
-        count = remembered if len(part) <= 32 else count_tokens  # noqa: PLR2004  words, not whole texts
+        count = cached if len(part) <= 32 else count_tokens  # noqa: PLR2004  words, not whole texts
         return max(1, count(part)) if part else 0
 
     return length

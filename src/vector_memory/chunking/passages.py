@@ -9,21 +9,21 @@ from vector_memory.domain import Span
 
 TokenSpans = Callable[[str], list[Span]]
 
-# Characters tokenized at once: a tokenizer needs up to a kilobyte of memory per word piece while it works.
+# Characters tokenized at once: while it works, a tokenizer needs up to a kilobyte of memory per token.
 BLOCK = 16_384
 
-# As many whole words as fit into a block. Longer "words" are cut: they are not words of any language.
+# As many whole words as fit into a block. A "word" longer than a block is cut: it is not a word of any language.
 BLOCKS = re.compile(rf"(?s:.{{1,{BLOCK}}})(?:\Z|(?=\s)|(?<=\s))|(?s:.{{1,{BLOCK}}})")
 
 WHITE_SPACE = re.compile(r"\s")
 
 
 def cut_passages(text: str, token_spans: TokenSpans, limit: int) -> list[Span]:
-    """Return windows of at most `limit` word pieces that together contain every word piece of `text`, in order.
+    """Return windows of at most `limit` tokens that together contain every token of `text`, in order.
 
-    Cuts are between words (runs without white space), or inside a word that has more than `limit` pieces. A window has
-    at most `limit` pieces even when it is tokenized alone, unless a single piece of a word then splits into more. Text
-    without word pieces is one passage; blank text has none. Windows do not overlap.
+    Cuts are between words (runs without white space), or inside a word that has more than `limit` tokens. A window has
+    at most `limit` tokens even when it is tokenized alone, unless a single token then splits into more. Text
+    without tokens is one passage; blank text has none. Windows do not overlap.
 
     `token_spans` is called with at most 16,384 characters.
     """
@@ -44,7 +44,7 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
     while first < len(spans):
         last = _furthest(first, limit, word_cuts, cuts)
         window = _trim(text, spans[first].start, ends[last - 1])
-        # A piece cut from its word can become several: take fewer until the window fits or cannot be shorter.
+        # A token cut from its word can become several. Take fewer until the window fits or cannot be shorter.
         while (excess := len(token_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
             last = _furthest(first, max(1, last - first - excess), word_cuts, cuts)
             window = _trim(text, spans[first].start, ends[last - 1])
@@ -53,14 +53,14 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
 
 
 def _furthest(first: int, room: int, word_cuts: Sequence[int], cuts: Sequence[int]) -> int:
-    """Return the index of the piece to stop before: at most `room` pieces ahead, at a word boundary if possible.
+    """Return the index of the token to stop before: at most `room` tokens ahead, at a word boundary if possible.
 
-    Several pieces can represent one character, so there may be no possible cut in reach: then the next one is used.
+    Several tokens can represent one character, so there may be no possible cut in reach. Then the next one is used.
     """
-    for places in (word_cuts, cuts):
-        at = bisect_right(places, first + room)
-        if at > 0 and places[at - 1] > first:
-            return places[at - 1]
+    for positions in (word_cuts, cuts):
+        at = bisect_right(positions, first + room)
+        if at > 0 and positions[at - 1] > first:
+            return positions[at - 1]
     return _next(cuts, first)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-# Every chunk repeats its heading path: a heading of 500,000 characters must not be repeated a thousand times.
+# Every chunk repeats its heading path; a heading of 500,000 characters must not be repeated a thousand times.
 MAX_HEADING = 200
 
 LINE_END = re.compile(r"\r\n?|\n")
@@ -27,15 +27,15 @@ LINE_END = re.compile(r"\r\n?|\n")
 INVISIBLE = re.compile(
     r"(?:\s++|<!--(?:[^-]++|-(?!->))*+-->|<a\b[^<>]*+>\s*+</a\s*+>|<a\b[^<>]*+(?<=/)>)++", re.IGNORECASE
 )
-"""Nothing but HTML comments and anchors, which readers of the rendered document do not see."""
+"""Only HTML comments and anchors, which are invisible in the rendered document."""
 
 
 class Section(NamedTuple):
     """A heading and the text up to the next heading of any level; level 0 is the text before the first heading.
 
-    Comments and anchors right above a heading belong to it: alone they would be a chunk that says nothing.
+    Comments and anchors directly above a heading belong to it: alone they would be a meaningless chunk.
 
-    `path`: the enclosing headings with their marks, its own last. `bare`: no text follows the heading.
+    `path`: the enclosing headings with their marks, ending with its own. `bare`: no text follows the heading.
     """
 
     start: int
@@ -50,7 +50,7 @@ class Section(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A heading's lines and those of comments right above it, its depth 1-6, and its text with its marks."""
+    """The lines of a heading and of the comments directly above it, its depth 1-6, and its text with its marks."""
 
     start: int
     end: int
@@ -105,7 +105,7 @@ class Structure:
 
 @dataclass(slots=True)
 class _Blocks:
-    """The blocks found so far, by kind. `invisible_from`: where the comments and anchors begin that came last."""
+    """The blocks found so far, by kind. `invisible_from`: the start of the comments and anchors that came last."""
 
     headings: list[Heading] = field(default_factory=list)
     fences: list[Span] = field(default_factory=list)
@@ -146,7 +146,7 @@ def _collect(blocks: _Blocks, token: "Token", inline: "Token | None", lines: Seq
 
 
 def _content(token: "Token", inline: "Token | None") -> str:
-    """Return the text of a paragraph or of a block of HTML; of other blocks nothing."""
+    """Return the text of a paragraph or HTML block; empty for other blocks."""
     if token.type == "paragraph_open" and inline is not None:
         return inline.content
     return token.content if token.type == "html_block" else ""

@@ -19,19 +19,18 @@ CL100K_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a
 
 BYTES_PER_TOKEN = 4
 
-# A model reads a very long word (a hash, a blob) as one unknown piece, but it costs a reader many tokens.
+# A model reads a very long word (a hash, a blob) as one unknown token, but it costs the reader many tokens.
 MAX_BYTES_PER_TOKEN = 16
 
 # Up to 4,096 characters, if possible up to a space between two words: every tokenizer starts a token there, so the
-# counts add up exactly. Only a longer word is cut elsewhere, which changes its count by about one in a thousand.
+# counts add up exactly. Only a word longer than that is cut elsewhere, which changes its count by about 0.1 %.
 SLICE = re.compile(r"(?s:.{1,4096})(?:\Z|(?<=\S)(?= \S))|(?s:.{1,4096})")
 
-
-# What every tokenizer takes for a space. Other characters that Unicode calls spaces are removed by some.
+# The characters that every tokenizer treats as spaces. Some tokenizers remove other Unicode spaces.
 SPACES = re.compile(r"[ \t\r\n]+")
 
-KNOWN_WORDS = 100_000
-"""Words whose numbers of pieces are remembered: about 10 MB."""
+MAX_CACHED_WORDS = 100_000
+"""Maximum number of words whose token counts are cached: about 10 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +46,42 @@ class TokenCounter:
 
 
 class WordPieceCounter:
-    """Counts an embedding model's word pieces, which never cross a space: every word is tokenized once, then known.
+    """Counts an embedding model's WordPiece tokens, word by word: they never cross a space, so counts can be cached.
 
-    `token_spans(text)` returns the spans of the pieces, in the order of their starts. Safe to use from several threads.
+    `token_spans(text)` returns the spans of the tokens, sorted by their starts. Safe to use from several threads.
     """
 
     def __init__(self, token_spans: Callable[[str], Sequence[Span]]) -> None:
-        self._piece_spans = token_spans
+        self._token_spans = token_spans
         self._counts: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        """Return the number of word pieces in a text."""
+        """Return the number of WordPiece tokens in a text."""
         words = SPACES.split(text)
-        if len(self._counts) > KNOWN_WORDS:
+        if len(self._counts) > MAX_CACHED_WORDS:
             self._counts = {}
-        counts = self._counts  # another thread may begin a new one at any moment
+        counts = self._counts  # another thread may replace the cache at any moment
         unknown = [word for word in dict.fromkeys(words) if word not in counts]
         counts.update(zip(unknown, self._counted(unknown), strict=True))
         return sum(map(counts.__getitem__, words))
 
     def _counted(self, words: Sequence[str]) -> Iterable[int]:
-        starts = [span.start for span in self._piece_spans(" ".join(words))]
+        starts = [span.start for span in self._token_spans(" ".join(words))]
         ends = accumulate(len(word) + 1 for word in words)
         passed = [bisect_left(starts, end) for end in ends]
         return (after - before for before, after in pairwise([0, *passed]))
 
 
-def find_token_counter(piece_counter: Callable[[str], int] | None) -> TokenCounter:
+def find_token_counter(word_pieces: Callable[[str], int] | None) -> TokenCounter:
     """Return the best counter that needs no network.
 
-    cl100k_base if tiktoken has its file on disk; else the embedding model's own word pieces, if `piece_counter` is
-    given, and at least one for every 16 bytes of UTF-8; else an estimate: one for every 4 bytes.
+    cl100k_base if tiktoken has its file on disk. Otherwise the embedding model's own tokens, if `word_pieces` counts
+    them, but at least one for every 16 bytes of UTF-8. Otherwise an estimate: one for every 4 bytes.
     """
     if has_cl100k():
         return TokenCounter("cl100k_base", _in_slices(_load_cl100k()))
-    if piece_counter is not None:
-        return TokenCounter("model", _in_slices(_with_floor(piece_counter)))
+    if word_pieces is not None:
+        return TokenCounter("model", _in_slices(_with_floor(word_pieces)))
     return TokenCounter("estimate", estimate_tokens)
 
 
@@ -126,7 +125,7 @@ def _load_cl100k() -> Callable[[str], int]:
 def _in_slices(count: Callable[[str], int]) -> Callable[[str], int]:
     """Return `count` applied to slices: tokenizers need quadratic time or hundreds of megabytes for one very long word.
 
-    tiktoken 0.12 needs minutes for one letter repeated 500,000 times; word pieces need 400 MB for 500,000 Chinese
+    tiktoken 0.12 needs minutes for one letter repeated 500,000 times; WordPiece needs 400 MB for 500,000 Chinese
     characters.
     """
     return lambda text: sum(count(match.group()) for match in SLICE.finditer(text))

@@ -23,7 +23,7 @@ from vector_memory.errors import ValidationError, VectorMemoryError, where
 from vector_memory.files.chunker import cut_file
 from vector_memory.files.folder import FileStatus, MemoryFolder, decoded, is_daily
 from vector_memory.files.walking import Skipped
-from vector_memory.indexing.indexer import Indexer, Piece
+from vector_memory.indexing.indexer import Indexer, UnitText
 from vector_memory.storage.disk.locking import lock_if_free
 from vector_memory.storage.records import Embedded
 from vector_memory.storage.sqlite import file_rows
@@ -169,8 +169,8 @@ class FolderIndexer:
         """Compute the vectors of some chunks; False if that failed and should be tried again later."""
         fingerprint = self._indexer.fingerprint
         try:
-            pieces = [Piece(chunk.text, 0) for chunk in chunks]
-            embedded = within(self._seconds_to_embed, lambda: self._indexer.embed(pieces))
+            units = [UnitText(chunk.text, 0) for chunk in chunks]
+            embedded = within(self._seconds_to_embed, lambda: self._indexer.embed(units))
         except VectorMemoryError:
             raise
         except Exception as error:  # runtimes raise any kind of exception; TimeoutError comes from `within`

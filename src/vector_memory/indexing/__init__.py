@@ -1,1 +1,1 @@
-"""From a text to what makes it findable: chunks, terms, passages and vectors."""
+"""Derives search data from a text: chunks, terms, passages and vectors."""

@@ -1,26 +1,37 @@
 """Computes vectors after the receipt: a memory is safe and found by its words at once, and by meaning a moment later.
 
 Whoever stores a memory without its vectors leases it in the same transaction. A thread of the same process then works
-through its leases, the oldest memory first. When a process ends before it is done, its leases run out, and the thread
-of any other process that has the file open takes them over; if there is none, the next one that starts does.
+through its leases, the oldest memory first; short texts need not wait for a long one. When a process ends before it is
+done, its leases run out, and the thread of any other process that has the file open takes them over; if there is none,
+the next one that starts does.
 """
 
 import logging
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from vector_memory.domain import Scope
-from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, VectorMemoryError, where
+from vector_memory.errors import (
+    ClosedMemoryError,
+    DatabaseError,
+    EmbeddingUnavailableError,
+    VectorMemoryError,
+    where,
+)
 from vector_memory.indexing.completion import complete
-from vector_memory.indexing.indexer import Indexer
-from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
+from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.records import Lease, Memory
 
 logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 5.0
-"""A process renews its leases at least twice as often; after this time without it others take them over."""
+"""A process renews its leases twice as often while it works; after this time without it others take them over."""
+
+SHORT = 25_000
+"""Texts of so many characters are usually embedded in one batch. They need not wait for longer ones."""
 
 
 class BackgroundVectors:
@@ -33,8 +44,6 @@ class BackgroundVectors:
         self._thread: threading.Thread | None = None
         self._wanted = threading.Event()
         self._stopping = threading.Event()
-        self._renewed = 0.0
-        self._promised: set[int] = set()
 
     @property
     def is_running(self) -> bool:
@@ -44,21 +53,17 @@ class BackgroundVectors:
     def start(self) -> None:
         """Begin to compute what this process defers, and what others have left behind."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="vectors", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="vectors", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
     def defer(self, writer: Writer, memory_id: int) -> None:
         """Promise the vectors of a memory that the transaction adds. Call `begin` when it is committed."""
         writer.defer_vectors(memory_id, self._lease())
-        self._promised.add(memory_id)
 
     def begin(self) -> None:
         """Begin with what was deferred."""
         self._wanted.set()
-
-    def count_pending(self, reader: Reader, scope: Scope) -> int:
-        """Return how many memories of a scope have vectors that some process is computing now."""
-        return reader.count_pending(scope, self._lease())
 
     def pause(self, seconds: float) -> bool:
         """Wait for so long; False: at once, because the file is being closed."""
@@ -76,16 +81,14 @@ class BackgroundVectors:
             return
         try:
             with self._storage.read() as reader:
-                left = reader.next_pending(self._lease())
+                left = reader.next_leased(self._owner)
             if left is not None:
-                with self._storage.write() as writer:
-                    writer.release_leases(self._owner)
+                self._release()
         except VectorMemoryError as error:  # then the leases run out by themselves
             logger.info("Leases were not released: %s", error)
 
     def _lease(self) -> Lease:
-        now = time.time()
-        return Lease(self._owner, now, now + LEASE_SECONDS)
+        return Lease(self._owner, time.time() + LEASE_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -102,24 +105,38 @@ class BackgroundVectors:
             self._wanted.clear()
 
     def _work(self) -> None:
-        while not self._stopping.is_set():
-            with self._storage.read() as reader:
-                memory = reader.next_pending(self._lease())
-            if memory is None:
-                return
-            self._renew(at_once=memory.id not in self._promised)
-            self._complete(memory)
-            self._promised.discard(memory.id)
+        memory = self._next()
+        if memory is None:
+            return
+        with self._kept_leases():
+            while memory is not None:
+                is_short = len(memory.content) <= SHORT
+                self._complete(memory, self._go_on if is_short else self._let_short_ones_pass)
+                memory = self._next()
 
-    def _complete(self, memory: Memory) -> None:
+    def _next(self) -> Memory | None:
+        """Return the oldest memory that this process has leased, after taking over what others have left behind.
+
+        Raises EmbeddingUnavailableError, having taken nothing over, without a model whose vectors can be used.
+        """
+        with self._storage.read() as reader:
+            memory = reader.next_leased(self._owner)
+            if not reader.has_lapsed_leases():
+                return memory
+        fingerprint = self._indexer.fingerprint
+        with self._storage.read() as reader:
+            reader.require_comparable(fingerprint)
+        with self._storage.write() as writer:
+            writer.take_leases(self._lease())
+            return writer.next_leased(self._owner)  # another process may have been faster
+
+    def _complete(self, memory: Memory, on_progress: EmbeddingProgress) -> None:
         try:
-            complete(self._storage, self._indexer, memory, self._go_on)
-        except EmbeddingUnavailableError:
-            # Nobody is to wait for them any more; each round tries again.
-            with self._storage.write() as writer:
-                writer.release_leases(self._owner)
+            complete(self._storage, self._indexer, memory, on_progress)
+        except ClosedMemoryError:
             raise
-        except VectorMemoryError:
+        except (EmbeddingUnavailableError, DatabaseError):
+            self._release()  # nobody is to wait for them any more; each round tries again
             raise
         except Exception as error:  # the engine fails on this text: a backfill will try again
             logger.warning("Memory %d could not be indexed: %s", memory.id, type(error).__name__)
@@ -127,14 +144,41 @@ class BackgroundVectors:
                 writer.settle(memory.id)
 
     def _go_on(self, _done: int, _total: int) -> None:
-        """Keep the leases while a long text is embedded. Raises ClosedMemoryError at the end of the process."""
+        """Raise ClosedMemoryError if the file is being closed."""
         if self._stopping.is_set():
             raise ClosedMemoryError
-        self._renew(at_once=False)
 
-    def _renew(self, *, at_once: bool) -> None:
-        """Renew the leases, and take over what others left behind, unless that was done a moment ago."""
-        if at_once or time.monotonic() - self._renewed > LEASE_SECONDS / 2:
-            with self._storage.write() as writer:
-                writer.take_leases(self._lease())
-            self._renewed = time.monotonic()
+    def _let_short_ones_pass(self, done: int, total: int) -> None:
+        """Between two batches of a long text, complete the short ones that have been promised meanwhile."""
+        self._go_on(done, total)
+        while (memory := self._next_short()) is not None:
+            self._complete(memory, self._go_on)
+
+    def _next_short(self) -> Memory | None:
+        with self._storage.read() as reader:
+            return reader.next_leased(self._owner, SHORT)
+
+    @contextmanager
+    def _kept_leases(self) -> Iterator[None]:
+        """Renew the leases in a thread of its own: on a busy machine, a single batch can take longer than a lease."""
+        done = threading.Event()
+        keeper = threading.Thread(target=self._keep_leases, args=(done,), name="leases", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            done.set()
+            keeper.join()
+
+    def _keep_leases(self, done: threading.Event) -> None:
+        while not done.wait(LEASE_SECONDS / 2) and not self._stopping.is_set():
+            try:
+                with self._storage.write() as writer:
+                    if not done.is_set():
+                        writer.take_leases(self._lease())
+            except VectorMemoryError as error:  # then another process may do the same work, and one of both stores it
+                logger.info("Leases were not renewed: %s", error)
+
+    def _release(self) -> None:
+        with self._storage.write() as writer:
+            writer.release_leases(self._owner)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vector_memory.domain import Chunk
-from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, texts_of
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, searchable_texts
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, Memory
 
@@ -20,10 +20,10 @@ def complete(
         reader.require_comparable(indexer.fingerprint)
         stored = reader.chunks_of(memory.id)
     chunks: Sequence[Chunk] = [part.chunk for part in stored] or indexer.chunk(memory.memory_type, memory.content)
-    pieces = indexer.pieces(memory.memory_type, memory.title, memory.content, chunks)
-    embedded = indexer.embed(pieces, on_progress)
+    units = indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks)
+    embedded = indexer.embed(units, on_progress)
     # The words of stored chunks, and of a memory that has no chunks, are in the index already.
-    texts = texts_of(memory.memory_type, memory.content, chunks) if chunks and not stored else []
+    texts = searchable_texts(memory.memory_type, memory.content, chunks) if chunks and not stored else []
     derived = Derived(
         chunks=chunks,
         words=storage.prepare_words(texts),

@@ -88,12 +88,13 @@ class Backfill:
             self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
             remaining = reader.count(Scope(), without_vectors=True)
+            coming = reader.count_pending(Scope())
         return BackfillResult(
             memories_processed=indexed,
             chunks_processed=chunks,
             memories_remaining=remaining,
             message=f"Indexed {counted(indexed, 'memory', 'memories')} with {counted(chunks, 'chunk')}; "
-            f"{remaining:,} remaining.",
+            f"{remaining:,} remaining{being_computed(coming)}.",
         )
 
     def _run_quietly(self, *, with_vectors: bool) -> None:
@@ -111,6 +112,11 @@ class Backfill:
     def _next(self, after_id: int) -> Memory | None:
         with self._storage.read() as reader:
             return reader.next_without_vectors(after_id)
+
+
+def being_computed(number: int) -> str:
+    """Say how many of the remaining memories a backfill has left to a server."""
+    return f", {number:,} of them being computed by a server" if number else ""
 
 
 def if_possible(index: Callable[[Memory], T], memory: Memory) -> T | None:

@@ -61,7 +61,7 @@ class Reembedding:
             connection: Connection = writer.connection
             needed = not are_comparable(connection, fingerprint)
             if shadow.unfinished(connection) != fingerprint:
-                shadow.give_up(connection)
+                shadow.discard(connection)
         self._erase()
         with self._storage.write() as writer:
             connection = writer.connection
@@ -96,7 +96,7 @@ class Reembedding:
             memory = shadow.next_missing(connection, after_id)
             if memory is None:
                 require_most_recomputed(connection)
-                shadow.exchange(connection)
+                shadow.swap(connection)
             return memory
 
     def _index(self, memory: Memory) -> int:
@@ -104,7 +104,9 @@ class Reembedding:
         with self._storage.read() as reader:
             stored = reader.chunks_of(memory.id)
         chunks = [part.chunk for part in stored]
-        embedded = self._indexer.embed(self._indexer.pieces(memory.memory_type, memory.title, memory.content, chunks))
+        embedded = self._indexer.embed(
+            self._indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks)
+        )
         passages = stored_passages(memory, [part.id for part in stored], embedded)
         with self._storage.write() as writer:
             connection: Connection = writer.connection
@@ -141,7 +143,7 @@ class Reembedding:
 
 def require_most_recomputed(connection: Connection) -> None:
     """Raise EmbeddingUnavailableError if more memories would lose their vectors than have new ones."""
-    missing, recomputed = shadow.count_missing(connection), shadow.count_made(connection)
+    missing, recomputed = shadow.count_missing(connection), shadow.count_recomputed(connection)
     if missing > recomputed:
         raise EmbeddingUnavailableError(
             f"The model failed on {missing:,} of {counted(missing + recomputed, 'memory', 'memories')}, so the old "

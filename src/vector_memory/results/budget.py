@@ -217,3 +217,20 @@ class Packed(NamedTuple, Generic[T]):
 def omitted_memory(entry: StoredText) -> Omitted:
     """Return the entry of `omitted` for a memory."""
     return Omitted(id=entry.id, characters=entry.content_length)
+
+
+def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
+    """Say how much was found, what is to be known about it, and how to get what did not fit or was not asked for."""
+    count, left_out = len(answer.results), answer.left_out
+    nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    sentences = [f"{count} {nouns}."] if count else []
+    sentences += notes
+    if left_out:
+        named = "see omitted" if left_out == len(answer.omitted) else f"the first {len(answer.omitted)} are in omitted"
+        sentences.append(
+            f"{left_out}{' more' if count else ''} did not fit into the answer: {named}; read them with {read_with}, "
+            f"or repeat with offset={answer.next_offset}{'' if count else ' or a larger max_tokens'}."
+        )
+    elif answer.next_offset is not None:
+        sentences.append(f"For more, repeat with offset={answer.next_offset}.")
+    return " ".join(sentences) or "No more results: send a smaller offset."

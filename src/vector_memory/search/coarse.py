@@ -5,13 +5,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
-from vector_memory.results.budget import Packed, Packer, omitted_memory
+from vector_memory.results.budget import Packed, Packer, explain, omitted_memory
 from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, observations_on, said_of_cut
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
 

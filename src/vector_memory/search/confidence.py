@@ -4,14 +4,13 @@ from dataclasses import dataclass, field
 
 from vector_memory.domain import Scope
 from vector_memory.results.sessions import Confidence
-from vector_memory.search.elsewhere import closer_matches, is_close, nothing_stored
-from vector_memory.search.fusion import Found
+from vector_memory.search.elsewhere import closer_matches, nothing_stored
+from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import (
     NO_CLOSE_MATCH,
     all_too_different,
     cut_short,
     no_such_words,
-    not_indexed,
     somewhere_else,
 )
 from vector_memory.search.retriever import Retrieval
@@ -29,16 +28,15 @@ class Judgement:
     notes: tuple[str, ...] = ()
 
 
-def judge(retrieval: Retrieval, scope: Scope, found: Found) -> Judgement:
+def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
 
     Nothing is said about whether a text on the topic answers the question: no measure here can tell.
     """
     reader, question = retrieval.reader, retrieval.question
     notes = [question.problem] if question.problem else []
-    missing = reader.count(scope, without_vectors=True)
-    if missing:
-        notes.append(not_indexed(missing, retrieval.pending))
+    if missing := retrieval.note_on_missing(scope):
+        notes.append(missing)
     if found.partial:
         notes.append(cut_short(scope))
     if question.vector is None:
@@ -47,7 +45,7 @@ def judge(retrieval: Retrieval, scope: Scope, found: Found) -> Judgement:
         return Judgement(notes=tuple(notes))
     if not found.hits and found.nearest is not None and retrieval.threshold is not None:
         notes.append(all_too_different(retrieval.threshold))
-    if is_close(found, retrieval.calibration):
+    if found.is_close(retrieval.calibration):
         return Judgement("high", notes=tuple(notes))
     notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))
     elsewhere = closer_matches(retrieval, scope)

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.embedding.calibration import Calibration
-from vector_memory.search.fusion import Found
 from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
 from vector_memory.search.retriever import Retrieval
 from vector_memory.storage.base import Reader
@@ -14,14 +12,6 @@ COUNTED = 100
 
 UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
 """Kinds that belong to no session; notes belong to another family of tools."""
-
-
-def is_close(found: Found, calibration: Calibration) -> bool:
-    """Tell whether what was found is on the topic of the question, which was compared by meaning."""
-    cosine = found.nearest or 0.0
-    if found.wording is None:
-        return cosine >= calibration.by_meaning
-    return calibration.is_close(cosine, found.wording.covered, found.wording.units)
 
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
@@ -36,7 +26,7 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
 def count_close(retrieval: Retrieval, scope: Scope) -> int:
     """Return how many units of a scope are near the question, at most 100; 0 if none is."""
     found = retrieval.find(scope, COUNTED)
-    if not is_close(found, retrieval.calibration):
+    if not found.is_close(retrieval.calibration):
         return 0
     return max(1, sum((hit.similarity or 0.0) >= retrieval.calibration.by_meaning for hit in found.hits))
 

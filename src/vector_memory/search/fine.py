@@ -1,13 +1,12 @@
 """Fine search: the chunks that match best."""
 
 from vector_memory.domain import Page, Scope, SearchMode
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import Packer, explain
 from vector_memory.results.mapping import observations_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import Origin, StoredChunk
 
@@ -35,7 +34,7 @@ class FineSearch:
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 
         def build(packer: Packer) -> FineSearchResult:
-            # Alone, any of them would fit: a very long code fence is cut.
+            # Cut a very long code fence, so that every chunk fits on its own.
             results = [packer.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
             more = len(found.hits) > page.end
             answer = packer.packed(matched, packer.fitting(results), page, omitted_chunk, more=more)
@@ -71,5 +70,5 @@ def found_chunk(hit: Hit, stored: StoredChunk, origin: Origin) -> FoundChunk:
 
 
 def omitted_chunk(chunk: FoundChunk) -> Omitted:
-    """Say that a chunk was left out."""
+    """Return the entry for a chunk that was left out."""
     return Omitted(id=chunk.chunk_id, characters=len(chunk.chunk_content))

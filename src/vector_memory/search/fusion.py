@@ -1,4 +1,4 @@
-"""Fusion as pure functions: from two lists of units to one."""
+"""Pure functions that fuse two lists of units into one."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -6,29 +6,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.embedding.calibration import Calibration
 from vector_memory.results.sessions import Source
 from vector_memory.storage.ranking import Ranked, Wording, rounded
 
 FUSED_DECIMALS = 9
-"""A fused score of two measures of six decimals has eight: what is behind them is an error of the arithmetic."""
+"""The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
 
 VECTOR_WEIGHT = 0.65
-"""Share of the cosine in a fused score; the rest is the words'. docs/retrieval.md says how it was chosen."""
+"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice."""
 
 
 class Horizon(NamedTuple):
-    """Where an order has been looked through to: all that has not been seen comes after this score and id."""
+    """How far an order has been searched: every unseen unit comes after this score and id."""
 
     score: float
     id: int
 
     def is_behind(self, score: float, id_: int) -> bool:
-        """Tell whether something that was seen comes before all that was not."""
+        """Return whether a unit that was seen comes before all unseen units."""
         return (-score, id_) <= (-self.score, self.id)
 
 
 class Hit(NamedTuple):
-    """A unit in the final order. `similarity`: its best passage's cosine, cut to 0-1; None if it was not compared."""
+    """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared."""
 
     id: int
     memory_id: int
@@ -37,10 +38,10 @@ class Hit(NamedTuple):
     sources: tuple[Source, ...]
 
 
-class Found(NamedTuple):
-    """What a question finds, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
+class SearchHits(NamedTuple):
+    """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
-    `partial`: not everything that could be as good was looked at. `wording`: None if nothing was compared by words.
+    `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
     """
 
     hits: list[Hit]
@@ -48,96 +49,104 @@ class Found(NamedTuple):
     partial: bool = False
     wording: Wording | None = None
 
+    def is_close(self, calibration: Calibration) -> bool:
+        """Return whether the results are on the topic of the question, which was compared by meaning."""
+        cosine = self.nearest or 0.0
+        if self.wording is None:
+            return cosine >= calibration.by_meaning
+        return calibration.is_close(cosine, self.wording.covered, self.wording.units)
 
-def shown(score: float | None) -> float | None:
-    """Return a cosine as answers show it, cut to 0-1."""
+
+def clipped(score: float | None) -> float | None:
+    """Return a cosine clipped to 0-1, as results show it."""
     return None if score is None else min(1.0, max(0.0, score))
 
 
 def fused_score(similarity: float, words: float) -> float:
-    """Return the convex combination of a cosine and a BM25 score, which is given as a share of the best possible.
+    """Return the convex combination of a cosine and a BM25 score (a share of the highest possible score).
 
-    Neither depends on what else is found. A better match in either never lowers the score.
+    Neither depends on the other results. A better match in either never lowers the score.
     """
     return float(fused_scores(np.array(similarity), np.array(words)))
 
 
 def fused_scores(similarities: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the fused score of each pair."""
+    """Return the fused score of each pair; shape as given."""
     scores = VECTOR_WEIGHT * rounded(similarities) + (1 - VECTOR_WEIGHT) * rounded(words)
     return np.round(scores, FUSED_DECIMALS)
 
 
-def fuse(near: Ranked, worded: Ranked) -> tuple[list[Hit], Horizon | None]:
-    """Return the units of both lists, best first, and what no unit of neither list comes before.
+def fuse(near: Ranked, keyword: Ranked) -> tuple[list[Hit], Horizon | None]:
+    """Return the units of both lists, best first, and their horizon: no unit outside both lists comes before it.
 
-    That is None when there are no others. A result before it keeps its place however much longer the lists become:
-    the threshold algorithm (Fagin, Lotem, Naor 2003).
+    The horizon is None if there are no other units. Longer lists would not change the results before it: this is the
+    threshold algorithm (Fagin, Lotem, Naor 2003).
     """
-    similarities, words = near.scores(), worded.scores()
-    in_near, in_worded = ({match.id for match in ranked.matches} for ranked in (near, worded))
-    owners = {match.id: match.memory_id for match in (*near.matches, *worded.matches)}
+    similarities, words = near.scores(), keyword.scores()
+    in_near, in_keyword = ({match.id for match in ranked.matches} for ranked in (near, keyword))
+    owners = {match.id: match.memory_id for match in (*near.matches, *keyword.matches)}
     scores = fused_scores(
         np.array([similarities.get(unit, 0.0) for unit in owners]),
         np.array([words.get(unit, 0.0) for unit in owners]),
     )
     hits = [
-        Hit(unit, owners[unit], score, shown(similarities.get(unit)), sources_of(unit, in_near, in_worded))
+        Hit(unit, owners[unit], score, clipped(similarities.get(unit)), sources_of(unit, in_near, in_keyword))
         for unit, score in zip(owners, scores.tolist(), strict=True)
     ]
-    return in_order(hits), fused_horizon(last_of(near), last_of(worded))
+    return sort_hits(hits), fused_horizon(horizon_of(near), horizon_of(keyword))
 
 
-def last_of(ranked: Ranked) -> Horizon | None:
-    """Return what no unit outside the list comes before; None if there are no others."""
+def horizon_of(ranked: Ranked) -> Horizon | None:
+    """Return the horizon of a list: no unit outside it comes before. None if there are no other units."""
     if ranked.complete:
         return None
     return Horizon(ranked.matches[-1].score, ranked.matches[-1].id) if ranked.matches else Horizon(1.0, 0)
 
 
-def fused_horizon(near: Horizon | None, worded: Horizon | None) -> Horizon | None:
-    """Return what no unit comes before that both lists leave out.
+def fused_horizon(near: Horizon | None, keyword: Horizon | None) -> Horizon | None:
+    """Return the horizon of fused lists: no unit that is outside both lists comes before it.
 
-    One with the same score has both scores of the horizons, so in each list its id is behind the last one. Without a
-    horizon there is a score of 0, which any id can have; a unit that has no vector yet counts as one with cosine 0.
+    A unit whose fused score equals that of the horizon has the scores of both horizons, so its id is above the last id
+    of each list. A list without a horizon contributes a score of 0, which any unit can have; a unit without a vector
+    counts as one with cosine 0.
     """
-    if near is None and worded is None:
+    if near is None and keyword is None:
         return None
     similarity = max(near.score, 0.0) if near else 0.0
-    passed = [near.id] if near and near.score > 0 else []
-    passed += [worded.id] if worded and worded.score > 0 else []
-    return Horizon(fused_score(similarity, worded.score if worded else 0.0), max(passed, default=0))
+    last_ids = [near.id] if near and near.score > 0 else []
+    last_ids += [keyword.id] if keyword and keyword.score > 0 else []
+    return Horizon(fused_score(similarity, keyword.score if keyword else 0.0), max(last_ids, default=0))
 
 
-def from_one(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:
-    """Return the units of the only list, as `fuse` does for two."""
+def from_single(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:
+    """Return the units of a single list and its horizon, as `fuse` does for two."""
     hits = [
-        Hit(match.id, match.memory_id, match.score, shown(match.score) if source == "vector" else None, (source,))
+        Hit(match.id, match.memory_id, match.score, clipped(match.score) if source == "vector" else None, (source,))
         for match in ranked.matches
     ]
-    return hits, last_of(ranked)
+    return hits, horizon_of(ranked)
 
 
-def sources_of(unit: int, near: Collection[int], worded: Collection[int]) -> tuple[Source, ...]:
-    """Say which lists hold a unit."""
+def sources_of(unit: int, near: Collection[int], keyword: Collection[int]) -> tuple[Source, ...]:
+    """Return the lists that contain a unit."""
     found: list[Source] = []
     if unit in near:
         found.append("vector")
-    if unit in worded:
+    if unit in keyword:
         found.append("keyword")
     return tuple(found)
 
 
-def in_order(hits: Iterable[Hit]) -> list[Hit]:
-    """Return hits in the one order every search uses: by score, then by id."""
+def sort_hits(hits: Iterable[Hit]) -> list[Hit]:
+    """Return hits in the order of every search: by score, highest first, then by id."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.id))
 
 
 def best_of_each_memory(hits: Iterable[Hit]) -> list[Hit]:
-    """Return whole memories, each at its best unit: hits whose `id` is the memory's, with its best similarity."""
+    """Return one hit for each memory, with the score of its best unit and its best similarity; `id` is the memory's."""
     best: dict[int, Hit] = {}
     for hit in hits:
         known = best.setdefault(hit.memory_id, hit._replace(id=hit.memory_id))
         similarity = max((value for value in (known.similarity, hit.similarity) if value is not None), default=None)
         best[hit.memory_id] = known._replace(similarity=similarity)
-    return in_order(best.values())
+    return sort_hits(best.values())

@@ -1,4 +1,4 @@
-"""How long searches take: latencies of the latest ones, and a log line for each slow one."""
+"""Measures how long searches take, and logs slow ones."""
 
 import contextlib
 import logging
@@ -12,7 +12,8 @@ from vector_memory.results.overview import SearchStatistics
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED = 1000
+MAX_LATENCIES = 1000
+"""Number of latest searches that percentiles are computed from."""
 
 
 class SearchTimer:
@@ -21,7 +22,7 @@ class SearchTimer:
     def __init__(self, slow_threshold: float) -> None:
         self._slow_threshold = slow_threshold
         self._lock = threading.Lock()
-        self._latest: deque[float] = deque(maxlen=REMEMBERED)
+        self._latest: deque[float] = deque(maxlen=MAX_LATENCIES)
         self._by_type: Counter[str] = Counter()
         self._slow = 0
 
@@ -57,7 +58,7 @@ class SearchTimer:
 
 
 def percentile(times: list[float], percent: int) -> float:
-    """Return a percentile, interpolated between the values around it; 0.0 of no times."""
+    """Return a percentile, interpolated between neighbouring values; 0.0 if there are no times."""
     if len(times) < 2:  # noqa: PLR2004 - quantiles need two values
         return sum(times)
     return statistics.quantiles(times, n=100, method="inclusive")[percent - 1]

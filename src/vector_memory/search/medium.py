@@ -6,29 +6,28 @@ from itertools import groupby
 from statistics import fmean
 
 from vector_memory.domain import Page, Scope, SearchMode
-from vector_memory.results.budget import Packer
+from vector_memory.results.budget import Packer, explain
 from vector_memory.results.mapping import observations_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.messages import explain
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import ChunkOutline, Memory
 
 CHUNKS_PER_SECTION = 5
-"""Chunks to search for each section asked for."""
+"""Chunks to search for each requested section."""
 
 SECTION_DEPTH = 2
 """A section is everything under the same first two headings."""
 
 MERGE_RATIO = 0.6
-"""From this share of matching chunks on a section counts as matching as a whole."""
+"""A section matches as a whole if at least this share of its chunks match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of neighbouring chunks under the same headings; offsets in the document."""
+    """A run of neighbouring chunks under the same headings. `start` and `end` are offsets in the document."""
 
     memory_id: int
     headings: tuple[str, ...]
@@ -39,7 +38,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class MatchedSection:
-    """A section and those of its chunks that matched."""
+    """A section and the chunks in it that matched."""
 
     section: Section
     hits: tuple[Hit, ...]
@@ -57,7 +56,7 @@ class MatchedSection:
 
     @property
     def sources(self) -> list[Source]:
-        """The lists that the chunks came from."""
+        """The lists that contain the matching chunks."""
         return sorted({source for hit in self.hits for source in hit.sources}, reverse=True)
 
     @property
@@ -80,7 +79,7 @@ class MediumSearch:
             question = self._retriever.prepare(query, mode)
             with self._retriever.answering(question, scope) as retrieval:
                 reader = retrieval.reader
-                # Not more for a later page, or sections would change their places from page to page.
+                # The same number for every page: otherwise the order of sections would change from page to page.
                 found = retrieval.find(scope, page.limit * CHUNKS_PER_SECTION)
                 memory_ids = sorted({hit.memory_id for hit in found.hits})
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), found.hits)
@@ -91,7 +90,7 @@ class MediumSearch:
         matched = [found_section(match, memories) for match in sections]
 
         def build(packer: Packer) -> MediumSearchResult:
-            # Alone, any of them would fit.
+            # Cut a very long section, so that every section fits on its own.
             results = [packer.hold(section, "section_content", section.content_start) for section in matched]
             more = len(ranked) > page.end
             answer = packer.packed(matched, packer.fitting(results), page, omitted_section, more=more)
@@ -108,15 +107,15 @@ class MediumSearch:
 
 
 def omitted_section(section: FoundSection) -> Omitted:
-    """Say that a section was left out."""
+    """Return the entry for a section that was left out."""
     return Omitted(id=section.memory_id, characters=len(section.section_content))
 
 
 def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
-    """Return the sections of documents, given all their chunks by document and position.
+    """Return the sections of documents, given all their chunks sorted by document and position.
 
-    A preamble before the first heading, or a document without headings, is a section of its own; so is each of two
-    stretches under the same headings that something else parts.
+    Text before the first heading is a separate section, and so is a document without headings. If other chunks
+    separate two runs under the same headings, each run is a section.
     """
     sections = []
     for (memory_id, headings), group in groupby(
@@ -130,7 +129,7 @@ def sections_of(chunks: Iterable[ChunkOutline]) -> list[Section]:
 
 
 def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[MatchedSection]:
-    """Return the sections with a match by the mean score of their matches; the older first among equals."""
+    """Return the sections with a match, sorted by the mean score of their matches; ties: older memories first."""
     by_chunk = {hit.id: hit for hit in hits}
     found = []
     for section in sections:
@@ -141,7 +140,7 @@ def rank_sections(sections: Iterable[Section], hits: Iterable[Hit]) -> list[Matc
 
 
 def found_section(match: MatchedSection, memories: Mapping[int, Memory]) -> FoundSection:
-    """Return a result for a section: its text as it stands in the document, nothing repeated."""
+    """Return a result for a section, with its text as in the document, without the overlaps of its chunks."""
     section, memory = match.section, memories[match.section.memory_id]
     path = " > ".join(section.headings)
     return FoundSection(

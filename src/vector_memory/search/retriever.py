@@ -10,9 +10,10 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.search.fusion import Found, Hit, Horizon, best_of_each_memory, from_one, fuse, shown
+from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
+from vector_memory.search.messages import not_indexed
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked, Vectors
@@ -32,6 +33,10 @@ LOADING_SECONDS = 1.0
 
 PATIENCE_SECONDS = 2.0
 """How long a search waits for vectors of its scope that are being computed, by any process."""
+
+BEHIND_SECONDS = 10.0
+"""If vectors of a scope have been missing for so long, more are being stored than computed, or a very long text is
+being embedded. Then no search waits: it would hardly ever get what it waits for."""
 
 POLL_SECONDS = 0.01
 
@@ -107,20 +112,19 @@ class Retriever:
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
         """Give what answers the question from one snapshot: by words if the vectors there are another model's.
 
-        A search by meaning waits up to two seconds for vectors of the scope that are being computed. Raises
-        EmbeddingUnavailableError if only meaning was asked for, and cannot be compared.
+        A search by meaning waits up to two seconds for vectors of the scope that are being computed, unless that is
+        known to take long. Raises EmbeddingUnavailableError if only meaning was asked for, and cannot be compared.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                pending = self._background.count_pending(reader, scope) if question.vector is not None else 0
-                if not pending or time.monotonic() >= deadline:
-                    yield self.within(reader, question, pending)
+                if time.monotonic() >= deadline or not is_worth_waiting(reader.longest_pending(scope)):
+                    yield self.within(reader, question)
                     return
             if not self._background.pause(POLL_SECONDS):
                 raise ClosedMemoryError
 
-    def within(self, reader: Reader, question: Question, pending: int = 0) -> "Retrieval":
+    def within(self, reader: Reader, question: Question) -> "Retrieval":
         """Return what answers the question from a snapshot that somebody else holds, without waiting for vectors."""
         try:
             if question.vector is not None:
@@ -130,14 +134,16 @@ class Retriever:
                 raise
             question = question.by_words(str(error))
         calibration = UNKNOWN if question.vector is None else calibration_of(self._model.fingerprint)
-        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration, pending)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration)
+
+
+def is_worth_waiting(longest: float | None) -> bool:
+    """Return whether vectors that have been missing for up to `longest` seconds (None: no vectors) may come soon."""
+    return longest is not None and longest < BEHIND_SECONDS
 
 
 class Retrieval:
-    """Finds units in one snapshot: the same, in the same order, as if everything in the scope had been compared.
-
-    `pending`: how many memories of the scope have vectors that are still being computed.
-    """
+    """Finds units in one snapshot: the same, in the same order, as if everything in the scope had been compared."""
 
     def __init__(
         self,
@@ -147,24 +153,27 @@ class Retrieval:
         method: Method,
         threshold: float | None,
         calibration: Calibration,
-        pending: int,
     ) -> None:
         self.calibration = calibration
         self.reader = reader
         self.question = question
         self.threshold = threshold
-        self.pending = pending
         self._method = method
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
 
-    def find(self, scope: Scope, count: int, *, memories: bool = False) -> Found:
+    def find(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
 
         Raises ValidationError for a scope that is not of one kind.
         """
         return self._find(self.question, scope, count, memories=memories)
 
-    def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> Found:
+    def note_on_missing(self, scope: Scope) -> str | None:
+        """Say how many memories of the scope cannot be found by meaning yet; None if all can."""
+        missing = self.reader.count(scope, without_vectors=True)
+        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
+
+    def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
         if self._view is None:
@@ -178,7 +187,7 @@ class Retrieval:
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
 
 
-def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> Found:
+def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
     """Return the `count` best units, or with `memories` the memories that have them, from lists that grow.
 
     Until nothing outside both lists can come before what is returned.
@@ -198,11 +207,11 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
         partial = near is not None and near.partial
         settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
         found = best_of_each_memory(settled) if memories else settled
-        nearest = shown(near.matches[0].score) if near and near.matches else None
+        nearest = clipped(near.matches[0].score) if near and near.matches else None
         if horizon is None or partial or len(found) >= count:
-            return Found(found[:count], nearest, partial, wording)
+            return SearchHits(found[:count], nearest, partial, wording)
         if depth >= MAX_DEPTH:
-            return Found(
+            return SearchHits(
                 (best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True, wording=wording
             )
         depth *= GROWTH
@@ -211,9 +220,9 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
 def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
     """Return the units of the lists there are, best first, and what none of the other units comes before."""
     if worded is None:
-        return from_one(near or Ranked(), "vector")
+        return from_single(near or Ranked(), "vector")
     if near is None:
-        return from_one(worded, "keyword")
+        return from_single(worded, "keyword")
     return fuse(near, worded)
 
 

@@ -10,9 +10,8 @@ from vector_memory.results.budget import Packer
 from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
 from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
-from vector_memory.search.elsewhere import is_close
-from vector_memory.search.fusion import Found
-from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short, not_indexed
+from vector_memory.search.fusion import SearchHits
+from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short
 from vector_memory.search.retriever import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
@@ -94,17 +93,17 @@ class Changes:
                 counts = reader.count_by(scope, "kind")
                 ranked = self._ranked(retrieval, scope, counts, page.limit)
                 memories = reader.memories([hit.id for hit in ranked.hits])
-                unindexed = reader.count(scope, without_vectors=True)
+                missing = retrieval.note_on_missing(scope)
                 observations = observations_on(reader, memories.values())
         found = [
             FoundBeginning(**beginning(memories[hit.id], length), score=hit.score, similarity=hit.similarity)
             for hit in ranked.hits
         ]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and not is_close(ranked, retrieval.calibration)
+        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.calibration)
         notes = (
             retrieval.question.problem,
-            not_indexed(unindexed, retrieval.pending) if unindexed else None,
+            missing,
             cut_short(scope) if ranked.partial else None,
             NO_CLOSE_MATCH if is_weak else None,
         )
@@ -122,7 +121,7 @@ class Changes:
 
         return self._packer.within(page.max_tokens).fit(build)
 
-    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> Found:
+    def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> SearchHits:
         """Return the best matches of all these kinds. Each kind is searched alone; their scores are comparable."""
         found = [
             retrieval.find(replace(scope, kind=kind), count, memories=True) for kind in MemoryKind if kind in kinds
@@ -133,7 +132,7 @@ class Changes:
         wording = (
             Wording(max(each.covered for each in wordings), sum(each.units for each in wordings)) if wordings else None
         )
-        return Found(hits, nearest, any(part.partial for part in found), wording)
+        return SearchHits(hits, nearest, any(part.partial for part in found), wording)
 
 
 def after(cursor: Cursor, scope: Scope) -> Scope:

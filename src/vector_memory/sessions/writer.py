@@ -8,7 +8,7 @@ from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, texts_of
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, searchable_texts
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.storage.base import Reader, Storage, Writer
@@ -74,7 +74,7 @@ class MemoryWriter:
         chunks = self._indexer.chunk(memory.kind, memory.content)
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
-        words = self._storage.prepare_words(texts_of(memory.kind, memory.content, chunks))
+        words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
         is_pending = self._background.is_running
         embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
         now = utc_now()
@@ -114,8 +114,8 @@ class MemoryWriter:
                 reader.require_comparable(self._indexer.fingerprint)
             if defer:
                 return None, None
-            pieces = self._indexer.pieces(memory.kind, memory.title, memory.content, chunks)
-            return self._indexer.embed(pieces, on_progress), None
+            units = self._indexer.unit_texts(memory.kind, memory.title, memory.content, chunks)
+            return self._indexer.embed(units, on_progress), None
         except EmbeddingUnavailableError as error:
             return None, str(error)
 

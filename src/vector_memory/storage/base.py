@@ -66,6 +66,9 @@ class Storage(Protocol):
         call while it waited, ClosedMemoryError after `close`.
         """
 
+    def version(self) -> int:
+        """Return a number that changes with every commit of any process."""
+
     def require_time_to_write(self) -> None:
         """Raise any error that `write` would raise at once. Call this before a long preparation."""
 
@@ -202,11 +205,17 @@ class Reader(Protocol):
     def next_without_vectors(self, after_id: int) -> Memory | None:
         """Return the memory with the smallest id above `after_id` whose vectors are missing, and nobody computes."""
 
-    def next_pending(self, lease: Lease) -> Memory | None:
-        """Return the oldest memory whose vectors the holder of the lease promised, or whose lease has run out."""
+    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
+        """Return the oldest memory, of no more characters, whose vectors a process has promised."""
 
-    def count_pending(self, scope: Scope, lease: Lease) -> int:
-        """Return how many memories of a scope have vectors that somebody is computing at `lease.now`."""
+    def has_lapsed_leases(self) -> bool:
+        """Tell whether vectors were promised that nobody is computing any more."""
+
+    def count_pending(self, scope: Scope) -> int:
+        """Return how many memories of a scope have vectors that somebody is computing now."""
+
+    def longest_pending(self, scope: Scope) -> float | None:
+        """Return the seconds since the oldest of them was stored; None: there are none."""
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""

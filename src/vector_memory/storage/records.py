@@ -243,13 +243,12 @@ class Cursor:
 
 
 class Lease(NamedTuple):
-    """The right to compute the vectors of memories, held by `owner` at time `now` and until `until`.
+    """The right to compute the vectors of memories, held by `owner` until the time `until`, in seconds since 1970.
 
-    Both times are in seconds since 1970, so that processes can compare them. Whoever needs longer renews it.
+    Whoever needs longer renews it.
     """
 
     owner: str
-    now: float
     until: float
 
 

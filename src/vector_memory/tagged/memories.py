@@ -154,7 +154,7 @@ class TaggedMemories:
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
             total = reader.count(ALL_TAGGED)
-            unindexed = reader.count(ALL_TAGGED, without_vectors=True)
+            unindexed = reader.count(ALL_TAGGED, without_vectors=True) - reader.count_pending(ALL_TAGGED)
             stored = reader.count_by(ALL_TAGGED, "category")
             recent = reader.count(ALL_TAGGED, since=since)
             size = reader.statistics().database_bytes

@@ -4,6 +4,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -59,21 +60,18 @@ def ingest(
 ) -> int:
     """Store Markdown or text files, each as a memory. Can be interrupted and repeated: stored files are skipped.
 
-    In folders, all .md, .markdown and .txt files that are not hidden are stored.
-
-    The title is the first heading or, without one, the file name. The metadata keeps the path as `source`: relative to
-    the repository or, without one, beginning with the name of the folder. By it --sync recognises a file, among the
-    memories of the same session, kind, agent, iteration and task.
+    In folders, all .md, .markdown and .txt files that are not hidden are stored. The title is the first heading or,
+    without one, the file name. The metadata keeps the path as `source`: relative to the repository or, without one,
+    beginning with the name of the folder. By it --sync recognizes a file, among the memories of the same session, kind,
+    agent, iteration and task.
 
     Exit code 0: every file is stored, 1: some are not.
     """
     path = creatable(place)
     set_up_logging("ERROR", settings.log_file, [path])
     _require_storable(paths, kind, is_sync=sync or watch)
-    if TRAITS[kind].session_scoped and session is None:
-        session = session_of(paths)
-        if session is None:
-            raise ConfigurationError(f"Memories of kind {kind} belong to a session: add --session with its name.")
+    if session is None:
+        session = _default_session(kind, paths)
     # Report errors that affect every file only once.
     Scope(agent_id=agent, session_id=session, session_iter=iteration, task_code=task, category=category, tags=tags)
     fields = MemoryFields(
@@ -82,18 +80,13 @@ def ingest(
     is_new = not path.exists()
     with resumable(), SessionMemoryStore(path, settings) as store:
         ingestion = Ingestion(store, kind, fields)
-        outdated = 0
-        if sync or watch:
-            outcomes = ingestion.synced(paths)
-        else:
-            outcomes, outdated = ingestion.added(paths)
+        outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
         output = Output(session, SYNCED if sync or watch else ADDED, as_json=as_json)
         output.say(outcomes, store.get_memory_stats().without_vectors)
-        if not as_json:
-            if is_new and path.exists():
-                say(f"Created {path}.")
-            if outdated:
-                say(f"{counted(outdated, 'file')} had an earlier text, which is still stored: --sync replaces it.")
+        if is_new and path.exists() and not as_json:
+            say(f"Created {path}.")
+        if outdated and not as_json:
+            say(f"{counted(outdated, 'file')} had an earlier text, which is still stored: --sync replaces it.")
         if watch:
             output.follow(ingestion, paths)
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
@@ -107,6 +100,15 @@ def _require_storable(paths: Sequence[str], kind: MemoryKind, *, is_sync: bool) 
         raise ConfigurationError("Standard input has no path by which --sync could recognise it: name a file.")
     if kind == MemoryKind.TAGGED:
         raise ConfigurationError("Only agents can store tagged memories: choose another --kind, for example report.")
+
+
+def _default_session(kind: MemoryKind, paths: Sequence[str]) -> str | None:
+    """Return the session that the paths name, or None for a kind that has no sessions."""
+    if not TRAITS[kind].session_scoped:
+        return None
+    if session := session_of(paths):
+        return session
+    raise ConfigurationError(f"Memories of kind {kind} belong to a session: add --session with its name.")
 
 
 class Output:
@@ -144,14 +146,15 @@ class Output:
         """Keep the memories in step with the files, and say what changes, until it is interrupted."""
         if not self._as_json:
             say("Watching for changes: press Ctrl-C to stop.")
-        for _ in changes_in(paths):
-            try:
-                outcomes = ingestion.synced(paths)
-            except VectorMemoryError as error:  # the next change may mend it
-                sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
-                continue
-            if any(outcome.state not in {"unchanged", "skipped"} for outcome in outcomes):
-                self.say(outcomes, 0)
+        with suppress(KeyboardInterrupt):  # at any moment: each memory is replaced in one transaction
+            for _ in changes_in(paths):
+                try:
+                    outcomes = ingestion.synced(paths)
+                except VectorMemoryError as error:  # the next change may help
+                    sys.stderr.write(f"vector-memory: {printable(str(error))}\n")
+                    continue
+                if any(outcome.state not in {"unchanged", "skipped"} for outcome in outcomes):
+                    self.say(outcomes, 0)
 
 
 def _print_some(lines: Sequence[str], style: str = "") -> None:

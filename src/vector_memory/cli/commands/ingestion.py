@@ -1,7 +1,6 @@
 """Storing files: each as a memory of its own, or in step with what was stored of them before."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -114,7 +113,7 @@ def _outcome(file: str, source: str | None, store: Callable[[str, str | None], O
 
 
 def changes_in(words: Sequence[str]) -> Iterator[None]:
-    """Yield after each change in the folders that are given, or that contain the files, until it is interrupted.
+    """Yield after each change in the folders that are given, or that contain the files.
 
     And once when they are being watched: something may have changed just before.
     """
@@ -127,15 +126,14 @@ def changes_in(words: Sequence[str]) -> Iterator[None]:
         return Path(path).suffix.lower() in SUFFIXES or not Path(path).is_file()
 
     is_first = True
-    with suppress(KeyboardInterrupt):
-        for changes in watchfiles.watch(
-            *folders,
-            watch_filter=matters,
-            debounce=DEBOUNCE_MS,
-            step=QUIET_MS,
-            rust_timeout=LOOK_MS,
-            yield_on_timeout=True,
-        ):
-            if changes or is_first:
-                yield
-            is_first = False
+    for changes in watchfiles.watch(
+        *folders,
+        watch_filter=matters,
+        debounce=DEBOUNCE_MS,
+        step=QUIET_MS,
+        rust_timeout=LOOK_MS,
+        yield_on_timeout=True,
+    ):
+        if changes or is_first:
+            yield
+        is_first = False

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
@@ -11,6 +12,7 @@ from vector_memory.storage.sqlite import (
     index_faults,
     inspection,
     memories,
+    pending,
     schema_repair,
     value_repair,
     vectors,
@@ -138,7 +140,7 @@ def values(connection: Connection) -> Finding:
     )
     number = counted(sum(map(len, faults.values())), "row")
     message = f"Invalid values in {number}: {first_names(columns)}."
-    if not value_repair.lost_values(connection, faults):
+    if not value_repair.has_lost_values(connection, faults):
         return fixable("values", message)
     return problem("values", message, RESTORE)
 
@@ -212,7 +214,7 @@ def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[
 
 def keywords(connection: Connection, damaged: Collection[int]) -> Finding:
     """Check that the keyword index matches the texts that are not damaged."""
-    right = index_faults.are_keywords_right(connection, damaged)
+    right = index_faults.is_keyword_index_correct(connection, damaged)
     return agreement(
         "keywords",
         "The keyword index matches the texts.",
@@ -231,8 +233,12 @@ def tags(connection: Connection) -> Finding:
 
 
 def unindexed(connection: Connection) -> Finding:
-    """Check for memories without vectors."""
-    missing = memories.count_unindexed(connection)
+    """Check for memories without vectors that no process is computing."""
+    coming = pending.count_pending(connection, Scope())
+    missing = memories.count_unindexed(connection) - coming
+    if not missing and coming:
+        memory = counted(coming, "new memory", "new memories")
+        return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")
     if not missing:
         return fine("unindexed", "Every memory has vectors.")
     have = "has" if missing == 1 else "have"

@@ -109,7 +109,7 @@ class Doctor:
             if "tags" in wrong:
                 done.append(f"Restored {counted(restore_tags(connection, utc_now()), 'canonical tag')}.")
             if usable and wrong & (INDEX_CHECKS | {"orphans"}):
-                value_repair.withdraw_faulty(connection)
+                value_repair.remove_faulty_index_data(connection)
         if usable and wrong & (INDEX_CHECKS | {"orphans", "unindexed"}):
             result = Backfill(storage, indexer, Vocabulary(storage, self._model)).run(on_progress)
             indexed = counted(result.memories_processed, "memory", "memories")

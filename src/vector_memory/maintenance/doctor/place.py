@@ -16,7 +16,7 @@ from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.connecting import is_writable
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
-from vector_memory.storage.sqlite.log_state import held_back
+from vector_memory.storage.sqlite.log_state import blocked_frames
 
 MEGABYTE = 1_000_000
 LARGE_LOG = 20 * MEGABYTE
@@ -154,10 +154,10 @@ def log_size(path: Path) -> Finding:
 
 def readers(path: Path) -> Finding:
     """Check that no process keeps reading an old state of the file, which prevents emptying the log."""
-    first = held = held_back(path)
+    first = held = blocked_frames(path)
     if first is not None:
         time.sleep(PATIENCE)
-        held = held_back(path)
+        held = blocked_frames(path)
     if first is None or held is None or (first.mark, first.process) != (held.mark, held.process):
         return fine("readers", "No process prevents the write-ahead log from being emptied.")
     return warning(

@@ -15,7 +15,7 @@ from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.indexing.indexer import Indexer, texts_of
+from vector_memory.indexing.indexer import Indexer, searchable_texts
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
@@ -131,7 +131,7 @@ class Transfer:
             if is_stored(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
-        words = self._storage.prepare_words(texts_of(line.memory_type, line.content, chunks))
+        words = self._storage.prepare_words(searchable_texts(line.memory_type, line.content, chunks))
         derived = Derived(
             chunks=chunks,
             words=words,

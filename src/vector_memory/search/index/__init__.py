@@ -1,1 +1,1 @@
-"""What a process keeps of the memory in RAM, so that searches need not read it again."""
+"""The in-memory index, so that searches need not read the file again."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.search.index.units import NOWHERE, Bools, PostingList, Rows, Units
+from vector_memory.search.index.units import ABSENT, Bools, PostingList, Rows, Units
 from vector_memory.storage.ranking import (
     PLACES_PER_BLOCK,
     IndexFeed,
@@ -17,14 +17,14 @@ from vector_memory.storage.ranking import (
     scores_for,
 )
 
-WIDE = 8
-"""For a scope that has a part in one of so many blocks, the postings of the whole file are read, which are kept."""
+WIDE_SCOPE = 8
+"""If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""
 
 Scores = NDArray[np.float64]
 
 
 class Occurrences(NamedTuple):
-    """The entries of the units that have a term, and how often each has it."""
+    """The entries of the units that contain a term, and its count in each."""
 
     entries: NDArray[np.int32]
     counts: NDArray[np.uint16]
@@ -32,10 +32,10 @@ class Occurrences(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WordScores:
-    """The BM25 scores of units, as shares of the best that any text could have.
+    """The BM25 scores of units, as shares of the highest possible score.
 
-    `window` has the scores of the entries from `first` on, among which those of the scope are; `entries` are those of
-    the scope that have one of the terms, ascending.
+    `window`: the scores of entries `first` and up, a range that includes all entries of the scope. `entries`: the
+    entries of the scope that contain one of the terms, ascending.
     """
 
     first: int
@@ -44,14 +44,14 @@ class WordScores:
     wording: Wording
 
     def of(self, entries: NDArray[np.integer]) -> Scores:
-        """Return the scores of entries of the scope; for others something that means nothing."""
+        """Return the scores of entries of the scope. For other entries the result is undefined."""
         return self.window.take(entries - self.first, mode="clip")
 
 
 def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> WordScores:
-    """Score the units of the scope of which `members` tells each memory's row, with the statistics of the scope.
+    """Score the units of a scope with its own statistics. `members`: for each memory row, whether it is in the scope.
 
-    The feed has to be of the revision in which these are the units.
+    The feed must have the revision of these units.
     """
     rows = np.flatnonzero(members)
     if not len(rows):
@@ -59,10 +59,10 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     first, end = int(units.firsts[rows].min()), int((units.firsts[rows] + units.sizes[rows]).max())
     count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
-    is_wide = len(blocks_of(units, rows)) * WIDE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
+    is_wide = len(blocks_of(units, rows)) * WIDE_SCOPE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
     window, words = np.zeros(end - first), []
     for term in terms:
-        found = in_all(feed, units, term) if is_wide else in_rows(feed, units, rows, term)
+        found = occurrences_in_file(feed, units, term) if is_wide else occurrences_in_rows(feed, units, rows, term)
         inside = members.take(units.owners.take(found.entries))
         entries, counts = found.entries[inside], found.counts[inside]
         most = highest_score(count, len(entries))
@@ -72,13 +72,13 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     return WordScores(first, window, first + np.flatnonzero(window), Wording(covered_by_best(window, words), count))
 
 
-def in_all(feed: IndexFeed, units: Units, term: str) -> Occurrences:
-    """Return the occurrences of a term in the whole file; what was read for a search before is not read again."""
+def occurrences_in_file(feed: IndexFeed, units: Units, term: str) -> Occurrences:
+    """Return the occurrences of a term in the whole file. Cached postings are not read again."""
     known = units.postings.get(term)
     if known is None or known.memory_count < units.memory_count:
         first = 1 if known is None else known.memory_count
-        rows = first + np.flatnonzero(units.kinds[first : units.memory_count] != NOWHERE)
-        entries, counts = in_rows(feed, units, rows, term, are_all=known is None)
+        rows = first + np.flatnonzero(units.kinds[first : units.memory_count] != ABSENT)
+        entries, counts = occurrences_in_rows(feed, units, rows, term, all_blocks=known is None)
         if known is not None:
             entries, counts = np.concatenate([known.entries, entries]), np.concatenate([known.counts, counts])
         known = PostingList(entries, counts, units.memory_count)
@@ -87,11 +87,13 @@ def in_all(feed: IndexFeed, units: Units, term: str) -> Occurrences:
     return Occurrences(known.entries[:end], known.counts[:end])
 
 
-def in_rows(feed: IndexFeed, units: Units, rows: Rows, term: str, *, are_all: bool = False) -> Occurrences:
-    """Return the occurrences of a term in the memories of the rows, the entries ascending."""
+def occurrences_in_rows(
+    feed: IndexFeed, units: Units, rows: Rows, term: str, *, all_blocks: bool = False
+) -> Occurrences:
+    """Return the occurrences of a term in the memories of the rows, sorted by entry."""
     order = np.argsort(units.places[rows], kind="stable")
     starts = units.places[rows][order]
-    blocks = None if are_all else blocks_of(units, rows).tolist()
+    blocks = None if all_blocks else blocks_of(units, rows).tolist()
     places, counts = feed.occurrences(term, blocks)
     before = np.searchsorted(starts, places, side="right") - 1
     owners, numbers = rows[order[before]], places - starts[before]
@@ -102,5 +104,5 @@ def in_rows(feed: IndexFeed, units: Units, rows: Rows, term: str, *, are_all: bo
 
 
 def blocks_of(units: Units, rows: Rows) -> Rows:
-    """Return the blocks in which the memories of the rows are, ascending."""
+    """Return the blocks that contain the memories of the rows, ascending."""
     return np.flatnonzero(np.bincount(units.places[rows] // PLACES_PER_BLOCK))

@@ -1,4 +1,4 @@
-"""The best units of a scope, from memory: by the cosine of their nearest passage, by BM25, or by both."""
+"""Finds the best units of a scope in memory: by the cosine of their nearest passage, by BM25, or by both."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,38 +9,40 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.search.fusion import (
     VECTOR_WEIGHT,
-    Found,
     Hit,
+    SearchHits,
     best_of_each_memory,
+    clipped,
     fused_scores,
-    in_order,
-    shown,
+    sort_hits,
     sources_of,
 )
 from vector_memory.search.index.bm25 import Scores, WordScores, word_scores
-from vector_memory.search.index.signatures import Held, View
+from vector_memory.search.index.signatures import CachedVectors, View
 from vector_memory.search.index.units import Bools, Rows
 from vector_memory.storage.ranking import COMPARED_AT_ONCE, ROUNDING, Vectors, best, cosines, rounded
 
-LEAST_COMPARED = 1_000
+MIN_COMPARED = 1_000
 COMPARED_SHARE = 1_000
-"""Of a larger scope the likeliest by their signatures are compared: so many, or one of COMPARED_SHARE if that is more;
-half as many where words help to choose them. How often one of the best is missed is in docs/performance.md."""
+"""In a scope that is too large for the cache, signatures choose the passages to compare. MIN_COMPARED of them are
+compared, or one in COMPARED_SHARE if that is more; half as many in a hybrid search. docs/performance.md says how often
+this misses one of the best."""
 
-WORDS_FOR_COSINE = (1 - VECTOR_WEIGHT) / VECTOR_WEIGHT
-"""So much of a cosine a score by words outweighs in a hybrid search."""
+KEYWORD_BONUS = (1 - VECTOR_WEIGHT) / VECTOR_WEIGHT
+"""A keyword score of 1 adds as much to the fused score as this cosine."""
 
-MOST_COMPARED = 32_768
-"""Where a few units have so many of the likeliest passages that others are not seen, a search gives up after these."""
+MAX_COMPARED = 32_768
+"""Maximum number of passages compared. A few units can have so many of the likeliest passages that others are not
+found; the search then stops here, and its result is partial."""
 
 GROWTH = 4
 PASSAGES_PER_UNIT = 4
 
 
 class Nearby(NamedTuple):
-    """Pieces near a query: their entries, ascending, and the cosines of their nearest passages, rounded.
+    """Units near a query: their entries, ascending, and the rounded cosines of their nearest passages.
 
-    `partial`: so much was compared without finding as many as were wanted that the search gave up.
+    `partial`: the search stopped at MAX_COMPARED before it had found as many units as requested.
     """
 
     entries: Rows
@@ -51,10 +53,10 @@ class Nearby(NamedTuple):
 NOTHING = Nearby(np.empty(0, np.int64), np.empty(0))
 
 
-class Wanted(NamedTuple):
-    """What is looked for: the best units, so many, or with `memories` the memories that have the best units.
+class Goal(NamedTuple):
+    """What to find: the `number` best units, or with `memories` the `number` memories that have the best units.
 
-    `nearest`: besides, so many of the nearest units.
+    `nearest`: number of nearest units to return in addition.
     """
 
     number: int
@@ -63,10 +65,10 @@ class Wanted(NamedTuple):
 
 
 class Scan:
-    """Finds the best units of a scope, or with `memories` the whole memories that have the best units.
+    """Finds the best units of a scope, or with `memories` the memories that have the best units.
 
-    `terms` None: nothing is compared by words. `depth`: so many are the nearest, which `sources` names besides those
-    with the words.
+    `terms` None: keywords are not compared. `depth`: this many nearest units have "vector" among their `sources`, even
+    if they contain the words.
     """
 
     def __init__(
@@ -85,45 +87,45 @@ class Scan:
         self._members = view.members(scope)
         self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms)
 
-    def find(self, query: Vectors | None, count: int) -> Found:
-        """Return the `count` best. Without a query only words are compared."""
+    def find(self, query: Vectors | None, count: int) -> SearchHits:
+        """Return the `count` best. If `query` is None, only keywords are compared."""
         nearby, nearest = NOTHING, None
         if query is not None:
-            wanted = Wanted(count, 0 if self._words is None else self._depth, self._memories)
-            nearby = self._comparison(query).find(wanted)
-            nearest = shown(float(nearby.cosines.max())) if len(nearby.cosines) else None
+            goal = Goal(count, 0 if self._words is None else self._depth, self._memories)
+            nearby = self._comparison(query).find(goal)
+            nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
         hits = self._hits(nearby, count, by_meaning=query is not None)
-        return Found(hits[:count], nearest, nearby.partial, None if self._words is None else self._words.wording)
+        return SearchHits(hits[:count], nearest, nearby.partial, None if self._words is None else self._words.wording)
 
     def _comparison(self, query: Vectors) -> "Comparison":
-        """Return what compares the query with the passages of the scope."""
-        held = self._view.held(self._scope) if self._members.any() else Held.with_room(0, len(query))
-        if held is None:
-            return ComparisonBySignature(self._view, self._members, query, self._words, self._scope)
-        return ComparisonOfAll(self._view, self._members, query, self._words, held)
+        """Return an object that compares the query with the passages of the scope."""
+        cached = self._view.cached(self._scope) if self._members.any() else CachedVectors.with_capacity(0, len(query))
+        if cached is None:
+            return SignatureComparison(self._view, self._members, query, self._words, self._scope)
+        return ExactComparison(self._view, self._members, query, self._words, cached)
 
     def _hits(self, nearby: Nearby, count: int, *, by_meaning: bool) -> list[Hit]:
-        """Return the best units, of those that are near or have words but no passage, in order."""
-        worded = np.empty(0, np.int64) if self._words is None else self._words.entries
-        bare = np.setdiff1d(self._view.without_passages(worded) if by_meaning else worded, nearby.entries)
-        entries = np.concatenate([nearby.entries, bare])
-        # A unit that has no vector yet counts as one with cosine 0.
-        similarities = np.pad(nearby.cosines, (0, len(bare)))
-        ids, owners = self._view.units.named(entries)
+        """Return the best units in order, among those that are near and those that contain words but have no vector."""
+        keyword = np.empty(0, np.int64) if self._words is None else self._words.entries
+        without_vector = np.setdiff1d(self._view.without_vectors(keyword) if by_meaning else keyword, nearby.entries)
+        entries = np.concatenate([nearby.entries, without_vector])
+        # A unit without a vector counts as one with cosine 0.
+        similarities = np.pad(nearby.cosines, (0, len(without_vector)))
+        ids, owners = self._view.units.ids_of(entries)
         scores = self._scores(entries, similarities, by_meaning=by_meaning)
         chosen = of_best_memories(scores, owners, count) if self._memories else best(scores, ids, count)
         known = frozenset(nearby.entries.tolist())
         nearest = frozenset(nearby.entries[best(nearby.cosines, ids[: len(known)], self._depth)].tolist())
-        having = frozenset(entries[chosen][np.isin(entries[chosen], worded)].tolist())
+        with_words = frozenset(entries[chosen][np.isin(entries[chosen], keyword)].tolist())
         hits = []
         for entry, unit, memory_id, score, similarity in zip(
             *(column[chosen].tolist() for column in (entries, ids, owners, scores, similarities)), strict=True
         ):
-            # What has none of the words is here as near.
-            near = {entry} - having | {entry} & nearest
-            sources = sources_of(entry, near, having)
-            hits.append(Hit(unit, memory_id, score, shown(similarity) if entry in known else None, sources))
-        return best_of_each_memory(in_order(hits)) if self._memories else in_order(hits)
+            # A unit without any of the words is here because it is near.
+            near = {entry} - with_words | {entry} & nearest
+            sources = sources_of(entry, near, with_words)
+            hits.append(Hit(unit, memory_id, score, clipped(similarity) if entry in known else None, sources))
+        return best_of_each_memory(sort_hits(hits)) if self._memories else sort_hits(hits)
 
     def _scores(self, entries: Rows, similarities: Scores, *, by_meaning: bool) -> Scores:
         if self._words is None:
@@ -133,9 +135,9 @@ class Scan:
 
 
 class Comparison:
-    """Finds the units of a scope with the highest scores: by their cosines or, with words, by both measures.
+    """Finds the units of a scope with the highest scores: cosines or, with words, fused scores.
 
-    `members` tells of each memory's row whether it is in the scope.
+    `members`: for each memory row, whether it is in the scope.
     """
 
     def __init__(self, view: View, members: Bools, query: Vectors, words: WordScores | None) -> None:
@@ -145,85 +147,87 @@ class Comparison:
         self._words = words
         self._entries = view.passages.entries
 
-    def find(self, wanted: Wanted) -> Nearby:
-        """Return what is wanted; of equal ones those with the lowest ids."""
+    def find(self, goal: Goal) -> Nearby:
+        """Return the units of the goal. Ties: the lowest ids."""
         while True:
-            found, gone = self._find(wanted)
-            if not len(gone):
+            found, removed = self._find(goal)
+            if not len(removed):
                 return found
-            self._view.passages.forget(gone)
+            self._view.passages.mark_removed(removed)
 
-    def _find(self, wanted: Wanted) -> tuple[Nearby, Rows]:
-        """Also return the rows of passages that are gone."""
+    def _find(self, goal: Goal) -> tuple[Nearby, Rows]:
+        """Return the units, and the rows of passages that turned out to be removed."""
         raise NotImplementedError
 
     def _bonus(self, entries: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return what is added to the cosines of passages by their words."""
+        """Return what keywords add to the cosines of passages, given the entries of their units."""
         if self._words is None:
             return np.zeros(len(entries))
-        return self._words.of(entries) * WORDS_FOR_COSINE
+        return self._words.of(entries) * KEYWORD_BONUS
 
-    def _groups(self, entries: NDArray[np.integer], wanted: Wanted) -> NDArray[np.integer]:
-        """Return of each entry what is counted: itself, or the row of its memory."""
-        return self._view.units.owners.take(entries) if wanted.memories else entries
+    def _groups(self, entries: NDArray[np.integer], goal: Goal) -> NDArray[np.integer]:
+        """Return what each entry counts as: itself, or the row of its memory."""
+        return self._view.units.owners.take(entries) if goal.memories else entries
 
-    def _best(self, nearby: Nearby, wanted: Wanted) -> Nearby:
-        """Return those of the units that are wanted."""
+    def _best(self, nearby: Nearby, goal: Goal) -> Nearby:
+        """Return those of the units that are within the goal."""
         entries, similarities = nearby.entries, nearby.cosines
-        ids, owners = self._view.units.named(entries)
+        ids, owners = self._view.units.ids_of(entries)
         scores = similarities if self._words is None else fused_scores(similarities, self._words.of(entries))
-        kept = of_best_memories(scores, owners, wanted.number) if wanted.memories else best(scores, ids, wanted.number)
-        if wanted.nearest:
-            kept = np.union1d(kept, best(similarities, ids, wanted.nearest))
+        kept = of_best_memories(scores, owners, goal.number) if goal.memories else best(scores, ids, goal.number)
+        if goal.nearest:
+            kept = np.union1d(kept, best(similarities, ids, goal.nearest))
         kept.sort()
         return Nearby(entries[kept], similarities[kept], nearby.partial)
 
 
-class ComparisonOfAll(Comparison):
-    """Compares all vectors, which are held in memory."""
+class ExactComparison(Comparison):
+    """Compares all vectors of the scope, which are cached."""
 
-    def __init__(self, view: View, members: Bools, query: Vectors, words: WordScores | None, held: Held) -> None:
+    def __init__(
+        self, view: View, members: Bools, query: Vectors, words: WordScores | None, cached: CachedVectors
+    ) -> None:
         super().__init__(view, members, query, words)
-        rows = view.visible(held.rows[: held.count])
-        self._places = np.flatnonzero(self._inside(rows))
-        self._rows = rows[self._places]
-        self._vectors = held.vectors
-        # Not `@`: OpenBLAS shares it out among threads, which wait for each other when the cores are busy.
-        if len(self._places) * 4 > len(rows):
-            self._cosines = np.vecdot(held.vectors[: len(rows)], query)[self._places]
+        rows = view.visible(cached.rows[: cached.count])
+        self._positions = np.flatnonzero(self._inside(rows))
+        self._rows = rows[self._positions]
+        self._vectors = cached.vectors
+        # Not `@`: OpenBLAS splits it among threads, which wait for each other when the cores are busy.
+        if len(self._positions) * 4 > len(rows):
+            self._cosines = np.vecdot(cached.vectors[: len(rows)], query)[self._positions]
         else:
-            self._cosines = np.vecdot(held.vectors[self._places], query)
+            self._cosines = np.vecdot(cached.vectors[self._positions], query)
 
     def _inside(self, rows: Rows) -> Bools:
         owners = self._view.units.owners.take(self._entries.take(rows))
         return self._members.take(owners)
 
-    def _find(self, wanted: Wanted) -> tuple[Nearby, Rows]:
+    def _find(self, goal: Goal) -> tuple[Nearby, Rows]:
         similarities = np.where(self._inside(self._rows), self._cosines, -np.inf)
         entries = self._entries.take(self._rows)
-        chosen = candidates(similarities + self._bonus(entries), self._groups(entries, wanted), wanted.number)
-        if wanted.nearest:
-            chosen = np.union1d(chosen, candidates(similarities, entries, wanted.nearest))
-        near = nearby(entries[chosen], self._compared(self._places[chosen]))
-        found = self._best(near, wanted)
+        chosen = candidates(similarities + self._bonus(entries), self._groups(entries, goal), goal.number)
+        if goal.nearest:
+            chosen = np.union1d(chosen, candidates(similarities, entries, goal.nearest))
+        near = nearby(entries[chosen], self._compared(self._positions[chosen]))
+        found = self._best(near, goal)
         rows = self._rows[chosen[np.isin(entries[chosen], found.entries)]]
-        # If one of these is gone others may be, perhaps very many: they are looked for all at once.
-        return found, self._gone(self._rows) if len(self._gone(rows)) else self._rows[:0]
+        # If one of these was removed, many others may have been: check all at once.
+        return found, self._removed(self._rows) if len(self._removed(rows)) else self._rows[:0]
 
-    def _compared(self, places: Rows) -> NDArray[np.float64]:
-        """Return the cosines of some of the vectors, which may be as many as there are if they are equal."""
+    def _compared(self, positions: Rows) -> NDArray[np.float64]:
+        """Return the cosines of some of the vectors, in batches: if many are equal, these can be all of them."""
         parts = [
-            cosines(self._vectors[places[start : start + COMPARED_AT_ONCE]], self._query)
-            for start in range(0, len(places), COMPARED_AT_ONCE)
+            cosines(self._vectors[positions[start : start + COMPARED_AT_ONCE]], self._query)
+            for start in range(0, len(positions), COMPARED_AT_ONCE)
         ]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def _gone(self, rows: Rows) -> Rows:
-        return self._view.gone(rows[self._inside(rows)])
+    def _removed(self, rows: Rows) -> Rows:
+        return self._view.removed(rows[self._inside(rows)])
 
 
-class ComparisonBySignature(Comparison):
-    """Compares those passages that are likeliest to have the highest sums."""
+class SignatureComparison(Comparison):
+    """Compares the passages that are likeliest to have the highest sums of cosine and bonus."""
 
     def __init__(self, view: View, members: Bools, query: Vectors, words: WordScores | None, scope: Scope) -> None:
         super().__init__(view, members, query, words)
@@ -232,19 +236,19 @@ class ComparisonBySignature(Comparison):
         is_rare = np.count_nonzero(self._inside) * 4 < len(self._inside)
         self._among = self._rows_inside() if is_rare else view.count
 
-    def _find(self, wanted: Wanted) -> tuple[Nearby, Rows]:
+    def _find(self, goal: Goal) -> tuple[Nearby, Rows]:
         number = self._among if isinstance(self._among, int) else len(self._among)
-        likely = max(LEAST_COMPARED, number // COMPARED_SHARE) // (1 if self._words is None else 2)
-        limit = min(MOST_COMPARED, max(likely, 2 * PASSAGES_PER_UNIT * (wanted.number + wanted.nearest)))
+        likely = max(MIN_COMPARED, number // COMPARED_SHARE) // (1 if self._words is None else 2)
+        limit = min(MAX_COMPARED, max(likely, 2 * PASSAGES_PER_UNIT * (goal.number + goal.nearest)))
         while True:
             rows = self._rows_inside() if number <= limit else self._likeliest(limit)
             ids, vectors = self._view.feed.scattered_vectors(self._scope, self._view.passages.ids[rows].tolist())
             near = nearby(self._entries[self._view.passages.rows_of(ids)], cosines(vectors, self._query))
-            gone = np.setdiff1d(rows, self._view.passages.rows_of(ids))
-            is_enough = len(np.unique(self._groups(near.entries, wanted))) >= wanted.number or number <= limit
-            if is_enough or len(gone) or limit >= MOST_COMPARED:
-                return self._best(near._replace(partial=not is_enough), wanted), gone
-            limit = min(MOST_COMPARED, limit * GROWTH)
+            removed = np.setdiff1d(rows, self._view.passages.rows_of(ids))
+            is_enough = len(np.unique(self._groups(near.entries, goal))) >= goal.number or number <= limit
+            if is_enough or len(removed) or limit >= MAX_COMPARED:
+                return self._best(near._replace(partial=not is_enough), goal), removed
+            limit = min(MAX_COMPARED, limit * GROWTH)
 
     def _likeliest(self, limit: int) -> Rows:
         bonus = np.where(self._inside, np.float32(0), np.float32(-np.inf))
@@ -257,17 +261,17 @@ class ComparisonBySignature(Comparison):
 
 
 def nearby(entries: NDArray[np.int32], similarities: NDArray[np.float64]) -> Nearby:
-    """Return the units of passages, given by the entries of their units and their cosines."""
-    units, places = np.unique(entries, return_inverse=True)
+    """Group passages, given as the entries of their units and their cosines, by unit."""
+    units, positions = np.unique(entries, return_inverse=True)
     highest = np.full(len(units), -np.inf)
-    np.maximum.at(highest, places, similarities)
+    np.maximum.at(highest, positions, similarities)
     return Nearby(units.astype(np.int64), highest)
 
 
 def candidates(sums: NDArray[np.floating], groups: NDArray[np.integer], count: int) -> Rows:
-    """Return the places of the highest sum of each of the `count` groups that may have the highest ones.
+    """Return the positions of the highest sum in each of the `count` groups with the highest sums.
 
-    Sums are not exact: what may be as high, by ROUNDING, is there too.
+    Sums are not exact, so sums that differ by less than ROUNDING count as equal, and all of them are included.
     """
     if not len(groups):
         return np.empty(0, np.int64)
@@ -277,17 +281,17 @@ def candidates(sums: NDArray[np.floating], groups: NDArray[np.integer], count: i
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
     highest = np.maximum.reduceat(sums, starts)
     enough = np.partition(highest, -count)[-count] if len(highest) > count else -np.inf
-    places = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
-    own = highest[np.searchsorted(starts, places, side="right") - 1]
-    chosen: Rows = places[sums[places] >= own - ROUNDING]
+    positions = np.flatnonzero((sums > -np.inf) & (sums >= enough - ROUNDING))
+    own = highest[np.searchsorted(starts, positions, side="right") - 1]
+    chosen: Rows = positions[sums[positions] >= own - ROUNDING]
     return chosen
 
 
 def of_best_memories(scores: NDArray[np.float64], owners: NDArray[np.int64], count: int) -> Rows:
-    """Return the places of the units of the `count` memories that have the best ones."""
-    memories, places = np.unique(owners, return_inverse=True)
+    """Return the positions of the units that belong to the `count` memories with the best units."""
+    memories, positions = np.unique(owners, return_inverse=True)
     highest = np.full(len(memories), -np.inf)
-    np.maximum.at(highest, places, scores)
+    np.maximum.at(highest, positions, scores)
     is_best = np.zeros(len(memories), np.bool_)
     is_best[best(highest, memories, count)] = True
-    return np.flatnonzero(is_best[places])
+    return np.flatnonzero(is_best[positions])

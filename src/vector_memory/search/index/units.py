@@ -1,4 +1,4 @@
-"""All units of a memory file, in memory: what they are of, what filters ask of it, and how long they are."""
+"""All units of a memory file, in memory: their memories, the fields that filters use, and their lengths."""
 
 import threading
 from collections import OrderedDict
@@ -13,25 +13,25 @@ from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.ranking import IndexedMemory, Revision
 
-NOWHERE = -1
-"""The kind of memories that are gone."""
+ABSENT = -1
+"""The kind of removed memories, and the number of names that no memory has."""
 
-FIRST_CAPACITY = 1024
+MIN_CAPACITY = 1024
 
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]
-Number = TypeVar("Number", bound=np.generic)
+Item = TypeVar("Item", bound=np.generic)
 
 
-KEPT_BYTES = 16_000_000
-"""Of postings: 2.6 millions."""
+MAX_POSTINGS_BYTES = 16_000_000
+"""Size of the cache of postings: 2.6 million postings."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostingList:
-    """The entries of the units that have a term, ascending, and how often each has it.
+    """The entries of the units that contain a term, ascending, and its count in each.
 
-    Of the memories whose rows are below `memory_count`.
+    It covers the memories in rows below `memory_count`.
     """
 
     entries: NDArray[np.int32]
@@ -39,12 +39,12 @@ class PostingList:
     memory_count: int
 
     def size(self) -> int:
-        """Return how many bytes it takes, and what keeping it takes."""
+        """Return the bytes that it occupies in the cache."""
         return self.entries.nbytes + self.counts.nbytes + 500
 
 
 class PostingLists:
-    """The lists that were used last, by term. Safe to use from several threads."""
+    """A cache of the most recently used posting lists, by term. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,33 +52,34 @@ class PostingLists:
         self._size = 0
 
     def get(self, term: str) -> PostingList | None:
-        """Return the list of a term, if it is kept."""
+        """Return the list of a term, or None if it is not cached."""
         with self._lock:
             if term in self._lists:
                 self._lists.move_to_end(term)
             return self._lists.get(term)
 
     def keep(self, term: str, postings: PostingList) -> None:
-        """Keep a list in place of what was known of the term; those that were not used for longest make room."""
+        """Cache the list of a term, replacing an earlier one, and evict the least recently used lists."""
         with self._lock:
             known = self._lists.pop(term, None)
             self._size += postings.size() - (known.size() if known else 0)
             self._lists[term] = postings
-            while self._size > KEPT_BYTES:
+            while self._size > MAX_POSTINGS_BYTES:
                 self._size -= self._lists.popitem(last=False)[1].size()
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Memories by row and their units by entry, in the order in which they came; a value that only grows into others.
+    """Memories by row and their units by entry, in the order in which they were stored. A value that is never changed.
 
-    Arrays have room behind `memory_count` and `count`, which the next value fills: what is before is never changed.
-    `revision`: that of the file in which it has these.
+    Arrays have free capacity beyond `memory_count` and `count`, which the next value fills, so values share arrays.
+    `revision`: the revision of the file that these units belong to.
 
-    Of memories `memory_ids`, `kinds`, `sessions`, `agents`, `tasks` (as numbers, by `names`), `iterations`, `places`
-    (in the keyword index), `firsts` (the entries of their first units), `sizes` (numbers of units) and `totals` (sums
-    of their lengths) are known; of units `ids` (those of their chunks, or of memories without), `owners` (the rows of
-    their memories) and `lengths`, in terms. The first row and the first entry are of what is gone.
+    For memories: `memory_ids`, `kinds`, `sessions`, `agents` and `tasks` (as numbers, see `names`), `iterations`,
+    `places` (in the keyword index), `firsts` (the entries of their first units), `sizes` (numbers of units) and
+    `totals` (sums of unit lengths). For units: `ids` (of their chunks, or of memories that are not chunked), `owners`
+    (the rows of their memories) and `lengths` (numbers of terms). Row 0 and entry 0 stand for removed memories and
+    units.
     """
 
     revision: Revision
@@ -102,33 +103,33 @@ class Units:
 
     @classmethod
     def empty(cls, epoch: int) -> Self:
-        """Return no units."""
-        nobody = np.full(1, NOWHERE, np.int32)
-        nothing = np.zeros(1, np.int32)
+        """Return a value without units."""
+        absent = np.full(1, ABSENT, np.int32)
+        zero = np.zeros(1, np.int32)
         return cls(
             revision=Revision(epoch, 0, 0, 0, 0),
             memory_count=1,
-            memory_ids=nobody.astype(np.int64),
-            kinds=nobody,
-            sessions=nobody,
-            agents=nobody,
-            tasks=nobody,
-            iterations=nobody,
-            places=nobody.astype(np.int64),
-            firsts=nothing,
-            sizes=nothing,
-            totals=nothing.astype(np.int64),
+            memory_ids=absent.astype(np.int64),
+            kinds=absent,
+            sessions=absent,
+            agents=absent,
+            tasks=absent,
+            iterations=absent,
+            places=absent.astype(np.int64),
+            firsts=zero,
+            sizes=zero,
+            totals=zero.astype(np.int64),
             count=1,
-            ids=nobody.astype(np.int64),
-            owners=nothing,
-            lengths=nothing,
+            ids=absent.astype(np.int64),
+            owners=zero,
+            lengths=zero,
             names={},
         )
 
     def extended(self, memories: Sequence[IndexedMemory], chunks: NDArray[np.int64], revision: Revision) -> "Units":
-        """Return these with further memories, of which `chunks` are as `IndexFeed.chunks_of` returns them.
+        """Return a copy with further memories; `chunks` is the result of `IndexFeed.chunks_of` for them.
 
-        Raises DatabaseError if a memory has not as many units as the keyword index says.
+        Raises DatabaseError if the number of units of a memory differs from that in the keyword index.
         """
         if not memories:
             return replace(self, revision=revision)
@@ -161,21 +162,21 @@ class Units:
         )
 
     def without(self, memory_ids: Sequence[int]) -> "Units":
-        """Return these without those of the memories that are here. With them go all postings that were read."""
+        """Return a copy without the units of these memories, and with an empty cache of postings."""
         rows = np.flatnonzero(np.isin(self.memory_ids[: self.memory_count], memory_ids))
         if not len(rows):
             return self
         kinds = self.kinds.copy()
-        kinds[rows] = NOWHERE
+        kinds[rows] = ABSENT
         return replace(self, kinds=kinds, postings=PostingLists())
 
     def present(self) -> NDArray[np.int64]:
-        """Return the ids of the memories that are not gone, in the order of their rows."""
-        there: NDArray[np.int64] = self.memory_ids[: self.memory_count][self.kinds[: self.memory_count] != NOWHERE]
+        """Return the ids of the memories that were not removed, in the order of their rows."""
+        there: NDArray[np.int64] = self.memory_ids[: self.memory_count][self.kinds[: self.memory_count] != ABSENT]
         return there
 
     def as_of(self, revision: Revision) -> "Units | None":
-        """Return these as they were in an earlier revision of the file; None if that is not known any more."""
+        """Return the units as of an earlier revision of the file; None if they are no longer known."""
         now, ids = self.revision, self.memory_ids[1 : self.memory_count]
         if (now.epoch, now.removals) != (revision.epoch, revision.removals) or not np.all(np.diff(ids) > 0):
             return None
@@ -184,8 +185,8 @@ class Units:
         return replace(self, revision=revision, memory_count=count, count=end)
 
     def members(self, scope: Scope) -> Bools:
-        """Tell of each memory's row whether it is in the scope, as far as the columns here tell."""
-        inside: Bools = self.kinds[: self.memory_count] != NOWHERE
+        """Return for each memory row whether it is in the scope, according to the columns that are stored here."""
+        inside: Bools = self.kinds[: self.memory_count] != ABSENT
         for column, wanted in (
             (self.kinds, scope.kind and str(scope.kind)),
             (self.sessions, scope.session_id),
@@ -193,29 +194,29 @@ class Units:
             (self.tasks, scope.task_code),
         ):
             if wanted is not None:
-                inside &= column[: self.memory_count] == self.names.get(wanted, NOWHERE)
+                inside &= column[: self.memory_count] == self.names.get(wanted, ABSENT)
         if scope.session_iter is not None:
             inside &= self.iterations[: self.memory_count] == scope.session_iter
         return inside
 
     @staticmethod
     def knows(scope: Scope) -> bool:
-        """Tell whether the columns here tell all that the scope asks."""
+        """Return whether the columns stored here cover all filters of the scope."""
         return not scope.tags and (scope.category, scope.own_agent_id, scope.after_id) == (None, None, None)
 
     def entries_in(self, members: Bools) -> Bools:
-        """Tell of each entry whether its memory is a member."""
+        """Return for each entry whether its memory is a member."""
         inside: Bools = members[self.owners[: self.count]]
         return inside
 
-    def named(self, entries: Rows) -> tuple[Rows, Rows]:
-        """Return the ids of units and those of their memories."""
+    def ids_of(self, entries: Rows) -> tuple[Rows, Rows]:
+        """Return the ids of units and of their memories."""
         return self.ids[entries], self.memory_ids[self.owners[entries]]
 
     def entries_of(self, memory_ids: Sequence[int]) -> dict[tuple[int, int], int]:
-        """Return the entries of all units of memories, by the ids of memory and unit."""
+        """Return the entries of all units of memories, by memory id and unit id."""
         rows = np.flatnonzero(np.isin(self.memory_ids[: self.memory_count], memory_ids))
-        rows = rows[self.kinds[rows] != NOWHERE]
+        rows = rows[self.kinds[rows] != ABSENT]
         entries = ranges(self.firsts[rows].astype(np.int64), self.sizes[rows])
         owners = self.memory_ids[self.owners[entries]]
         pairs = zip(owners.tolist(), self.ids[entries].tolist(), strict=True)
@@ -226,7 +227,7 @@ class Units:
 
 
 def unit_ids(memory_ids: Sequence[int], sizes: NDArray[np.int32], chunks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ids of the units of memories: those of their chunks or, of memories without, their own."""
+    """Return the ids of the units of memories: those of their chunks, or their own if they are not chunked."""
     owners = np.repeat(np.array(memory_ids, np.int64), sizes)
     chunked = np.isin(owners, chunks[:, 0])
     whole = np.count_nonzero(~np.isin(memory_ids, chunks[:, 0]))
@@ -238,18 +239,18 @@ def unit_ids(memory_ids: Sequence[int], sizes: NDArray[np.int32], chunks: NDArra
 
 
 def ranges(firsts: NDArray[np.int64], sizes: NDArray[np.int32]) -> Rows:
-    """Return the numbers of ranges, given by their first numbers and their lengths, one range after another."""
+    """Return the concatenation of ranges, given their first numbers and lengths."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(firsts - before, sizes) + np.arange(int(sizes.sum()))
 
 
-def joined(array: NDArray[Number], count: int, values: NDArray[Number]) -> NDArray[Number]:
-    """Return an array with `values` behind its first `count` entries: the same one as long as it has room for them.
+def joined(array: NDArray[Item], count: int, values: NDArray[Item]) -> NDArray[Item]:
+    """Return an array whose first `count` items are followed by `values`: the same array if it has the capacity.
 
-    Memory that was never written to takes no room, so a new array is twice as large.
+    A new array is twice as large as needed: memory that is never written to costs zero.
     """
     if count + len(values) > len(array):
-        room = max(FIRST_CAPACITY, 2 * (count + len(values)))
+        room = max(MIN_CAPACITY, 2 * (count + len(values)))
         larger = np.empty((room, *array.shape[1:]), array.dtype)
         larger[:count] = array[:count]
         array = larger

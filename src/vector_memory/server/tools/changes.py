@@ -8,7 +8,22 @@ from pydantic import Field, StrictInt
 
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.results.sessions import ChangesResult
-from vector_memory.server.tools.params import READS, InSession, Limit, MaxTokens, OfIteration, OfTask, Store, found_by
+from vector_memory.server.tools.params import (
+    READS,
+    InSession,
+    Limit,
+    MaxTokens,
+    OfIteration,
+    OfTask,
+    Store,
+    WholeNumber,
+    found_by,
+)
+from vector_memory.server.tools.waiting import until_new
+from vector_memory.validation import check_range
+
+MAX_WAIT = 50
+"""Seconds: Codex gives up on a call after 60."""
 
 SESSION_KINDS = [str(kind) for kind, traits in TRAITS.items() if traits.session_scoped]
 
@@ -16,7 +31,7 @@ SESSION_KINDS = [str(kind) for kind, traits in TRAITS.items() if traits.session_
 @tool(
     title="Search changes", annotations=READS, meta=found_by("catch up, what is new, what did other agents do, recall")
 )
-def search_changes(
+async def search_changes(
     *,
     store: Store,
     session_id: InSession,
@@ -34,21 +49,25 @@ def search_changes(
     limit: Limit = 20,
     full: Annotated[bool, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
     max_tokens: MaxTokens = None,
+    wait: Annotated[
+        WholeNumber, Field(description="Seconds to wait while nothing is new, up to 50; answers once something is")
+    ] = 0,
 ) -> ChangesResult:
     """Catch up: see what other agents stored in a session since your last call, each by its beginning.
 
     Read on by id with get_memory_by_id. Keep the answer's cursor for the next call. While has_more is true, call again.
     """
-    return store.search_changes(
-        Scope(
-            memory_type,
-            session_id=session_id,
-            own_agent_id=own_agent_id,
-            session_iter=session_iter,
-            task_code=task_code,
-        ),
-        since=since,
-        query=query,
-        page=Page(limit=limit, max_tokens=max_tokens),
-        full=full,
+    check_range("wait", wait, 0, MAX_WAIT)
+    scope = Scope(
+        memory_type,
+        session_id=session_id,
+        own_agent_id=own_agent_id,
+        session_iter=session_iter,
+        task_code=task_code,
     )
+    page = Page(limit=limit, max_tokens=max_tokens)
+
+    def changes(since: str | int | None) -> ChangesResult:
+        return store.search_changes(scope, since=since, query=query, page=page, full=full)
+
+    return await until_new(store, changes, since, wait)

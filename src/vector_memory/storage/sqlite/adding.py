@@ -1,4 +1,4 @@
-"""Adds and deletes memories with everything that is derived from them: chunks, words, passages and vectors."""
+"""Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
 
 import hashlib
 import json
@@ -14,11 +14,14 @@ from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
 
 as_json = json.JSONEncoder(ensure_ascii=False).encode
-"""Return a value as columns of JSON hold it. `json.dumps` would make an encoder for each value."""
+"""Encode a value for a JSON column. `json.dumps` would create an encoder for each value."""
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
-    """Return the id of the memory with the same content in the same place, if there is one."""
+    """Return the id of the memory with the same content in the same place, or None.
+
+    The place is kind, agent, session, iteration, task and parent report; for knowledge also the category.
+    """
     found = fetch_value(
         connection,
         """
@@ -37,7 +40,7 @@ def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash:
             "session_id": memory.session_id,
             "session_iter": memory.session_iter,
             "task_code": memory.task_code,
-            # Whole, because SQLite has no value for everything that JSON can hold.
+            # All of it as JSON: SQLite has no type for some JSON values.
             "metadata": as_json(memory.metadata),
         },
     )
@@ -47,7 +50,7 @@ def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash:
 def add_memory(
     connection: apsw.Connection, new: NewMemory, derived: Derived, *, content_hash: str, history: History
 ) -> int:
-    """Add a memory and return its id. Raises EmbeddingUnavailableError, having added nothing."""
+    """Add a memory and return its id. Raises EmbeddingUnavailableError; then nothing is added."""
     embedded = derived.embedded
     model_id = None if embedded is None else vectors.adopt_fingerprint(connection, embedded.fingerprint)
     (memory_id,) = next_ids(connection, "session_memories", 1)
@@ -61,8 +64,9 @@ def add_memory(
 
 
 def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derived) -> bool:
-    """Give a stored memory what it lacks of chunks, words and vectors; False if it has its vectors, or is gone."""
+    """Add a memory's missing chunks, words and vectors; False: it already has vectors, or was deleted."""
     embedded = derived.embedded
+    pending.settle(connection, memory.id)
     if embedded is None or not is_unindexed(connection, memory.id):
         return False
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
@@ -72,7 +76,6 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
         chunk_ids = add_chunks(connection, memory, derived)
     vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
     connection.execute("update session_memories set embedding_model_id = ? where id = ?", (model_id, memory.id))
-    pending.settle(connection, memory.id)
     return True
 
 
@@ -85,7 +88,7 @@ def add_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) ->
 
 
 def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
-    """Delete a memory with everything derived from it; return how many chunks it had, None if there was none."""
+    """Delete a memory and its derived data; return its number of chunks, or None if there is no such memory."""
     chunk_count = int(fetch_value(connection, "select count(*) from memory_chunks where parent_id = ?", (memory_id,)))
     keywords.remove(connection, memory_id)
     connection.execute("delete from session_memories where id = ?", (memory_id,))
@@ -93,7 +96,7 @@ def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
 
 
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
-    """Return the passages as they are stored: with the ids of the chunks that they are of."""
+    """Return the passages as they are stored: with the ids of their chunks."""
     return [
         vectors.Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
         for passage in embedded.passages
@@ -101,14 +104,14 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
 
 
 def words_in(derived: Derived) -> keywords.Words:
-    """Return the words as `prepare_words` of this engine made them."""
+    """Return the words, which must come from `prepare_words` of this engine."""
     if not isinstance(derived.words, keywords.Words):
         raise TypeError("The words of a memory must come from prepare_words of the same storage")
     return derived.words
 
 
 def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
-    """Return a new memory as it will be read."""
+    """Return a new memory as it will be stored."""
     return Memory(
         id=memory_id,
         memory_type=str(new.kind),
@@ -129,7 +132,7 @@ def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: Histor
 
 
 def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None) -> None:
-    """Add the row of a memory."""
+    """Insert the row of a memory."""
     values = {field.name: getattr(memory, field.name) for field in fields(memory)}
     values |= {"tags": as_json(memory.tags), "metadata": as_json(memory.metadata)}
     connection.execute(
@@ -149,7 +152,7 @@ def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None
 
 
 def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:
-    """Add the rows of a document's chunks, linked to their neighbours, and return their ids in order."""
+    """Insert the rows of a document's chunks, linked to their neighbours, and return their ids in order."""
     chunks = derived.chunks
     if not chunks:
         return []
@@ -185,7 +188,7 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
 
 
 def chunk_values(chunk: Chunk) -> tuple[object, ...]:
-    """Return the values of a chunk's row that depend on nothing else, in the order of the statement above."""
+    """Return the column values that depend on the chunk alone, in the order of the statement above."""
     return (
         chunk.index,
         chunk.text,

@@ -1,4 +1,4 @@
-"""The units of a scope that are nearest to a vector, with the ids and order of a scan of all of them."""
+"""Finds the units of a scope that are nearest to a vector, with the same results as a scan of the scope."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,15 +15,14 @@ from vector_memory.storage.sqlite.vectors import Candidates, table_for
 from vector_memory.storage.sqlite.word_ranking import rank
 
 GROWTH = 4
-"""Each batch is so many times the one before. All vectors are compared anew for each, so few large steps are cheaper
-than many small ones."""
+"""Factor between the sizes of batches. Each query compares all vectors again, so few large steps are cheaper."""
 
 PASSAGES_PER_UNIT = 4
 
-MAX_SCANNED = 50_000
-"""Passages that are read one after another where the index cannot say which are nearest, before a search gives up."""
+MAX_PASSAGES_SCANNED = 50_000
+"""Maximum number of passages to scan if the index cannot tell which are nearest."""
 
-SCANNED_AT_ONCE = 4_096
+PASSAGES_PER_SCAN = 4_096
 
 
 class VectorTable(Protocol):
@@ -32,25 +31,28 @@ class VectorTable(Protocol):
     def nearest(self, query: Vectors, k: int) -> Candidates:
         """Return the `k` (at most MAX_K) passages nearest to the query, nearest first."""
 
-    def in_order(self, limit: int) -> Numbers:
-        """Return the first passages by their units' ids, -1: all; shape (passages, 3): passage, unit and memory."""
+    def sorted_by_unit(self, limit: int) -> Numbers:
+        """Return the first `limit` passages sorted by unit id; -1: all.
+
+        Shape (passages, 3): the ids of the passage, of its unit and of its memory.
+        """
 
     def vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the ids of those passages that have vectors, ascending, and the vectors."""
 
     def vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the vectors of all passages of units, and which unit each is of."""
+        """Return the unit of each passage of these units, and the vectors of the passages."""
 
 
 class Matches:
-    """Units and the cosines of their nearest passages, as far as passages have been compared."""
+    """Units and the cosines of their nearest passages, among the passages compared so far."""
 
     def __init__(self) -> None:
         self._units = self._memories = np.empty(0, np.int64)
         self._cosines = np.empty(0)
 
     def add(self, units: Numbers, memories: Numbers, similarities: NDArray[np.float64]) -> None:
-        """Add passages, by their units, the memories of these, and their cosines."""
+        """Add passages, given their units, the memories of these, and their cosines."""
         all_units = np.concatenate([self._units, units])
         owners = np.concatenate([self._memories, memories])
         self._units, firsts, places = np.unique(all_units, return_index=True, return_inverse=True)
@@ -60,13 +62,13 @@ class Matches:
         self._cosines = highest
 
     def best(self, count: int) -> list[Match]:
-        """Return the `count` nearest, the one with the lower id first of those that are equally near."""
+        """Return the `count` nearest units; ties: lower ids first."""
         order = best(self._cosines, self._units, count)
         columns = (self._units[order].tolist(), self._memories[order].tolist(), self._cosines[order].tolist())
         return [Match(*row) for row in zip(*columns, strict=True)]
 
     def settled(self, horizon: float, seen: int = 0) -> int:
-        """Return how many no other unit comes before, if none is nearer than the horizon.
+        """Return how many units no other unit can precede, if no other unit is nearer than the horizon.
 
         `seen`: all units with lower ids have been compared.
         """
@@ -78,11 +80,11 @@ class Matches:
 
 
 class NearestUnits:
-    """Answers "what is closest to this vector?" exactly, from a table that answers for passages.
+    """Finds the units nearest to a vector exactly, with a table that finds the nearest passages.
 
-    Passages are fetched in growing batches until enough units are nearer than what has not been fetched: then nothing
-    that is still unseen can rank among them. Where more are equally near than the table gives, the scope is read in the
-    order of the ids until enough of them are known.
+    Passages are fetched in growing batches until enough units are nearer than the last passage fetched: no unseen unit
+    can then rank among them. If more passages are equally near than the table can return, the scope is scanned in the
+    order of unit ids until enough units are known.
     """
 
     def __init__(self, table: VectorTable, method: Method) -> None:
@@ -107,11 +109,11 @@ class NearestUnits:
         return self._scanned(query, count, found, horizon)
 
     def _scanned(self, query: Vectors, count: int, found: Matches, horizon: float) -> Ranked:
-        """Read the scope in the order of the ids of its units, of which none that is not found is nearer than this."""
-        limit = MAX_SCANNED if self._method.iterative else -1
-        passages = self._table.in_order(limit)
-        for start in range(0, len(passages), SCANNED_AT_ONCE):
-            rows = passages[start : start + SCANNED_AT_ONCE]
+        """Scan the scope in the order of unit ids. No unit that is not in `found` is nearer than the horizon."""
+        limit = MAX_PASSAGES_SCANNED if self._method.iterative else -1
+        passages = self._table.sorted_by_unit(limit)
+        for start in range(0, len(passages), PASSAGES_PER_SCAN):
+            rows = passages[start : start + PASSAGES_PER_SCAN]
             rows = rows[np.argsort(rows[:, 0])]
             ids, vectors = self._table.vectors_of(rows[:, 0].tolist())
             rows = rows[np.isin(rows[:, 0], ids)]
@@ -122,7 +124,7 @@ class NearestUnits:
         return Ranked(found.best(count), complete=len(found) <= count and not partial, partial=partial)
 
     def similarities(self, query: Vectors, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the cosines of units that something else has found, by id; those without vectors have none."""
+        """Return the cosines of units found elsewhere, by id. Units without vectors are left out."""
         units, vectors = self._table.vectors_of_units([match.id for match in matches])
         highest: dict[int, float] = {}
         for unit, similarity in zip(units.tolist(), cosines(vectors, query).tolist(), strict=True):
@@ -131,7 +133,7 @@ class NearestUnits:
 
 
 class MemoryVectors:
-    """The VectorTable of a scope of memories, which is of one kind."""
+    """The VectorTable of a scope of memories of one kind."""
 
     def __init__(self, connection: apsw.Connection, scope: Scope) -> None:
         self._connection = connection
@@ -142,8 +144,8 @@ class MemoryVectors:
         """Return the `k` passages nearest to the query, nearest first."""
         return vector_rows.nearest(self._connection, self._table, self._scope, query, k)
 
-    def in_order(self, limit: int) -> Numbers:
-        """Return the first passages by their units' ids."""
+    def sorted_by_unit(self, limit: int) -> Numbers:
+        """Return the first `limit` passages sorted by unit id; -1: all."""
         return vector_rows.passages_in(self._connection, self._scope, limit)
 
     def vectors_of(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
@@ -151,12 +153,12 @@ class MemoryVectors:
         return vector_rows.vectors_of(self._connection, self._table, passage_ids)
 
     def vectors_of_units(self, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the vectors of all passages of units, and which unit each is of."""
+        """Return the unit of each passage of these units, and the vectors of the passages."""
         return vector_rows.vectors_of_units(self._connection, self._table, unit_ids)
 
 
 class MemoryCandidates(NearestUnits):
-    """The CandidateSource of a scope of memories, as the connection's transaction sees it."""
+    """The CandidateSource of a scope of memories, in the connection's transaction."""
 
     def __init__(self, connection: apsw.Connection, scope: Scope, method: Method) -> None:
         super().__init__(MemoryVectors(connection, scope), method)
@@ -164,10 +166,10 @@ class MemoryCandidates(NearestUnits):
         self._scope = scope
 
     def rank_words(self, terms: Sequence[str]) -> WordRanking:
-        """Rank the scope's units for any of the terms."""
+        """Rank the units of the scope that contain any of the terms."""
         return rank(self._connection, self._scope, terms)
 
 
 def table_of(scope: Scope) -> str:
-    """Return the vec0 table of a scope of one kind."""
+    """Return the vec0 table for a scope of one kind."""
     return table_for(chunked=scope.kind is not None and TRAITS[scope.kind].chunked)

@@ -1,8 +1,8 @@
-"""What is new: memories in the order in which they became visible.
+"""New memories, in the order in which they became visible.
 
-An id is given inside the transaction that adds the memory, under the file's one write lock, and never again
-(AUTOINCREMENT). So ids ascend in the order of commits, whichever process writes: a reader who has seen an id has seen,
-or could have seen, every smaller one.
+A memory gets its id in the transaction that adds it, under the file's single write lock, and ids are never reused
+(AUTOINCREMENT). So ids ascend in the order of commits, whichever process writes: a reader that has seen an id could
+have seen every smaller one.
 """
 
 import apsw
@@ -15,12 +15,12 @@ from vector_memory.storage.sqlite.rows import fetch, fetch_value
 
 
 def cursor(connection: apsw.Connection) -> Cursor:
-    """Return the point behind the largest id that any memory ever had, deleted or not."""
+    """Return a cursor after the largest id ever assigned, even if that memory has been deleted."""
     return Cursor(int(fetch_value(connection, "select seq from sqlite_sequence where name = 'session_memories'") or 0))
 
 
 def changes_after(connection: apsw.Connection, start: Cursor, scope: Scope, limit: int) -> list[Memory]:
-    """Return the first memories of a scope behind a cursor, in the order in which they were committed."""
+    """Return the first memories of a scope after a cursor, in the order of their commits."""
     condition = memory_filter(scope)
     return fetch(
         connection,

@@ -1,4 +1,4 @@
-"""The pieces of chunked memories: the rows of `memory_chunks`."""
+"""The chunks of memories: the rows of `memory_chunks`."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ COLUMNS = """
 
 
 def chunk_from_row(**row: Any) -> StoredChunk:
-    """Make a StoredChunk of a row of COLUMNS."""
+    """Return a StoredChunk for a row of COLUMNS."""
     chunk = Chunk(
         index=row["chunk_index"],
         text=row["content"],
@@ -41,7 +41,10 @@ def get_chunk(connection: apsw.Connection, chunk_id: int) -> StoredChunk | None:
 
 
 def get_chunks(connection: apsw.Connection, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
-    """Return the chunks that an index names, by id. Raises DatabaseError if one is not there: the file is damaged."""
+    """Return chunks by id.
+
+    Raises DatabaseError if one is missing: the ids come from an index, so the file is damaged.
+    """
     rows = fetch(
         connection,
         chunk_from_row,
@@ -56,7 +59,7 @@ def get_chunks(connection: apsw.Connection, chunk_ids: Sequence[int]) -> dict[in
 def chunks_of(
     connection: apsw.Connection, memory_id: int, first: int = 0, last: int | None = None
 ) -> list[StoredChunk]:
-    """Return a document's chunks in order: those at the positions `first` to `last`, inclusive, or all."""
+    """Return a document's chunks in order: all, or those with index `first` to `last`, inclusive."""
     return fetch(
         connection,
         chunk_from_row,
@@ -70,12 +73,12 @@ def chunks_of(
 
 
 def outline_from_row(*, headings: str, **columns: Any) -> ChunkOutline:
-    """Make a ChunkOutline of a row."""
+    """Return a ChunkOutline for a row."""
     return ChunkOutline(headings=tuple(texts_in(headings)), **columns)
 
 
 def outlines(connection: apsw.Connection, memory_ids: Sequence[int]) -> list[ChunkOutline]:
-    """Return the outlines of all chunks of the documents, by document and position."""
+    """Return the outlines of all chunks of the documents, sorted by document and position."""
     return fetch(
         connection,
         outline_from_row,

@@ -1,4 +1,4 @@
-"""How a connection to a database is set up, and what has to be there before."""
+"""How a connection to a database is set up, and what is checked first."""
 
 import contextlib
 import errno
@@ -19,10 +19,10 @@ from vector_memory.storage.sqlite.lock_table import require_own_log
 CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
 
 LOCK_TIMEOUT_SECONDS = 30.0
-"""Counted from the arrival of the client's call, or for other writers from when they begin to wait."""
+"""Counted from the arrival of the client's call; for other writers, from the start of the wait."""
 
 PAGES_IN_MEMORY = 4_096
-"""Of one transaction: 16 MB, what the longest report takes."""
+"""Pages of one transaction kept in memory: 16 MB, enough for the longest report."""
 
 SAFE_SQLITE = (3, 51, 3)
 """Older releases can corrupt a WAL file that several processes share."""
@@ -30,7 +30,7 @@ SAFE_SQLITE = (3, 51, 3)
 
 @contextlib.contextmanager
 def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
-    """Close `connection` when the block fails, so that a refused file is not kept open."""
+    """Close `connection` if the block fails, so that a rejected file does not stay open."""
     try:
         yield
     except BaseException:
@@ -39,7 +39,7 @@ def closed_on_error(connection: apsw.Connection) -> Iterator[None]:
 
 
 def require_safe_sqlite() -> None:
-    """Refuse an SQLite that can damage a file which several processes write."""
+    """Raise ConfigurationError for an SQLite release that can damage a file that several processes write to."""
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SAFE_SQLITE:
         raise ConfigurationError(
@@ -49,7 +49,7 @@ def require_safe_sqlite() -> None:
 
 
 def create_private_file(path: Path) -> bool:
-    """Create the file for its owner only; False: there is one now, which is not touched.
+    """Create the file for its owner only; False: it exists by now and is not touched.
 
     Opening and closing an existing file would drop SQLite's locks.
     """
@@ -67,7 +67,7 @@ def create_private_file(path: Path) -> bool:
 def ignore_in_git(path: Path) -> None:
     """Keep a database in the `memory` folder of a project out of its repository, unless the folder has its own rules.
 
-    Markdown files beside it may be committed.
+    Markdown files next to it can be committed.
     """
     if path.parts[-2:] == (MEMORY_FOLDER, DATABASE_NAME):
         with contextlib.suppress(OSError), (path.parent / ".gitignore").open("x", encoding="utf-8") as rules:
@@ -76,7 +76,7 @@ def ignore_in_git(path: Path) -> None:
 
 @contextlib.contextmanager
 def noting(path: Path) -> Iterator[None]:
-    """Give a DatabaseError a note that names the file. Messages do not: they may reach others than its owner."""
+    """Add a note with the file's path to a DatabaseError. Messages do not contain it, since others may see them."""
     try:
         yield
     except DatabaseError as error:
@@ -85,7 +85,7 @@ def noting(path: Path) -> Iterator[None]:
 
 
 def require_creatable(path: Path) -> None:
-    """Raise DatabaseError if the file could not be created now, as far as the permissions tell."""
+    """Raise DatabaseError if the permissions do not allow creating the file."""
     folder = next(place for place in path.parents if place.exists())
     if not folder.is_dir():
         raise DatabaseError(CANNOT_CREATE.format(os.strerror(errno.ENOTDIR)))
@@ -94,9 +94,9 @@ def require_creatable(path: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether there is a file, which may be opened. Raises DatabaseError for what must not be used as a database.
+    """Return whether the file exists and may be opened. Raises DatabaseError if it must not be used as a database.
 
-    That is a folder or another thing that is no file, a place on a network, and a log that belongs to another file.
+    That is a folder or anything else that is not a file, a file on a network, or a log that belongs to another file.
     """
     require_local(path)
     require_own_log(path)
@@ -107,14 +107,17 @@ def is_there(path: Path) -> bool:
 
 
 def is_writable(path: Path) -> bool:
-    """Tell whether this user may write to a database and make the files beside it that SQLite needs for writing."""
+    """Return whether this user may write to a database and create the files next to it that SQLite needs."""
     real = Path(os.path.realpath(path))
     return os.access(real, os.W_OK) and os.access(real.parent, os.W_OK | os.X_OK)
 
 
 def use_write_ahead_log(connection: apsw.Connection) -> None:
-    """Let readers and a writer work side by side. SQLite does not wait for this lock by itself, so repeat."""
-    patiently(lambda: connection.pragma("journal_mode", "wal"))
+    """Switch to WAL mode, in which readers and a writer do not block each other.
+
+    SQLite does not wait for this lock, so the statement is repeated.
+    """
+    retry_while_locked(lambda: connection.pragma("journal_mode", "wal"))
 
 
 def wait_for_locks(connection: apsw.Connection) -> None:
@@ -123,22 +126,23 @@ def wait_for_locks(connection: apsw.Connection) -> None:
 
 
 def overwrite_deleted_bytes(connection: apsw.Connection) -> None:
-    """Fill the place of deleted content with zeros: deleted means gone."""
+    """Overwrite deleted content with zeros."""
     connection.pragma("secure_delete", True)
 
 
 def keep_transaction_in_memory(connection: apsw.Connection) -> None:
-    """Write the pages of most transactions once, at the commit; afterwards SQLite frees what its cache cannot hold.
+    """Write the pages of most transactions only once, at the commit.
 
-    Otherwise it writes, and reads again, whatever is more than its cache of 2 MB: a tenth of the time in the lock.
+    Otherwise SQLite writes all pages beyond its cache of 2 MB early and reads them again, which is a tenth of the time
+    in the lock. After the commit, it frees what is beyond its cache.
     """
     connection.pragma("cache_spill", PAGES_IN_MEMORY)
 
 
 def set_up(connection: apsw.Connection, synchronous: str) -> None:
-    """Let chunks and passages go with their memory, erase what is deleted, and make commits durable.
+    """Enforce foreign keys, so that chunks and passages are deleted with their memory; erase deleted bytes.
 
-    `synchronous` FULL: a commit is on the disk when it returns. NORMAL may lose the last commits in a power cut.
+    `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits.
     """
     connection.pragma("foreign_keys", True)
     overwrite_deleted_bytes(connection)
@@ -147,12 +151,12 @@ def set_up(connection: apsw.Connection, synchronous: str) -> None:
 
 
 def forbid_writes(connection: apsw.Connection) -> None:
-    """Make a connection unable to write by mistake."""
+    """Make the connection read-only."""
     connection.pragma("query_only", True)
 
 
-def patiently(action: Callable[[], object]) -> None:
-    """Repeat `action` while the file is locked, with growing pauses, up to the lock time-out."""
+def retry_while_locked(action: Callable[[], object]) -> None:
+    """Repeat `action` while the file is locked, with growing pauses, up to LOCK_TIMEOUT_SECONDS."""
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     pause = 0.005
     while True:

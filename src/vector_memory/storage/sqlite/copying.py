@@ -1,4 +1,4 @@
-"""Whole databases as files: copied while servers write, and replaced while none does."""
+"""Copies whole databases while servers write, and replaces them while no process uses them."""
 
 import contextlib
 import shutil
@@ -26,7 +26,7 @@ from vector_memory.storage.sqlite.inspection import inspect
 PAGES_PER_STEP = 256
 
 Progress = Callable[[int, int], None]
-"""Called with the number of pages done and the number there are."""
+"""Called with the number of pages done and the total."""
 
 IN_USE = (
     "Another process has the database open: stop the servers that use it (close the agents' clients), then repeat. "
@@ -36,34 +36,34 @@ IN_USE_HERE = "This process has the database open: close it, then repeat. Nothin
 
 
 def copy_database(source: Path, target: Path, on_progress: Progress | None = None) -> None:
-    """Copy `source`, as it is at one moment, to the draft `target`. No writer has to wait."""
+    """Copy one state of `source` to the draft `target`. Writers do not have to wait."""
     with translated_errors(), contextlib.closing(apsw.Connection(str(target))) as connection:
-        # A draft that is not finished is thrown away, and publishing it waits for the disk.
+        # An unfinished draft is discarded, and publishing it syncs it to disk.
         connection.pragma("journal_mode", "off")
         connection.pragma("synchronous", "off")
         _copy(source, connection, on_progress)
 
 
 def replace_database(source: Path, target: Path, kept: Path, on_progress: Progress | None = None) -> None:
-    """Write a copy of `source`, which nobody uses, over the database `target`, whose bytes are kept as the file `kept`.
+    """Write a copy of `source`, which no process uses, over the database `target`. Its old bytes are saved in `kept`.
 
-    `target` may be damaged. It stays the same file and is written under SQLite's own locks: a process that opens it
-    now waits and then sees the new content; after a crash it is the old or the new one. Raises DatabaseLockError if
-    a process has it open.
+    `target` may be damaged. It stays the same file and is written under SQLite's own locks. A process that opens it now
+    waits and then sees the new content; after a crash, the file has the old or the new content. Raises
+    DatabaseLockError if a process has it open.
     """
     if is_open(target):
         raise DatabaseLockError(IN_USE_HERE)
-    # Opened before SQLite's locks are taken and closed after: closing a file drops all locks that a process has on it.
-    with target.open("rb") as old, translated_errors(), _alone(target) as connection:
-        _keep(old, log_of(target), kept)
+    # Opened before SQLite takes its locks and closed afterwards: closing a file drops all locks of the process on it.
+    with target.open("rb") as old, translated_errors(), _exclusive_connection(target) as connection:
+        _save_bytes(old, log_of(target), kept)
         _copy(source, connection, on_progress)
-        # Nobody else can have it open. SQLite removes the log itself, when it has moved it into the file.
+        # No other process can have it open. SQLite removes the log itself, after it has moved it into the file.
         log_index_of(target).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[apsw.Connection]:
-    """Give a connection that locks everybody else out, and takes whatever is in the file for an empty database."""
+def _exclusive_connection(path: Path) -> Iterator[apsw.Connection]:
+    """Yield a connection that locks out all others and treats the content of the file as an empty database."""
     with contextlib.closing(apsw.Connection(str(path))) as connection:
         connection.pragma("locking_mode", "exclusive")
         connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
@@ -77,19 +77,19 @@ def _alone(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _copy(source: Path, target: apsw.Connection, on_progress: Progress | None) -> None:
-    def look(connection: apsw.Connection) -> None:
-        connection.execute("select 1 from sqlite_schema").fetchall()  # from here on one state is read, to the end
+    def copy(connection: apsw.Connection) -> None:
+        connection.execute("select 1 from sqlite_schema").fetchall()  # pins one state until the end
         with target.backup("main", connection, "main") as backup:
             while not backup.done:
                 backup.step(PAGES_PER_STEP)
                 if on_progress is not None:
                     on_progress(backup.page_count - backup.remaining, backup.page_count)
 
-    inspect(source, look)
+    inspect(source, copy)
 
 
-def _keep(old: IO[bytes], log: Path, kept: Path) -> None:
-    """Write the bytes of a database, and of its log if it has one, to private files."""
+def _save_bytes(old: IO[bytes], log: Path, kept: Path) -> None:
+    """Write the bytes of a database, and of its log if there is one, to private files."""
     _write(old, kept)
     if log.exists():
         with log.open("rb") as stream:
@@ -104,9 +104,9 @@ def _write(stream: IO[bytes], target: Path) -> None:
 
 
 def mark_backup(draft: Draft) -> None:
-    """Let a copy tell that it is one until somebody opens it for use, by the fields that SQLite's header has for it.
+    """Mark a copy as a backup, in header fields of SQLite, until a process opens it for use.
 
-    A copy of the original server's file is left alone: that server would use it without a write-ahead log.
+    A copy of the original server's file is not marked: that server would use it without a write-ahead log.
     """
     if draft.header()[JOURNAL_MODE_AT : JOURNAL_MODE_AT + len(LOGGED)] == LOGGED:
         draft.patch(ROLLBACK, JOURNAL_MODE_AT)
@@ -114,7 +114,7 @@ def mark_backup(draft: Draft) -> None:
 
 
 def unmark_backup(draft: Draft) -> None:
-    """Let a copy be a memory."""
+    """Remove the mark, so that the copy is an ordinary database."""
     if is_unused_backup(draft.header()):
         draft.patch(LOGGED, JOURNAL_MODE_AT)
         draft.patch(bytes(len(BACKUP)), APPLICATION_AT)

@@ -1,4 +1,4 @@
-"""One SQLite file in WAL mode: one writing connection, a pool of reading ones, and one door for each."""
+"""One SQLite file in WAL mode: one writing connection and a pool of reading ones."""
 
 import contextlib
 import logging
@@ -26,32 +26,33 @@ from vector_memory.storage.sqlite.connecting import (
     wait_for_locks,
 )
 from vector_memory.storage.sqlite.empty import EmptyMemory
-from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_noticed
+from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
-from vector_memory.storage.sqlite.identity import OpenFiles, bring_log_along
+from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
 from vector_memory.storage.sqlite.vec0 import load_vector_search
+from vector_memory.storage.sqlite.watching import CommitWatch
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 
 logger = logging.getLogger(__name__)
 
 Connection = apsw.Connection
-"""What a block of `read` or `write` is given, to be handed to the functions of this package."""
+"""What `read` and `write` yield, for the functions of this package."""
 
 MAX_IDLE_READERS = 8
 
 
 class Database:
-    """The open file. Safe to use from several threads; several processes may have the same file open.
+    """An open database file. Safe to use from several threads; several processes can have the same file open.
 
-    A file that does not exist is an empty memory: the first `write` creates it with its folder (0600 and 0700).
-    `dimensions` is the length of the vectors of a new file. `read_only`: nothing can be written, except to upgrade an
+    A file that does not exist is an empty memory: the first `write` creates it with its folder (modes 0600 and 0700).
+    `dimensions`: the length of the vectors, for a new file. `read_only`: nothing can be written, except to upgrade an
     older file; the file and its folder need not be writable. `cut`: cuts documents that an upgrade has left without
-    chunks; if it is not given, the next process that has it does so. Raises DatabaseError when the file cannot be used,
-    or was written by a newer release; also from each `read` and `write` while the file is not the one at `path`, and
-    from each `write` after a newer release upgraded it.
+    chunks; without it, the next process that has it does so. Raises DatabaseError if the file cannot be used or was
+    written by a newer release. Each `read` and `write` also raises it while another file is at `path`, and each
+    `write` after a newer release has upgraded the file.
 
-    On a disk that is too full to open the file for writing it is open for reading, until a `write` finds space.
+    If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Database:
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
+        self._commits = CommitWatch(self._new_reader)
         self._opening = threading.Lock()
         with noting(path), translated_errors():
             if not self._opened_if_there() and not read_only:
@@ -83,39 +85,39 @@ class Database:
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written: because that was asked for, or because the disk is full."""
-        return self._only_reads or self._full_disk.noticed
+        """Whether nothing can be written, on request or because the disk is full."""
+        return self._only_reads or self._full_disk.reading_only
 
     @contextlib.contextmanager
     def read(self) -> Iterator[apsw.Connection]:
-        """Give a connection that sees one unchanging state of the file. Never waits for writers."""
+        """Yield a connection that sees one state of the file. Never waits for writers."""
         with translated_errors(), self._reader() as connection:
             connection.execute("begin")
             try:
                 yield connection
             except (apsw.SQLError, DatabaseError):
-                self._require_known(connection)  # what fails on the tables of a newer release is no damage
+                self._require_known(connection)  # a failure on tables of a newer release is not damage
                 raise
             finally:
-                # A disk that has just failed may fail here again, and must not hide what failed first.
+                # A failing disk may fail here again; that must not hide the first error.
                 with contextlib.suppress(apsw.Error):
                     connection.execute("rollback")
-                if self._is_opened and not self._full_disk.noticed:
-                    self._keeper.notice()
+                if self._is_opened and not self._full_disk.reading_only:
+                    self._keeper.note_use()
 
     @contextlib.contextmanager
     def write(self) -> Iterator[apsw.Connection]:
-        """Give a connection inside one write transaction: committed at the end of the block, undone on any error.
+        """Yield a connection in a write transaction: committed at the end of the block, rolled back on any error.
 
-        `begin immediate` takes the lock at once, so that what the block reads cannot be out of date when it writes.
-        Raises DatabaseLockError when another process keeps it for too long, and CancelledCallError when the client has
-        cancelled the call that waits.
+        `begin immediate` takes the lock at once, so that what the block reads is current when it writes. Raises
+        DatabaseLockError if another process holds the lock for too long, and CancelledCallError if the client cancels
+        the waiting call.
         """
         if self._only_reads:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
         with translated_errors(), self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn:
             self.create()
-            if self._full_disk.noticed:
+            if self._full_disk.reading_only:
                 with self._full_disk.without_readers():
                     self._open()
                 self._full_disk.require_space()
@@ -125,15 +127,15 @@ class Database:
                 self._require_known(self._writer)
                 yield self._writer
                 self._writer.execute("commit")
-                self._keeper.notice()
+                self._keeper.note_use()
             except BaseException:
-                # After a full disk SQLite may have rolled back by itself.
+                # If the disk is full, SQLite may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
 
     def create(self) -> None:
-        """Open the file, new and without memories if there is none."""
+        """Open the file; create it, without memories, if it does not exist."""
         with translated_errors():
             if self._opened_if_there():
                 return
@@ -142,11 +144,20 @@ class Database:
                 logger.info("Created the database %s", self.path)
             self._opened_if_there()
 
+    def version(self) -> int:
+        """Return a number that changes with every commit of any process; 0 if there is no file to write to."""
+        with translated_errors():
+            self._require_open()
+            if self._reader_apart() is not None:
+                return 0
+            self._require_in_place()
+            return self._commits.version()
+
     def purge_deleted(self) -> bool:
         """Move the log into the file and empty it, so that deleted bytes are gone from both.
 
-        False: somebody reads what was there before, or keeps writing. Nobody waits for that: the first process that can
-        does it later, because the file says that it has to be done.
+        False: a process still reads an earlier state, or keeps writing. This does not wait for it: the file records
+        that the bytes have to be erased, and the first process that can erases them later.
         """
         if not self._is_opened:
             return True
@@ -157,14 +168,11 @@ class Database:
             return False
 
     def require_time_to_write(self) -> None:
-        """Raise what `write` would raise at once: to be called before a long preparation."""
+        """Raise what `write` would raise at once; call this before a long preparation."""
         self._write_lock.require_time(LOCK_TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """Close every connection. Waits for a transaction that is under way; repeated calls do nothing.
-
-        Writers that wait are sent away.
-        """
+        """Close every connection after the running transaction, if any; waiting writers get ClosedMemoryError."""
         self._keeper.close()
         with self._write_lock.last_turn():
             was_closed, self._closed = self._closed, True
@@ -172,17 +180,18 @@ class Database:
                 return
             if not self.read_only and self._files.are_in_place():
                 erase_if_unread(self._writer, only_if_needed=True)
+            self._commits.close()
             while self._idle_readers:
                 self._idle_readers.pop().close()
-            if self._full_disk.noticed:
+            if self._full_disk.reading_only:
                 return
             if not self._only_reads and self._files.left_log_behind():
                 with contextlib.suppress(apsw.Error):
-                    bring_log_along(self._writer)
+                    checkpoint_moved_database(self._writer)
             self._writer.close()
 
     def _begin(self, turn: Turn) -> None:
-        """Begin a write transaction. SQLite's own waiting could neither be ended nor be counted with ours."""
+        """Begin a write transaction. SQLite's own wait could not be cancelled, nor share our time limit."""
         self._writer.set_busy_timeout(0)
         try:
             turn.take(lambda: self._writer.execute("begin immediate"))
@@ -211,9 +220,9 @@ class Database:
                 self._idle_readers.append(connection)
 
     def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
-        """Return what reads where there is no writing connection: there is no file, or no way to write to it."""
+        """Return a reader for when there is no writing connection: the file does not exist or cannot be written to."""
         if self._opened_if_there():
-            return self._full_disk.reader() if self._full_disk.noticed else None
+            return self._full_disk.reader() if self._full_disk.reading_only else None
         return self._empty.reader()
 
     def _new_reader(self) -> apsw.Connection:
@@ -226,14 +235,14 @@ class Database:
         self._require_in_place()  # closing another file that uses our log would drop our locks on the log's index
         connection = self._connect()
         with closed_on_error(connection):
-            self._require_in_place()  # else it may have opened another file
+            self._require_in_place()  # otherwise it may have opened another file
         return connection
 
     def _require_in_place(self) -> None:
         self._files.require_in_place()
 
     def _opened_if_there(self) -> bool:
-        """Open the file unless it is open; False: there is none."""
+        """Open the file unless it is open; False: it does not exist."""
         if not self._is_opened:
             with self._opening:
                 if not self._is_opened and is_there(self.path):
@@ -242,13 +251,13 @@ class Database:
         return self._is_opened
 
     def _open(self) -> None:
-        """Open the file for writing; where that is not possible there is no writing connection, but it can be read."""
+        """Open the file for writing. If that is impossible, open it for reading, without a writing connection."""
         if self._only_reads and not is_writable(self.path):
             self._full_disk.open_to_read(self._is_present)
             return
         try:
             self._writer = writer = self._connect()
-            with closed_on_error(writer), full_disk_noticed(writer):
+            with closed_on_error(writer), full_disk_detected(writer):
                 self._keeper.follow(writer)
                 Guard(writer, WRITING_SECONDS, typed=False)
                 self._prepare(writer, self._dimensions)
@@ -259,21 +268,22 @@ class Database:
             with self._full_disk.reader() as reader:
                 if not self._is_present(reader):
                     raise
-            if not self._full_disk.noticed:
-                logger.error(READING_ONLY)  # noqa: TRY400 - where it happened says nothing more
-            self._full_disk.noticed = True
+            if not self._full_disk.reading_only:
+                logger.error(READING_ONLY)  # noqa: TRY400 - a traceback adds nothing
+            self._full_disk.reading_only = True
         else:
-            self._full_disk.noticed = False
+            self._full_disk.reading_only = False
 
     def _require_known(self, connection: apsw.Connection) -> None:
+        """Raise DatabaseError if a newer release has changed the tables since the file was opened."""
         migrations.require_known(connection)
 
     def _is_present(self, connection: apsw.Connection) -> bool:
-        """Tell whether the file has the tables of this release."""
-        return migrations.pending_from(connection) == len(migrations.MIGRATIONS)
+        """Return whether the file has the tables of this release."""
+        return migrations.applied_migrations(connection) == len(migrations.MIGRATIONS)
 
     def _prepare(self, writer: apsw.Connection, dimensions: int) -> None:
-        """Bring the file to the present schema, or refuse it untouched."""
+        """Upgrade the file to the current schema, or reject it unchanged."""
         migrations.require_ours(writer)
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
@@ -281,18 +291,18 @@ class Database:
             cutting.cut_at_opening(writer, self._cut)
 
     def _extend(self, connection: apsw.Connection) -> None:
-        """Load what the tables of the file need."""
+        """Load what the tables of the file require."""
         load_vector_search(connection)
-        migrations.let_write(connection)
+        migrations.register_writer_function(connection)
 
     def _require_open(self) -> None:
         if self._closed:
             raise ClosedMemoryError
 
     def _connect(self) -> apsw.Connection:
-        # Without the flag to create it: a file that was moved away is not created again, empty.
+        # Without the create flag: if the file was moved away, do not create an empty one.
         connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
-        with closed_on_error(connection), full_disk_noticed(connection):
+        with closed_on_error(connection), full_disk_detected(connection):
             wait_for_locks(connection)
             self._extend(connection)
             set_up(connection, self._synchronous)

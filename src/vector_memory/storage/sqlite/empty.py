@@ -1,4 +1,4 @@
-"""What a memory reads while its file does not exist: nothing, from tables of its own."""
+"""Reads a memory whose file does not exist yet: empty tables in RAM."""
 
 import contextlib
 import threading
@@ -11,9 +11,9 @@ from vector_memory.storage.sqlite.connecting import closed_on_error, forbid_writ
 
 
 class EmptyMemory:
-    """The tables of a new file, in this process's memory. Safe to use from several threads.
+    """The tables of a new file, in RAM. Safe to use from several threads.
 
-    `extend` loads what the tables need into a connection.
+    `extend`: prepares a connection for the tables.
     """
 
     def __init__(self, dimensions: int, extend: Callable[[apsw.Connection], None]) -> None:
@@ -24,7 +24,7 @@ class EmptyMemory:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:
-        """Give a connection to the empty tables."""
+        """Yield a connection to the empty tables."""
         with self._lock:
             self._image = self._image or self._new_file()
         with contextlib.closing(self._connected()) as connection:

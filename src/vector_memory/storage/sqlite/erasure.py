@@ -1,7 +1,7 @@
-"""Whether deleted bytes may still be in the write-ahead log, or in the file under it: counted in the file itself.
+"""Records in the file whether deleted bytes may remain in it or in its write-ahead log.
 
-A delete is counted in its own transaction, so every process that opens the file learns of it, also when the process
-that deleted was killed. Whoever empties the log afterwards notes up to which delete it did so.
+A deletion is counted in its own transaction, so every process that opens the file knows about it, even if the process
+that deleted was killed. A process that empties the log then records up to which deletion it did so.
 """
 
 import apsw
@@ -19,16 +19,16 @@ insert into erasure values (1, 0, 0);
 
 
 def count_delete(connection: apsw.Connection) -> None:
-    """Note, in the transaction that deletes, that bytes have to be erased."""
+    """Record, in the transaction that deletes, that bytes have to be erased."""
     connection.execute("update erasure set deletes = deletes + 1")
 
 
 def unerased(connection: apsw.Connection) -> int | None:
-    """Return the number of the last delete if its bytes may still be there, None if all are erased."""
+    """Return the number of the last deletion if its bytes may remain; None if all are erased."""
     number: int | None = fetch_value(connection, "select deletes from erasure where deletes > erased")
     return number
 
 
 def note_erased(connection: apsw.Connection, delete: int) -> None:
-    """Note that the log was emptied after this delete. Later ones, by other processes, stay noted."""
+    """Record that the log was emptied after this deletion. Later ones, by other processes, stay recorded."""
     connection.execute("update erasure set erased = ? where erased < ?", (delete, delete))

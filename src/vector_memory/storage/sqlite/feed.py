@@ -1,4 +1,4 @@
-"""The IndexFeed of a file: memories, units and passages as a process keeps them in memory, and their postings."""
+"""The IndexFeed of a file: memories, units and passages for the in-memory index, and their postings."""
 
 import json
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ from vector_memory.storage.sqlite.keywords import (
     numbers_of,
 )
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
-from vector_memory.storage.sqlite.vectors import all_vectors_of, named_vectors, vector_dimensions
+from vector_memory.storage.sqlite.vectors import all_vectors_of, as_arrays, vector_dimensions
 
-MISSING = "The database has lost its revision: run `vector-memory doctor --fix`."
+MISSING = "The revision record of the database is missing: run `vector-memory doctor --fix`."
 
 MAX_BLOCKS = 1 << 24
-"""Arrays have an entry for each block there may be: more than this is damage."""
+"""Arrays have an entry for each block, so a higher block number counts as damage."""
 
 
 class SqliteFeed:
-    """The IndexFeed of a file, as the connection's transaction sees it."""
+    """The IndexFeed of a file, in the connection's transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -64,11 +64,11 @@ class SqliteFeed:
         return vector_dimensions(self._connection)
 
     def memories_after(self, memory_id: int, limit: int) -> list[IndexedMemory]:
-        """Return at most `limit` indexed memories with ids above `memory_id`, in the order of their ids."""
+        """Return at most `limit` indexed memories with ids above `memory_id`, sorted by id."""
         return self._memories("k.memory_id > :id order by k.memory_id limit :limit", {"id": memory_id, "limit": limit})
 
     def memories_with_chunks_after(self, chunk_id: int, last_memory_id: int) -> list[IndexedMemory]:
-        """Return those of the memories up to `last_memory_id` that have chunks with ids above `chunk_id`."""
+        """Return the memories with ids up to `last_memory_id` that have chunks with ids above `chunk_id`."""
         return self._memories(
             "k.memory_id in (select parent_id from memory_chunks where id > :chunk and parent_id <= :last)",
             {"chunk": chunk_id, "last": last_memory_id},
@@ -79,7 +79,7 @@ class SqliteFeed:
         return fetch_column(self._connection, "select memory_id from keyword_memories")
 
     def chunks_of(self, memory_ids: Sequence[int]) -> Numbers:
-        """Return the chunks of memories, shape (chunks, 2): memory id and chunk id, by memory as given, in order."""
+        """Return memory id and chunk id, shape (chunks, 2), in the order of `memory_ids` and of the chunks."""
         sql = """
             select c.parent_id, c.id from json_each(?) wanted cross join memory_chunks c on c.parent_id = wanted.value
             order by wanted.key, c.chunk_index
@@ -94,9 +94,10 @@ class SqliteFeed:
         return fetch_column(self._connection, sql, condition.bindings)
 
     def occurrences(self, term: str, blocks: Sequence[int] | None) -> tuple[Numbers, NDArray[np.uint16]]:
-        """Return the places of the units that have a term, and how often each has it; with None in all blocks.
+        """Return the places of the units that contain a term, and its count in each. `blocks` None: in all blocks.
 
-        One row holds the postings of all blocks: thousands of rows take longer to hand over than to read.
+        The query returns the postings of all blocks in one row: handing over thousands of rows takes longer than
+        reading them.
         """
         bucket, hashed = hash_of(term)
         source = "keyword_blocks block" if blocks is None else "json_each(:ids) block"
@@ -116,29 +117,29 @@ class SqliteFeed:
         return places, (postings[hits] & np.uint64(MAX_COUNT)).astype(np.uint16)
 
     def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
-        """Return at most `limit` passages with ids above `passage_id`, in their order."""
+        """Return at most `limit` passages with ids above `passage_id`, sorted by id."""
         sql = """
             select id, memory_id, coalesce(chunk_id, memory_id) from memory_passages where id > ? order by id limit ?
         """
         return list(map(PlacedPassage._make, self._connection.execute(sql, (passage_id, limit)).fetchall()))
 
     def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
-        """Return those of the passages that exist."""
+        """Return the ids of the passages that exist."""
         sql = "select p.id from json_each(?) wanted join memory_passages p on p.id = wanted.value"
         return fetch_column(self._connection, sql, (json.dumps(passage_ids),))
 
     def vectors(self, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the ids of those passages that have vectors, ascending, and the vectors; fast for neighbours."""
+        """Return the ids of those passages that have vectors, ascending, and the vectors. Fast for neighbouring ids."""
         return all_vectors_of(self._connection, passage_ids)
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
-        """Return the same of passages of a scope of one kind that are far from each other: each is read by itself."""
+        """Return the same for passages of a scope of one kind, one at a time: fast for ids that are far apart."""
         sql = f"""
             select v.passage_id, v.embedding
             from json_each(?) wanted join {table_of(scope)} v on v.passage_id = wanted.value order by v.passage_id
         """
         rows: list[Any] = self._connection.execute(sql, (json.dumps(passage_ids),)).fetchall()
-        return named_vectors(rows, self.dimensions())
+        return as_arrays(rows, self.dimensions())
 
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
         sql = f"""
@@ -153,12 +154,12 @@ class SqliteFeed:
 
 
 def place_of(block_id: int, first: int) -> int:
-    """Return the place of a unit in the file as one number. Raises DamagedError if there can be no such place."""
+    """Return the place of a unit in the file as one number. Raises DamagedError if it is out of range."""
     if not 0 <= first < PLACES_PER_BLOCK or not 0 < block_id < MAX_BLOCKS:
         raise DamagedError(DAMAGED_KEYWORDS)
     return block_id * PLACES_PER_BLOCK + first
 
 
 def _numbers(text: str | None) -> Numbers:
-    """Return the numbers of a list that SQLite has joined."""
+    """Parse a comma-separated list of numbers."""
     return np.fromstring(text or "", np.int64, sep=",")

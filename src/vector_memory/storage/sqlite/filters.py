@@ -1,4 +1,4 @@
-"""From a Scope to SQL conditions: the one place where SQL is put together from parts."""
+"""Translates a Scope into SQL conditions. Only this module assembles conditions from parts."""
 
 import json
 from typing import Any, NamedTuple
@@ -29,11 +29,11 @@ CONDITIONS = {
     "after_id": "m.id > :after_id",
 }
 UNINDEXED = ("category", "tags", "own_agent_id", "after_id")
-"""Fields that the vector index does not hold."""
+"""Fields that are not in the vector index."""
 
 
 def memory_filter(scope: Scope, fields: tuple[str, ...] = tuple(CONDITIONS)) -> Filter:
-    """Return the condition that a memory is in the scope, as far as `fields` go. Several tags mean any of them."""
+    """Return the condition that a memory is in the scope, limited to `fields`. Several tags match any of them."""
     bindings = bindings_of(scope)
     wanted = [name for name in fields if name in bindings]
     sql = " and ".join(CONDITIONS[name] for name in wanted) or "true"
@@ -41,7 +41,7 @@ def memory_filter(scope: Scope, fields: tuple[str, ...] = tuple(CONDITIONS)) -> 
 
 
 def bindings_of(scope: Scope) -> dict[str, Any]:
-    """Return the fields that narrow the scope as SQLite values."""
+    """Return the fields that narrow the scope, as SQLite values."""
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
     values["kind"] = scope.kind and str(scope.kind)
     values["tags"] = json.dumps(scope.tags) if scope.tags else None

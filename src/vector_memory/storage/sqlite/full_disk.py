@@ -1,4 +1,4 @@
-"""A database that can only be read, opened all the same: SQLite cannot make the files it needs beside it.
+"""Reads a database when SQLite cannot create the files that it needs next to it.
 
 The disk is full, or this user may not write there.
 """
@@ -21,7 +21,7 @@ from vector_memory.storage.sqlite.identity import MOVED, Identity, identity_of
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 ROOM_FOR_LOG = 64 * 1024
-"""Bytes; the index of a log takes 32 KB at least."""
+"""Bytes. The index of a log takes at least 32 KB."""
 
 READING_ONLY = (
     "The disk is full, so the database is open for reading only. Nothing was changed; free some space and repeat the "
@@ -30,8 +30,8 @@ READING_ONLY = (
 
 
 NO_UPGRADE = (
-    "The database was written by an earlier release and has to be upgraded first, but you may not write to it: open it "
-    "once as a user who may."
+    "The database was written by an earlier release and must be upgraded first, but you have no permission to write to "
+    "it: open it once as a user who has."
 )
 
 
@@ -42,7 +42,8 @@ class FullDiskError(DatabaseError):
 class FullDisk:
     """Reads the database at `path` while there is no space to open it for writing. Safe to use from several threads.
 
-    `extend` loads what the tables need into a connection. `noticed`: the database was opened for reading only.
+    `extend`: prepares a connection for the tables of the file. `reading_only`: the database was opened for reading
+    only.
     """
 
     def __init__(self, path: Path, extend: Callable[[apsw.Connection], None]) -> None:
@@ -50,20 +51,21 @@ class FullDisk:
         self._extend = extend
         self._lock = threading.RLock()
         self._identity: Identity | None = None
-        self.noticed = False
+        self.reading_only = False
 
     def open_to_read(self, is_present: Callable[[apsw.Connection], bool]) -> None:
-        """Let the database be read only, because this user may not write to it; `is_present`: it needs no upgrade."""
-        self.noticed = True
+        """Open the database read-only, because this user may not write to it. `is_present`: it needs no upgrade."""
+        self.reading_only = True
         with self.reader() as reader:
             if not is_present(reader):
                 raise DatabaseError(NO_UPGRADE)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:
-        """Give a connection for one transaction, to one thread at a time. Raises DatabaseError if the file has changed.
+        """Yield a connection for one transaction, to one thread at a time.
 
-        Unlike an open file, one that was closed meanwhile may be another one.
+        Raises DatabaseError if the file was replaced: it is not kept open between calls, so another file can take its
+        place.
         """
         with self._lock, contextlib.closing(connect_to_read(self._path)) as connection:
             self._require_same_file()
@@ -72,9 +74,9 @@ class FullDisk:
 
     @contextlib.contextmanager
     def without_readers(self) -> Iterator[None]:
-        """Let no connection be open that only reads: one for writing could not write beside it.
+        """Keep read-only connections closed during the block: a connection for writing could not write beside them.
 
-        They share what SQLite knows of the log. Raises FullDiskError if one is in use: no writer waits for it.
+        They share SQLite's knowledge of the log. Raises FullDiskError at once if one is in use.
         """
         if not self._lock.acquire(blocking=False):
             raise FullDiskError(READING_ONLY)
@@ -85,8 +87,8 @@ class FullDisk:
             self._lock.release()
 
     def require_space(self) -> None:
-        """Raise a FullDiskError if the database still cannot be written."""
-        if self.noticed:
+        """Raise FullDiskError if the database still cannot be written."""
+        if self.reading_only:
             raise FullDiskError(READING_ONLY)
 
     def _require_same_file(self) -> None:
@@ -97,8 +99,8 @@ class FullDisk:
 
 
 @contextlib.contextmanager
-def full_disk_noticed(connection: apsw.Connection) -> Iterator[None]:
-    """Raise a FullDiskError if the block, which uses the connection, fails because the disk is full."""
+def full_disk_detected(connection: apsw.Connection) -> Iterator[None]:
+    """Raise FullDiskError if the block, which uses the connection, fails because the disk is full."""
     try:
         yield
     except apsw.FullError as error:
@@ -110,7 +112,7 @@ def full_disk_noticed(connection: apsw.Connection) -> Iterator[None]:
 
 
 def is_full(folder: Path) -> bool:
-    """Tell whether there is no room for a small file. SQLite does not tell why it could not make one."""
+    """Return whether there is no space for a small file. SQLite does not report why it could not create one."""
     if not hasattr(os, "statvfs"):
         return False
     room = os.statvfs(folder)
@@ -118,10 +120,10 @@ def is_full(folder: Path) -> bool:
 
 
 def connect_to_read(path: Path) -> apsw.Connection:
-    """Return a connection that reads the database as it is now, with its log, and needs no space on the disk.
+    """Return a connection that reads the database and its log as they are now and needs no disk space.
 
-    The index of the log is kept in memory if there is none that is in use. A log that is not there cannot be made: the
-    database is read without one then. The connection is for one transaction, because a log may come at any time.
+    The index of the log is kept in memory unless one is in use. If there is no log, it cannot be created, and the
+    database is read without one. Use the connection for one transaction only, because a log can appear at any time.
     """
     path = Path(os.path.realpath(path))
     log = log_of(path)

@@ -1,7 +1,7 @@
-"""What every connection is guarded against: statements that never end, values of another type, errors of SQLite.
+"""Guards every connection against endless statements, values of the wrong type, and errors of SQLite.
 
-SQLite stores any value in any column, and a damaged or altered file can hold whatever bytes it likes. So rows are
-checked here, once, where they enter Python; what reads them can rely on the declared types.
+SQLite stores any value in any column, and a damaged or altered file can contain any bytes. So rows are checked here,
+once, where they enter Python; the code that reads them can rely on the declared types.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE
 logger = logging.getLogger(__name__)
 
 READING_SECONDS = 60.0
-"""A statement of a reading connection may take so much processor time: brute force over a million vectors takes 5 s."""
+"""Processor time allowed for a statement of a reading connection. A scan of a million vectors takes 5 s."""
 
 WRITING_SECONDS = 900.0
-"""A statement of a writing connection: an upgrade may build an index over everything."""
+"""The same for a writing connection: an upgrade may index everything."""
 
-STEPS = 200_000
-"""Instructions of SQLite's virtual machine between two looks at the clock: some milliseconds."""
+STEPS_PER_CHECK = 200_000
+"""Instructions of SQLite's virtual machine between two checks of the time: a few milliseconds."""
 
-CHECKED_STATEMENTS = 1_000
-"""So many statements are remembered with the types of their columns."""
+MAX_CACHED_CHECKS = 1_000
+"""Maximum number of statements whose column types are cached."""
 
 TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int, type(None)),
@@ -48,7 +48,7 @@ RUN_FIX = (
 )
 FULL = "The disk or the database is full. Nothing was changed; free some space and repeat the call."
 UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
-# A statement also fails like this when the disk fails under sqlite-vec, which does not pass the reason on.
+# sqlite-vec also fails with this error when the disk fails; it does not pass on the reason.
 BROKEN = (
     "A statement failed, and nothing was changed: check the disk and repeat the call. If that does not help, run "
     "`vector-memory doctor --fix` to repair the tables, or restore a backup."
@@ -73,22 +73,22 @@ Row = tuple[Any, ...]
 
 
 class DamagedError(DatabaseError):
-    """What the file holds contradicts its own schema."""
+    """The contents of the file contradict its schema."""
 
 
 class Guard:
-    """Guards one connection, which one thread uses at a time."""
+    """Guards one connection, which only one thread uses at a time."""
 
     def __init__(self, connection: apsw.Connection, seconds: float, *, typed: bool) -> None:
         self._seconds = seconds
         self._typed = typed
         self._ends_at = time.thread_time() + seconds
         self._checks: dict[str, Callable[[apsw.Cursor, Row], Row] | None] = {}
-        connection.set_progress_handler(self._is_over, STEPS)
+        connection.set_progress_handler(self._is_over, STEPS_PER_CHECK)
         connection.exec_trace = self._begin
 
     def _is_over(self) -> bool:
-        """Tell SQLite whether to interrupt the statement. Processor time: a busy machine shortens nothing."""
+        """Return whether SQLite should interrupt the statement. Processor time, so a busy machine does not matter."""
         return time.thread_time() > self._ends_at
 
     def _begin(self, cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:
@@ -101,14 +101,14 @@ class Guard:
         try:
             return self._checks[sql]
         except KeyError:
-            if len(self._checks) >= CHECKED_STATEMENTS:
+            if len(self._checks) >= MAX_CACHED_CHECKS:
                 self._checks.clear()
             check = self._checks[sql] = row_check([column[1] for column in cursor.get_description()])
             return check
 
 
 def row_check(declared: Sequence[str | None]) -> Callable[[apsw.Cursor, Row], Row] | None:
-    """Return what raises DamagedError for a row with other types than declared; None if no type is declared.
+    """Return a check that raises DamagedError for a row with other types than declared; None if none is declared.
 
     Expressions have no declared type.
     """
@@ -125,7 +125,7 @@ def row_check(declared: Sequence[str | None]) -> Callable[[apsw.Cursor, Row], Ro
 
 
 def type_check(allowed: Sequence[Collection[type]]) -> Callable[[Row], None]:
-    """Return what raises DamagedError for a row with other types than those; where there are none, any will do."""
+    """Return a check that raises DamagedError for a row with other types than allowed. Empty: all types are allowed."""
     accepted = set[tuple[type, ...]]()
 
     def check(row: Row) -> None:
@@ -140,16 +140,19 @@ def type_check(allowed: Sequence[Collection[type]]) -> Callable[[Row], None]:
 
 @contextlib.contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn every error of SQLite into one of ours. SQLite's own words can hold SQL or text, so they stay inside."""
+    """Translate errors of SQLite into errors of this package.
+
+    SQLite's messages can contain SQL or stored text, so they are not passed on.
+    """
     try:
         yield
     except (apsw.BusyError, apsw.LockedError) as error:
         raise DatabaseLockError(LOCK_ADVICE) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DatabaseError("The database contains a text that cannot be read: restore it from a backup.") from error
+        raise DatabaseError("The database contains unreadable text: restore it from a backup.") from error
     except (TypeError, ValueError, LookupError, OverflowError) as error:
-        # Nearly all values are checked where they are read; what they say about each other is not.
-        logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would hold its words
+        # Values are checked where they are read, but not against each other.
+        logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would contain its message
         raise DamagedError(UNUSABLE) from error
     except apsw.Error as error:
         advice = (

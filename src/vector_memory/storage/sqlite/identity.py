@@ -1,7 +1,7 @@
-"""Whether an open database is still the one at its path, with the log that belongs to it.
+"""Checks whether an open database is still the one at its path, with the log that belongs to it.
 
-SQLite goes on with files that were moved or deleted under it: what is stored then is in no file that has a name, or in
-one that nobody looks for. Only `os.stat` is used: closing another descriptor of a file drops SQLite's locks on it.
+SQLite keeps using files that were moved or deleted, so new memories would go to a file without a name, or to one that
+nobody looks for. Only `os.stat` is used: closing another descriptor of a file drops SQLite's locks on it.
 """
 
 import os
@@ -22,39 +22,39 @@ LOG_MOVED = (
     "database, then start them again."
 )
 LOG_WITHOUT_DATABASE = (
-    "There is no database at this path, but its write-ahead log (the file ending in -wal) exists, which may contain "
+    "There is no database at this path, but its write-ahead log (the file ending in -wal) exists and may contain "
     "memories that are nowhere else. Put the database back next to it, or move the log away to start an empty memory."
 )
 
 LOG_BESIDE_LINK = (
-    "The database is a link, and beside the link is a write-ahead log (the file ending in -wal), which can hold "
-    "memories that are nowhere else: the database was moved without it. Put the database back in the place of the "
-    "link, or move the log away to do without it."
+    "The database path is a link with a write-ahead log next to it (the file ending in -wal): the database was moved "
+    "without its log, which may contain memories that are nowhere else. Put the database back in place of the link, or "
+    "move the log away to open the database without it."
 )
 
 Identity = tuple[int, int]
-"""Device and inode: no other file can have them while this one is open."""
+"""Device and inode. No other file can have them while this one is open."""
 
 
 class OpenFiles:
     """The files of an open database: `path`, and the log and its index, which exist as long as it is open.
 
-    To be made when the connection has read something. Every check is one `stat` a file, and one more for the name: a
-    file that was moved and left a link behind is the same, but whoever opens the link looks for another log. A few
-    microseconds in all.
+    Create it after the connection has read something. A check takes one `stat` per file and one more for the name, a
+    few microseconds in all. The name matters: if a file was moved and a link left behind, it is the same file, but a
+    process that opens the link looks for another log.
     """
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self._path = str(path)
         self._named = identity_of(self._path, follow_links=False)
-        # SQLite puts the log beside the file that a symbolic link points to.
+        # SQLite puts the log next to the file that a symbolic link points to.
         real = Path(connection.filename)
         self._log = str(log_of(real))
         self._identity = identity_of(self._path)
         self._beside = {name: identity_of(name) for name in (self._log, str(log_index_of(real)))}
 
     def require_in_place(self) -> None:
-        """Raise a DatabaseError if one of the files is not the one that was opened."""
+        """Raise DatabaseError if one of the files is not the one that was opened."""
         named = identity_of(self._path, follow_links=False)
         if named != self._named or identity_of(self._path) != self._identity:
             raise DatabaseError(MOVED)
@@ -62,7 +62,7 @@ class OpenFiles:
             raise DatabaseError(LOG_MOVED)
 
     def are_in_place(self) -> bool:
-        """Tell whether all files are the ones that were opened."""
+        """Return whether all files are the ones that were opened."""
         try:
             self.require_in_place()
         except DatabaseError:
@@ -70,14 +70,14 @@ class OpenFiles:
         return True
 
     def left_log_behind(self) -> bool:
-        """Tell whether the database is gone from its path, but not its log."""
+        """Return whether the database was moved from its path without its log."""
         return identity_of(self._path) != self._identity and identity_of(self._log) == self._beside[self._log]
 
 
 def identity_of(name: str, *, follow_links: bool = True) -> Identity | None:
-    """Return which file has this name now, None if there is none."""
+    """Return the identity of the file that has this name now; None if there is none."""
     try:
-        # Half the time of Path.stat, before each read and write.
+        # Takes half as long as Path.stat, and runs before each read and write.
         status = os.stat(name, follow_symlinks=follow_links)  # noqa: PTH116
     except OSError:
         return None
@@ -85,11 +85,11 @@ def identity_of(name: str, *, follow_links: bool = True) -> Identity | None:
 
 
 def require_no_orphaned_log(path: Path) -> None:
-    """Raise a DatabaseError if there is a log without its database: SQLite would delete it with a new database.
+    """Raise DatabaseError if there is a log without its database: SQLite would delete it with a new database.
 
-    Or ignore it: it looks for the log beside the file that a link points to, never beside the link.
+    Also for a log next to a link, which SQLite would ignore: it looks next to the file that the link points to.
     """
-    # In this order: who makes a database makes the file before the log.
+    # In this order: a process that creates a database creates the file before the log.
     log = log_of(Path(os.path.realpath(path)))
     if log.exists() and not path.exists() and log.exists() and log.stat().st_size:
         raise DatabaseError(LOG_WITHOUT_DATABASE)
@@ -98,11 +98,11 @@ def require_no_orphaned_log(path: Path) -> None:
         raise DatabaseError(LOG_BESIDE_LINK)
 
 
-def bring_log_along(connection: apsw.Connection) -> None:
+def checkpoint_moved_database(connection: apsw.Connection) -> None:
     """Move the log into a database that was moved without it, and delete it, unless another process has it open.
 
-    Without this the database would lack the latest memories, and the log would be taken for that of the next file at
-    the path. SQLite's own checkpoint at the end leaves a moved database alone.
+    Otherwise the database would lack the latest memories, and the log would be used with the next file at the path.
+    SQLite does not checkpoint a moved database when it closes it.
     """
     connection.set_busy_timeout(0)
     connection.pragma("journal_mode", "delete")

@@ -1,4 +1,4 @@
-"""Comparing what was made from the text with the text. Faults are named by the memories that have them."""
+"""Compares derived data with the text. Faults are reported by memory id."""
 
 import hashlib
 from collections import Counter
@@ -12,7 +12,7 @@ import numpy as np
 
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
-from vector_memory.storage.sqlite.vec0.blocks import are_blocks_whole
+from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
 from vector_memory.storage.sqlite.vectors import CHUNK_TABLE, MEMORY_TABLE, vector_dimensions
 
 UNIT_LENGTH_TOLERANCE = 0.01
@@ -20,7 +20,7 @@ UNIT_LENGTH_TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class TextFaults:
-    """Memories whose text is not what was stored, whose chunks are not pieces of it, whose passages do not cover it."""
+    """Memories with changed text, with chunks that do not match it, or with passages that do not cover it."""
 
     text: set[int] = field(default_factory=set)
     chunks: set[int] = field(default_factory=set)
@@ -29,9 +29,9 @@ class TextFaults:
 
 @dataclass(frozen=True, slots=True)
 class VectorFaults:
-    """Memories with a passage that has no usable vector, or one filed under another place; vectors of no passage.
+    """Memories with passages whose vectors are missing, unusable or filed wrongly, and vectors without a passage.
 
-    `unreadable`: tables that sqlite-vec itself cannot read any more.
+    `unreadable`: tables that sqlite-vec itself can no longer read.
     """
 
     missing: set[int] = field(default_factory=set)
@@ -41,7 +41,7 @@ class VectorFaults:
 
 
 class StoredText(NamedTuple):
-    """A memory as bytes: damaged text need not be text any more."""
+    """A memory as bytes, because damaged text may not be valid UTF-8."""
 
     id: int
     content: bytes
@@ -51,8 +51,8 @@ class StoredText(NamedTuple):
     indexed: bool
 
 
-class StoredPiece(NamedTuple):
-    """A chunk or a passage of it; `text` of passages is empty."""
+class StoredRange(NamedTuple):
+    """A chunk, or a passage of it; `text` is empty for passages."""
 
     chunk_id: int | None
     start: int
@@ -60,8 +60,8 @@ class StoredPiece(NamedTuple):
     text: bytes
 
 
-class FiledMemory(NamedTuple):
-    """Where the keyword index has a memory, and the session that the memory is of."""
+class IndexEntry(NamedTuple):
+    """Where a memory is in the keyword index, and its session."""
 
     id: int
     first: int
@@ -71,22 +71,22 @@ class FiledMemory(NamedTuple):
 
 
 def text_faults(connection: apsw.Connection) -> TextFaults:
-    """Compare each memory with its checksum, its chunks and its passages. One memory is held at a time."""
+    """Compare each memory with its checksum, its chunks and its passages. One memory is in RAM at a time."""
     faults = TextFaults()
     for memory in _memories(connection):
         if hashlib.sha256(memory.content).hexdigest() != memory.content_hash:
             faults.text.add(memory.id)
             continue
         content, chunks = memory.content.decode(errors="replace"), _chunks(connection, memory.id)
-        if not _are_pieces(memory, content, chunks):
+        if not _are_chunks_correct(memory, content, chunks):
             faults.chunks.add(memory.id)
-        elif not _are_covered(memory, content, chunks, _passages(connection, memory.id)):
+        elif not _are_passages_correct(memory, content, chunks, _passages(connection, memory.id)):
             faults.passages.add(memory.id)
     return faults
 
 
-def _are_pieces(memory: StoredText, content: str, chunks: list[StoredPiece]) -> bool:
-    """Tell whether the chunks are those that the memory says it has, and stand in its text where they say."""
+def _are_chunks_correct(memory: StoredText, content: str, chunks: list[StoredRange]) -> bool:
+    """Return whether a memory has the chunks that it should have, at their offsets in the text."""
     if not memory.chunked or (not chunks and not memory.indexed):
         return not chunks
     return len(chunks) == memory.chunk_count and all(
@@ -95,18 +95,20 @@ def _are_pieces(memory: StoredText, content: str, chunks: list[StoredPiece]) -> 
     )
 
 
-def _are_covered(memory: StoredText, content: str, chunks: list[StoredPiece], passages: list[StoredPiece]) -> bool:
-    """Tell whether an indexed memory has passages inside all its pieces, and another one none."""
+def _are_passages_correct(
+    memory: StoredText, content: str, chunks: list[StoredRange], passages: list[StoredRange]
+) -> bool:
+    """Return whether an indexed memory has passages inside all its units, and any other memory none."""
     if not memory.indexed:
         return not passages
-    pieces = chunks if memory.chunked else [StoredPiece(None, 0, len(content), b"")]
-    spans = {piece.chunk_id: piece for piece in pieces}
+    units = chunks if memory.chunked else [StoredRange(None, 0, len(content), b"")]
+    spans = {unit.chunk_id: unit for unit in units}
     inside = all(
-        (piece := spans.get(passage.chunk_id)) is not None and piece.start <= passage.start < passage.end <= piece.end
+        (unit := spans.get(passage.chunk_id)) is not None and unit.start <= passage.start < passage.end <= unit.end
         for passage in passages
     )
     covered = {passage.chunk_id for passage in passages}
-    return inside and all(piece.chunk_id in covered or not content[piece.start : piece.end].strip() for piece in pieces)
+    return inside and all(unit.chunk_id in covered or not content[unit.start : unit.end].strip() for unit in units)
 
 
 def _memories(connection: apsw.Connection) -> Iterator[StoredText]:
@@ -119,23 +121,23 @@ def _memories(connection: apsw.Connection) -> Iterator[StoredText]:
     return map(StoredText._make, rows)
 
 
-def _chunks(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
-    """Return the chunks in order, up to the first whose place in that order is not its index."""
+def _chunks(connection: apsw.Connection, memory_id: int) -> list[StoredRange]:
+    """Return the chunks in order, up to the first one whose index is wrong."""
     sql = """
         select id, start_char, end_char, cast(content as blob), chunk_index from memory_chunks
         where parent_id = ? order by chunk_index
     """
     rows = enumerate(connection.execute(sql, (memory_id,)))
-    return [StoredPiece(*row[:4]) for _, row in takewhile(lambda each: each[0] == each[1][4], rows)]
+    return [StoredRange(*row[:4]) for _, row in takewhile(lambda each: each[0] == each[1][4], rows)]
 
 
-def _passages(connection: apsw.Connection, memory_id: int) -> list[StoredPiece]:
+def _passages(connection: apsw.Connection, memory_id: int) -> list[StoredRange]:
     sql = "select chunk_id, start_char, end_char, x'' from memory_passages where memory_id = ?"
-    return [StoredPiece(*row) for row in connection.execute(sql, (memory_id,))]
+    return [StoredRange(*row) for row in connection.execute(sql, (memory_id,))]
 
 
 def vector_faults(connection: apsw.Connection) -> VectorFaults:
-    """Compare the vector tables with the passages and with the memories' places."""
+    """Compare the vector tables with the passages, and with the fields of the memories."""
     faults = VectorFaults(unreadable=unreadable_tables(connection))
     for table, of_chunks in ((CHUNK_TABLE, True), (MEMORY_TABLE, False)):
         if table not in faults.unreadable:
@@ -144,14 +146,14 @@ def vector_faults(connection: apsw.Connection) -> VectorFaults:
 
 
 def unreadable_tables(connection: apsw.Connection) -> list[str]:
-    """Return the vector tables that sqlite-vec cannot read whole."""
+    """Return the vector tables that sqlite-vec cannot read completely."""
     dimensions = vector_dimensions(connection)
-    return [table for table in (CHUNK_TABLE, MEMORY_TABLE) if not are_blocks_whole(connection, table, dimensions)]
+    return [table for table in (CHUNK_TABLE, MEMORY_TABLE) if not are_blocks_consistent(connection, table, dimensions)]
 
 
 def _compare(connection: apsw.Connection, table: str, faults: VectorFaults, *, of_chunks: bool) -> None:
     faults.missing.update(_without_vector(connection, table, of_chunks=of_chunks))
-    for passage_id, memory_id, usable, filed in _filed(connection, table, of_chunks=of_chunks):
+    for passage_id, memory_id, usable, filed in _vector_states(connection, table, of_chunks=of_chunks):
         if memory_id is None:
             faults.strays.append((table, passage_id))
         elif not usable:
@@ -171,8 +173,8 @@ def _without_vector(connection: apsw.Connection, table: str, *, of_chunks: bool)
     )
 
 
-def _filed(connection: apsw.Connection, table: str, *, of_chunks: bool) -> Iterator[tuple[Any, ...]]:
-    """Yield of each vector: its passage, the memory (None: there is none), whether it is usable and filed rightly."""
+def _vector_states(connection: apsw.Connection, table: str, *, of_chunks: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield for each vector: passage id, memory id (None: no passage), is it usable, is it filed correctly."""
     origin = bytes(4 * vector_dimensions(connection))
     return connection.execute(
         f"""
@@ -193,8 +195,8 @@ def _filed(connection: apsw.Connection, table: str, *, of_chunks: bool) -> Itera
     )
 
 
-def are_keywords_right(connection: apsw.Connection, damaged: Collection[int]) -> bool:
-    """Tell whether the keyword index says what the text says, memories that are damaged themselves left aside."""
+def is_keyword_index_correct(connection: apsw.Connection, damaged: Collection[int]) -> bool:
+    """Return whether the keyword index matches the text, apart from memories that are themselves damaged."""
     blocks = fetch(connection, as_dict, "select id as block_id, session_id, pieces from keyword_blocks")
     strays = "select count(*) from keyword_postings where id / ? not in (select id from keyword_blocks)"
     lost = """
@@ -207,18 +209,18 @@ def are_keywords_right(connection: apsw.Connection, damaged: Collection[int]) ->
         not fetch_value(connection, strays, (keywords.BUCKETS,))
         and not fetch_value(connection, homeless)
         and set(fetch_column(connection, lost)) <= set(damaged)
-        and all(_is_block_right(connection, **block, damaged=damaged) for block in blocks)
+        and all(_is_block_correct(connection, **block, damaged=damaged) for block in blocks)
     )
 
 
-def _is_block_right(
+def _is_block_correct(
     connection: apsw.Connection, *, block_id: int, session_id: str | None, pieces: int, damaged: Collection[int]
 ) -> bool:
-    there = _entries(keywords.postings_of(connection, block_id))
+    found = _entries(keywords.postings_of(connection, block_id))
     unknown = set[int]()
     memories = fetch(
         connection,
-        FiledMemory,
+        IndexEntry,
         """
         select k.memory_id as id, k.first_piece as first, k.lengths, m.id is null as is_gone, m.session_id
         from keyword_memories k left join session_memories m on m.id = k.memory_id where k.block_id = ?
@@ -234,14 +236,14 @@ def _is_block_right(
             continue
         lengths, postings = keywords.indexed(keywords.texts_of(connection, memory.id), memory.first)
         wanted = _entries(postings)
-        if lengths != memory.lengths or memory.session_id != session_id or wanted - there:
+        if lengths != memory.lengths or memory.session_id != session_id or wanted - found:
             return False
-        there -= wanted
-    return bool(memories) and all(number in unknown for _, number, _ in there)
+        found -= wanted
+    return bool(memories) and all(number in unknown for _, number, _ in found)
 
 
 def _entries(postings: dict[int, bytes]) -> Counter[tuple[int, int, int]]:
-    """Return how often each posting is there: its bucket, the number of its piece, and itself."""
+    """Count the postings by bucket, unit number and value."""
     entries = Counter[tuple[int, int, int]]()
     for bucket, row in postings.items():
         whole = np.frombuffer(

@@ -1,4 +1,4 @@
-"""Looking at a file without changing it: what kind of file it is, and what SQLite itself says about it."""
+"""Inspects a file without changing it: what kind of file it is, and what SQLite reports about it."""
 
 import contextlib
 import re
@@ -13,10 +13,8 @@ import apsw
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
-from vector_memory.storage.sqlite import connecting, guards, migrations
-from vector_memory.storage.sqlite import legacy as original
-from vector_memory.storage.sqlite import schema_repair as remaking
-from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_noticed
+from vector_memory.storage.sqlite import connecting, guards, legacy, migrations, schema_repair
+from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_detected
 from vector_memory.storage.sqlite.guards import DamagedError, Guard
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
@@ -24,18 +22,18 @@ from vector_memory.storage.sqlite.vec0 import load_vector_search
 T = TypeVar("T")
 
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-LOOKING_SECONDS = 900.0
-"""A statement may take so much processor time: comparing the indexes of a gigabyte takes minutes."""
+INSPECTION_SECONDS = 900.0
+"""Processor time allowed for a statement. Comparing the indexes of a gigabyte takes minutes."""
 
 THOROUGH_BYTES = 1 << 30
-"""Up to this size indexes are compared with their tables too, which reads everything several times."""
+"""Up to this size, indexes are also compared with their tables, which reads everything several times."""
 
 VALUE = re.compile(r"(NULL|NUMERIC|TEXT) value in ")
 INDEX = re.compile(r"row \d+ missing from index |wrong # of entries in index |non-unique entry in index ")
 
 
 class FileKind(StrEnum):
-    """What a file is to this release."""
+    """What kind of file this is to this release."""
 
     EMPTY = "empty"
     FOREIGN = "foreign"
@@ -45,17 +43,17 @@ class FileKind(StrEnum):
     NEWER = "newer"
 
 
-def inspect(path: Path, look: Callable[[apsw.Connection], T]) -> T:
-    """Return what `look` finds in the file, which is not changed; no file is made beside it. Raises DatabaseError.
+def inspect(path: Path, read: Callable[[apsw.Connection], T]) -> T:
+    """Return what `read` finds in the file. Changes nothing and creates no file next to it. Raises DatabaseError.
 
-    A file without a log is in nobody's use: it is opened as one that nobody changes, because SQLite would make a log
-    and leave it there. If somebody changes it meanwhile all the same, it is looked at again.
+    A file without a log is not in use. It is opened as immutable, because SQLite would otherwise create a log and leave
+    it behind. If a process changes it in the meantime, it is inspected again.
     """
     while True:
         in_use, before = log_of(path).exists() or journal_of(path).exists(), _marks_of_change(path)
         try:
             with guards.translated_errors(), _opened(path, immutable=not in_use) as connection:
-                found = look(connection)
+                found = read(connection)
         except DatabaseError:
             if in_use or before == _marks_of_change(path):
                 raise
@@ -70,8 +68,8 @@ def _opened(path: Path, *, immutable: bool) -> Iterator[apsw.Connection]:
         connecting.wait_for_locks(connection)
         load_vector_search(connection)
         connection.pragma("temp_store", "memory")
-        Guard(connection, LOOKING_SECONDS, typed=False)
-        connection.execute("begin")  # one state of the file; nothing is ever committed
+        Guard(connection, INSPECTION_SECONDS, typed=False)
+        connection.execute("begin")  # one state of the file; nothing is committed
         yield connection
 
 
@@ -79,8 +77,8 @@ def _connection(path: Path, *, immutable: bool) -> apsw.Connection:
     uri = f"file:{quote(str(path.absolute()))}" + ("?immutable=1" if immutable else "")
     connection = apsw.Connection(uri, flags=READ_ONLY)
     try:
-        with connecting.closed_on_error(connection), full_disk_noticed(connection):
-            connection.pragma("schema_version")  # reads something, and so opens the log
+        with connecting.closed_on_error(connection), full_disk_detected(connection):
+            connection.pragma("schema_version")  # reads something, which opens the log
     except FullDiskError:
         return connect_to_read(path)
     return connection
@@ -95,19 +93,19 @@ def _marks_of_change(path: Path) -> tuple[object, ...]:
 
 
 def file_kind(connection: apsw.Connection) -> FileKind:
-    """Tell what the file is; what is damaged counts as one of this release."""
+    """Return the kind of the file. A damaged file counts as one of this release."""
     if migrations.is_ours(connection):
         version, known = migrations.recorded_version(connection), len(migrations.MIGRATIONS)
         if version is not None and version > known:
             return FileKind.NEWER
-        return FileKind.PRESENT if version == known or remaking.is_record_wrong(connection) else FileKind.OLDER
+        return FileKind.PRESENT if version == known or schema_repair.is_record_wrong(connection) else FileKind.OLDER
     if not migrations.names_of_tables(connection):
         return FileKind.EMPTY
-    return FileKind.ORIGINAL if original.is_original(connection) else FileKind.FOREIGN
+    return FileKind.ORIGINAL if legacy.is_original(connection) else FileKind.FOREIGN
 
 
 def kind_of(path: Path) -> FileKind:
-    """Tell what the file at `path` is; what is no database at all is foreign. Raises DatabaseError."""
+    """Return the kind of the file at `path`; FOREIGN if it is not a database. Raises DatabaseError."""
     try:
         return inspect(path, file_kind)
     except DatabaseError as error:
@@ -117,16 +115,16 @@ def kind_of(path: Path) -> FileKind:
 
 
 def damage(connection: apsw.Connection) -> list[str]:
-    """Return what is wrong with the structure of the file in SQLite's words, which hold no content."""
+    """Return what is wrong with the structure of the file, in SQLite's words, which contain no stored content."""
     thorough = database_bytes(connection) <= THOROUGH_BYTES
     lines: list[str] = []
     try:
-        # One by one: the check may break off after it has said something.
-        for (said,) in connection.execute(f"pragma {'integrity_check' if thorough else 'quick_check'}"):
-            lines.extend(said.splitlines())
+        # One by one: the check may stop after some lines.
+        for (text,) in connection.execute(f"pragma {'integrity_check' if thorough else 'quick_check'}"):
+            lines.extend(text.splitlines())
     except (apsw.CorruptError, apsw.NotADBError) as error:
         lines.append(str(error))
-    # Values are looked at by themselves; the full-text index of earlier releases is not used any more.
+    # Values are checked separately. The full-text index of earlier releases is no longer used.
     return [
         line
         for line in lines
@@ -135,24 +133,24 @@ def damage(connection: apsw.Connection) -> list[str]:
 
 
 def is_of_index(line: str) -> bool:
-    """Tell whether a line of `damage` says that an index does not fit its table, from which it can be made again."""
+    """Return whether a line of `damage` is about an index, which can be rebuilt from its table."""
     return INDEX.match(line) is not None
 
 
 def database_bytes(connection: apsw.Connection) -> int:
-    """Return the size of the database."""
+    """Return the size of the database in bytes."""
     return int(fetch_value(connection, "select page_count * page_size from pragma_page_count(), pragma_page_size()"))
 
 
 def count_orphans(connection: apsw.Connection) -> Counter[str]:
-    """Count, by table, the rows that refer to rows which are not there."""
-    # A row with two references can miss both.
+    """Count the rows with invalid references, by table."""
+    # Both references of a row can be invalid; count the row once.
     rows = {(table, rowid) for table, rowid, *_ in connection.execute("pragma foreign_key_check")}
     return Counter(table for table, _ in rows)
 
 
 def count_memories(connection: apsw.Connection) -> int:
-    """Return how many memories there are. Raises DamagedError if there is no table of them."""
+    """Return the number of memories. Raises DamagedError if their table is missing."""
     if "session_memories" not in migrations.names_of_tables(connection):
         raise DamagedError(guards.RUN_FIX)
     return int(fetch_value(connection, "select count(*) from session_memories"))

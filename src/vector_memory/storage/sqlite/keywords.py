@@ -1,16 +1,15 @@
-"""The keyword index: BM25 over units, which are the chunks of chunked memories and the others as wholes.
+"""The keyword index: BM25 over units, which are chunks, or whole memories of kinds that are not chunked.
 
-BM25 asks how often each term is in each unit, and its statistics are those of the scope that is searched, so that
-what else is in the file changes no score. FTS5 says that only row by row to a function in Python, which is too slow,
-and takes seconds to overwrite what it knows of a long memory. So the index is one of inverted lists in tables:
+BM25 needs the count of each term in each unit. Its statistics are those of the searched scope, so that other memories
+in the file do not change scores. FTS5 returns these counts only row by row to a Python function, which is too slow, and
+needs seconds to overwrite the index of a long memory. So this is an inverted index in ordinary tables:
 
-- The memories of a session share **blocks**; a block is open for new memories until it has UNITS_PER_BLOCK units.
-  The units of a block are numbered.
-- A **posting** says that a term is so many times in such a unit, in 64 bits. Terms are known by a hash: no word of
-  the text is here.
-- Part of the hash is the term's **bucket**. The postings of a block that are in one bucket make up the row with the id
-  `block_id * BUCKETS + bucket`. So a query reads one row a block for each of its terms, and a memory is added to at
-  most BUCKETS rows, which stand side by side.
+- The memories of a session share **blocks**. A block is open for new memories until it has UNITS_PER_BLOCK units. The
+  units of a block are numbered.
+- A **posting** is the count of a term in a unit, in 64 bits. Terms are stored as hashes: the index contains no words.
+- Part of the hash is the term's **bucket**. The postings of a block in one bucket are stored in the row with the id
+  `block_id * BUCKETS + bucket`. So a query reads one row per block and term, and adding a memory changes at most
+  BUCKETS rows, which are next to each other.
 """
 
 import hashlib
@@ -32,11 +31,11 @@ BUCKETS = 256
 COUNT_BITS = 10
 NUMBER_BITS = 20
 HASH_BITS = 64 - NUMBER_BITS - COUNT_BITS
-"""A posting is hash, unit number and count, from the highest bit to the lowest. The bucket is hashed besides."""
+"""A posting consists of hash, unit number and count, from the highest bit to the lowest. The bucket is not in it."""
 
 MAX_UNITS = 1 << NUMBER_BITS
 MAX_COUNT = (1 << COUNT_BITS) - 1
-"""A term that is oftener in a unit counts as if it were there so many times."""
+"""Higher counts of a term in a unit are stored as this one."""
 
 DAMAGED_KEYWORDS = "The keyword index in the file is damaged: run `vector-memory doctor --fix`."
 
@@ -45,7 +44,7 @@ POSTING = np.dtype("<u8")
 
 
 class IndexedMemory(NamedTuple):
-    """Where a memory's units are: `first` is the number of the first one. `lengths` holds LENGTHs."""
+    """Where a memory's units are. `first`: the number of its first unit. `lengths`: an array of LENGTH."""
 
     memory_id: int
     block_id: int
@@ -54,14 +53,14 @@ class IndexedMemory(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Where further units can go; `units` is the number of the next one."""
+    """A block that can take more units; `units` is the number of the next one."""
 
     id: int
     units: int
 
 
 class Words(NamedTuple):
-    """What the index says of the units of a memory: their LENGTHs in order, and their POSTINGs by bucket."""
+    """Index data for the units of a memory: an array of LENGTH, in order, and arrays of POSTING by bucket."""
 
     lengths: bytes
     postings: dict[int, bytes]
@@ -73,7 +72,7 @@ class Words(NamedTuple):
 
 
 def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
-    """Index a memory by the words of its units, which are numbered from 0."""
+    """Add a memory to the index. The units of its words are numbered from 0."""
     block_id, first = _open_block(connection, memory_id)
     end = first + words.units
     connection.execute("update keyword_blocks set pieces = ? where id = ?", (end, block_id))
@@ -88,7 +87,7 @@ def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
 
 
 def remove(connection: apsw.Connection, memory_id: int) -> None:
-    """Take a memory out of the index, if it is there. No memory can be deleted before."""
+    """Remove a memory from the index, if it is there. This must happen before the memory is deleted."""
     memory = _indexed_memory(connection, memory_id)
     if memory is None:
         return
@@ -111,13 +110,13 @@ def remove(connection: apsw.Connection, memory_id: int) -> None:
 
 
 def postings_of(connection: apsw.Connection, block_id: int) -> dict[int, bytes]:
-    """Return the POSTINGs of a block, by bucket."""
+    """Return the postings of a block, as arrays of POSTING by bucket."""
     sql = "select id, postings from keyword_postings where id between ? and ?"
     return {row_id % BUCKETS: row for row_id, row in connection.execute(sql, _row_ids(block_id))}
 
 
 def rebuild(connection: apsw.Connection) -> None:
-    """Make the whole index again from the text."""
+    """Rebuild the whole index from the text."""
     connection.execute("delete from keyword_memories")
     connection.execute("delete from keyword_postings")
     connection.execute("delete from keyword_blocks")
@@ -126,7 +125,7 @@ def rebuild(connection: apsw.Connection) -> None:
 
 
 def fill(connection: apsw.Connection) -> None:
-    """Index all memories, of which none is indexed yet. One is held at a time."""
+    """Index all memories; none may be indexed yet. One memory is in RAM at a time."""
     for memory_id in fetch_column(connection, "select id from session_memories order by id"):
         texts = texts_of(connection, memory_id)
         if texts:
@@ -134,7 +133,7 @@ def fill(connection: apsw.Connection) -> None:
 
 
 def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
-    """Return the texts of a memory's units; none while the chunks of a chunked one are still to be made."""
+    """Return the texts of a memory's units; none if it should be chunked but has no chunks yet."""
     rows = fetch_column(
         connection,
         """
@@ -149,9 +148,9 @@ def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
 
 
 def indexed(texts: Sequence[str], first: int = 0) -> Words:
-    """Return what the index says of units with these texts, numbered from `first` on.
+    """Return the index data for units with these texts, numbered from `first` on.
 
-    This takes most of the time that adding a memory takes, so do it before the transaction.
+    This takes most of the time that adding a memory takes, so call it before the transaction.
     """
     lengths = []
     rows = defaultdict[int, list[int]](list)
@@ -168,22 +167,22 @@ def indexed(texts: Sequence[str], first: int = 0) -> Words:
 
 
 def renumbered(postings: bytes, first: int) -> bytes:
-    """Return the POSTINGs of units numbered from 0 as those of units numbered from `first` on."""
+    """Return postings of units numbered from 0 as postings of units numbered from `first` on."""
     return postings if first == 0 else (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
 def hits_in(postings: NDArray[np.uint64], hashed: int) -> NDArray[np.int64]:
-    """Return which of the postings are of the term with this hash."""
+    """Return the positions of the postings of the term with this hash."""
     return np.flatnonzero(postings >> np.uint64(NUMBER_BITS + COUNT_BITS) == hashed)
 
 
 def numbers_of(postings: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of the units that the postings are about."""
+    """Return the unit numbers of postings."""
     return (postings >> np.uint64(COUNT_BITS)).astype(np.int64) & (1 << NUMBER_BITS) - 1
 
 
 def _open_block(connection: apsw.Connection, memory_id: int) -> Block:
-    """Return the block that a new memory's units go to, a new one if need be."""
+    """Return the block for a new memory's units; create one if necessary."""
     session_id = fetch_value(connection, "select session_id from session_memories where id = ?", (memory_id,))
     latest = "select id, pieces as units from keyword_blocks where session_id is ? order by id desc limit 1"
     block = fetch_one(connection, Block, latest, (session_id,))

@@ -1,8 +1,8 @@
-"""Takes over a file written by the original server: every memory keeps its id and its text.
+"""Upgrades a file of the original server: every memory keeps its id and its text.
 
-What differs there: kinds in the plural, `v1` iterations, knowledge under the session `global`, chunks without offsets
-that begin with words of their own, one vector per chunk. Chunks and vectors are made again from the text: the chunks
-when the upgraded file is opened (`cutting`), the vectors by the backfill.
+That server has plural kinds, `v1` iterations, knowledge in the session `global`, chunks without offsets that begin with
+words of their own, and one vector per chunk. Chunks and vectors are recomputed from the text: the chunks when the
+upgraded file is opened (`cutting`), the vectors by the backfill.
 """
 
 import hashlib
@@ -39,13 +39,13 @@ insert into session_memories (
 
 
 def is_original(connection: apsw.Connection) -> bool:
-    """Tell whether the file has the original's tables and has not been taken over yet."""
+    """Return whether the file has the original server's tables and has not been upgraded yet."""
     tables = set(fetch_column(connection, "select name from sqlite_schema where type = 'table'"))
     return {"session_memories", "memory_chunks"} <= tables and not {"schema_migrations", "memory_passages"} & tables
 
 
-def set_aside(connection: apsw.Connection) -> None:
-    """Rename the original's tables of text, and drop what can be made again from the text."""
+def rename_tables(connection: apsw.Connection) -> None:
+    """Rename the original server's text tables, and drop everything that can be rebuilt from the text."""
     for kind in ("trigger", "view", "index"):
         names = fetch_column(connection, "select name from sqlite_schema where type = ? and sql is not null", (kind,))
         for name in names:
@@ -58,17 +58,17 @@ def set_aside(connection: apsw.Connection) -> None:
 
 
 def move_rows(connection: apsw.Connection) -> None:
-    """Copy the renamed tables' memories into the present tables, one at a time, and drop the old tables."""
+    """Copy the memories of the renamed table into the new one, one at a time, and drop the renamed tables."""
     for memory_id in fetch_column(connection, "select id from original_memories order by id"):
         (row,) = fetch(connection, as_dict, "select * from original_memories where id = ?", (memory_id,))
         connection.execute(INSERT_MEMORY, moved_memory(row))
-    keep_ids_unused(connection)
+    carry_over_sequences(connection)
     connection.execute("drop table original_chunks")
     connection.execute("drop table original_memories")
 
 
-def keep_ids_unused(connection: apsw.Connection) -> None:
-    """Carry over the largest ids ever given, so that an old id never means another memory or chunk."""
+def carry_over_sequences(connection: apsw.Connection) -> None:
+    """Carry over the largest ids ever assigned, so that an old id never means another memory or chunk."""
     connection.execute(
         """
         delete from sqlite_sequence where name in ('session_memories', 'memory_chunks');
@@ -79,7 +79,7 @@ def keep_ids_unused(connection: apsw.Connection) -> None:
 
 
 def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a present row for one of the original's."""
+    """Return the column values of a new row for one of the original server's rows."""
     kind = str(KINDS.get(row["memory_type"], row["memory_type"]))
     content = str(row["content"] or "")
     created = normal_time(row.get("created_at"))
@@ -106,7 +106,7 @@ def moved_memory(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def normal_iteration(value: object) -> int:
-    """Read `v1`, `1` or 1; anything unreadable is the first iteration."""
+    """Parse `v1`, `1` or 1; anything else is the first iteration."""
     try:
         return parse_iteration(value)  # type: ignore[arg-type]
     except ValidationError:
@@ -123,7 +123,7 @@ def normal_time(value: object) -> str:
 
 
 def normal_json(value: object, empty: list[Any] | dict[str, Any]) -> str:
-    """Return `value` if it is JSON of the same type as `empty`, else `empty` as JSON."""
+    """Return `value` if it is JSON of the same type as `empty`; otherwise return `empty` as JSON."""
     try:
         parsed = json.loads(str(value))
     except ValueError:
@@ -132,7 +132,7 @@ def normal_json(value: object, empty: list[Any] | dict[str, Any]) -> str:
 
 
 def normal_tags(value: object) -> str:
-    """Return a JSON list of texts; what was stored as another type is written as text."""
+    """Return a JSON list of strings; items of other types become JSON text."""
     tags = json.loads(normal_json(value, []))
     return json.dumps([tag if isinstance(tag, str) else json.dumps(tag) for tag in tags], ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""Which files are locked, read from the table of Linux: opening and closing a file would drop the locks of SQLite."""
+"""Finds locked files in Linux's lock table, because opening and closing a file would drop SQLite's locks."""
 
 import os
 import time
@@ -16,33 +16,34 @@ IN_USE = range(128, 129)
 """The byte of a log's index that each connection locks as long as it has the index open."""
 
 SHARED = range(0x40000002, 0x40000002 + 510)
-"""The bytes of a database that a connection with a log keeps locked, from before it opens the index until after."""
+"""The bytes of a database that a connection in WAL mode locks before it opens the log's index, until after it closes
+it."""
 
 END = 1 << 63
 
-LOOKS = 10
-SECONDS_BETWEEN_LOOKS = 0.05
-"""Who is just opening or closing a database has one lock and not yet, or no longer, the other one."""
+ATTEMPTS = 10
+SECONDS_BETWEEN_ATTEMPTS = 0.05
+"""A process that is opening or closing a database briefly has only one of the two locks."""
 
 READINGS = 3
-"""The table is not read in one piece: a lock that stays can be missed when others come and go meanwhile."""
+"""The table is not read atomically: a reading can miss a lock while other locks come and go."""
 
 OTHER_DATABASE = (
-    "A running server still has the file open that was at this path before, and its write-ahead log is here: using it "
-    "with another file would damage both. Nothing was changed; stop all servers of this database (close the "
+    "A running server still has the file open that was at this path before, and its write-ahead log is here. Using "
+    "that log with another file would damage both. Nothing was changed; stop all servers of this database (close the "
     "agents' clients), then start them again."
 )
 
 
 OTHER_NAME = (
-    "A server that is still running has this database open under another name (through a hard link, or moved with a "
-    "link left behind), with another write-ahead log: both together would damage the database. Nothing was changed; "
-    "use the same path as that server, or end it first."
+    "A running server has this database open under another name (through a hard link, or because the file was moved "
+    "and a link left behind), and so with another write-ahead log. Two logs would damage the database. Nothing was "
+    "changed; use the same path as that server, or stop it first."
 )
 
 
 class Lock(NamedTuple):
-    """A lock on some bytes of a file. `device` is as the table writes it. `shared`: others may lock the same bytes."""
+    """A lock on bytes of a file. `device`: as in the table. `shared`: other processes may lock the same bytes."""
 
     shared: bool
     process: str
@@ -52,41 +53,41 @@ class Lock(NamedTuple):
     last: int
 
     def covers(self, some: range) -> bool:
-        """Tell whether one of the bytes is locked."""
+        """Return whether one of the bytes is locked."""
         return self.first < some.stop and self.last >= some.start
 
 
 def require_own_log(path: Path) -> None:
-    """Raise a DatabaseError if the log beside `path` is in use with another database, which was moved or replaced.
+    """Raise DatabaseError if the log next to `path` is in use with another database, which was moved or replaced.
 
-    And if the database is in use with another log. Nothing is found out on systems without the table, or about
-    processes that it does not show.
+    Also if the database is in use with another log. Does nothing on systems without the table, and cannot see processes
+    that the table does not show.
     """
-    for _ in range(LOOKS):
-        error = mixed_up(path)
+    for _ in range(ATTEMPTS):
+        error = find_conflict(path)
         if error is None:
             return
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_ATTEMPTS)
     raise DatabaseError(error)
 
 
-def mixed_up(path: Path) -> str | None:
-    """Say what is wrong if processes use the database, or the log beside it, without the other one."""
+def find_conflict(path: Path) -> str | None:
+    """Return an error message if processes use the database, or the log next to it, without the other one."""
     if is_log_of_another(path):
         return OTHER_DATABASE
     return OTHER_NAME if is_open_with_another_log(path) else None
 
 
 def is_open_with_another_log(path: Path) -> bool:
-    """Tell whether a process uses a database with a log that is not the one beside it."""
+    """Return whether a process uses the database with a log other than the one next to it."""
     real = Path(os.path.realpath(path))
     try:
         database = real.stat()
     except OSError:
         return False
     index = log_index_of(real).stat().st_ino if log_index_of(real).exists() else None
-    locks = held()
-    # A lock that is not shared is that of a process which needs no log, such as one that restores a backup.
+    locks = locks_held()
+    # A process with an exclusive lock needs no log, for example while it restores a backup.
     users = {lock.process for lock in locks if lock.inode == database.st_ino and lock.shared and lock.covers(SHARED)}
     return bool(users - {lock.process for lock in locks if lock.inode == index and lock.covers(IN_USE)}) and has_log(
         real, database
@@ -94,7 +95,7 @@ def is_open_with_another_log(path: Path) -> bool:
 
 
 def has_log(path: Path, status: os.stat_result) -> bool:
-    """Tell whether a database uses a write-ahead log at all, by its header."""
+    """Return whether the header of a database says that it is in WAL mode."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         header = header_of(folder, path.name, status)
@@ -104,13 +105,13 @@ def has_log(path: Path, status: os.stat_result) -> bool:
 
 
 def is_log_of_another(path: Path) -> bool:
-    """Tell whether a process uses the log beside a database without using the database."""
+    """Return whether a process uses the log next to a database without using the database."""
     real = Path(os.path.realpath(path))
     try:
         index = log_index_of(real).stat().st_ino
     except OSError:
         return False
-    locks = held()
+    locks = locks_held()
     devices = {lock.device for lock in locks if lock.inode == index and lock.covers(IN_USE)}
     if not devices:
         return False
@@ -118,13 +119,13 @@ def is_log_of_another(path: Path) -> bool:
     return not any(lock.inode == database and lock.device in devices and lock.covers(SHARED) for lock in locks)
 
 
-def held() -> set[Lock]:
+def locks_held() -> set[Lock]:
     """Return the locks on files that processes hold."""
     return {lock for _ in range(READINGS) for lock in read_table()}
 
 
 def read_table() -> Iterator[Lock]:
-    """Yield the locks that are in the table at one reading."""
+    """Yield the locks in the table, read once."""
     try:
         lines = TABLE.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""Who keeps the write-ahead log from being emptied: read from its shared index, without opening the database.
+"""Finds out who keeps the write-ahead log from being emptied, from its shared index, without opening the database.
 
-The layout is SQLite's documented one (walformat.html): a header, how many frames are in the database already, and five
-read marks, each with a lock byte that readers at that mark hold. Nothing is written, as a checkpoint would.
+The layout is documented by SQLite (walformat.html): a header, the number of frames already in the database, and five
+read marks, each with a lock byte that readers at that mark hold. Nothing is written; a checkpoint would write.
 """
 
 import os
@@ -16,7 +16,7 @@ HEADER = struct.Struct("=16xI")
 """The number of frames in the log."""
 
 MARKS = struct.Struct("=I5I")
-"""How many of them are in the database too, and the read marks. A mark is the last frame that its readers see."""
+"""The number of frames already in the database, and the read marks. A mark is the last frame that its readers see."""
 
 MARKS_AT = 96
 FIRST_READ_LOCK = 123
@@ -24,18 +24,18 @@ LOCK = struct.Struct("@hhqqi0q")
 """`struct flock` of 64-bit Linux."""
 
 
-class HeldBack(NamedTuple):
-    """Frames that no checkpoint can move, because a process still reads the state before them: that of frame `mark`."""
+class BlockedFrames(NamedTuple):
+    """The number of frames that no checkpoint can move, because a process still reads the state of frame `mark`."""
 
     frames: int
     mark: int
     process: int
 
 
-def held_back(path: Path) -> HeldBack | None:
-    """Return what readers in other processes hold back; None if nothing, or if the system does not tell.
+def blocked_frames(path: Path) -> BlockedFrames | None:
+    """Return the frames that readers in other processes block; None if there are none, or it cannot be determined.
 
-    Not to be called while this process has the database open: closing the index would drop SQLite's locks.
+    Do not call this while this process has the database open: closing the index would drop SQLite's locks.
     """
     if sys.platform != "linux" or LOCK.size != 32:  # noqa: PLR2004 - see LOCK
         return None
@@ -49,21 +49,21 @@ def held_back(path: Path) -> HeldBack | None:
         os.close(descriptor)
 
 
-def _read(descriptor: int) -> HeldBack | None:
+def _read(descriptor: int) -> BlockedFrames | None:
     data = os.pread(descriptor, MARKS_AT + MARKS.size, 0)
     if len(data) < MARKS_AT + MARKS.size:
         return None
     (frames,) = HEADER.unpack_from(data)
     moved, *marks = MARKS.unpack_from(data, MARKS_AT)
-    marks[0] = moved  # readers at the first mark read the database only
+    marks[0] = moved  # readers at the first mark read only the database
     holders = [(mark, holder) for at, mark in enumerate(marks) if (holder := _holder(descriptor, at)) is not None]
     mark, process = min(holders, default=(frames, 0))
-    return HeldBack(frames - mark, mark, process) if mark < frames else None
+    return BlockedFrames(frames - mark, mark, process) if mark < frames else None
 
 
 def _holder(descriptor: int, mark: int) -> int | None:
-    """Return a process that reads at a mark, or None."""
-    import fcntl  # noqa: PLC0415 - not on every system
+    """Return the id of a process that reads at a mark, or None."""
+    import fcntl  # noqa: PLC0415 - not available on every system
 
     question = LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, FIRST_READ_LOCK + mark, 1, 0)
     kind, *_, process = LOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))

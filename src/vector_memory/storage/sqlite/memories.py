@@ -21,7 +21,7 @@ COLUMNS = """
 
 
 def memory_from_row(*, tags: str, metadata: str, auto_chunk: int, **columns: Any) -> Memory:
-    """Make a Memory of a row of COLUMNS."""
+    """Return a Memory for a row of COLUMNS."""
     return Memory(tags=texts_in(tags), metadata=object_in(metadata), chunked=bool(auto_chunk), **columns)
 
 
@@ -33,7 +33,7 @@ def find_report(
     session_iter: int,
     task_code: str | None,
 ) -> int | None:
-    """Return the id of the report with this content in this place, or None."""
+    """Return the id of the report with this content, agent, session, iteration and task, or None."""
     found = fetch_value(
         connection,
         f"""
@@ -63,7 +63,7 @@ def require_memory(connection: apsw.Connection, memory_id: int) -> Memory:
 
 
 def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Memory]:
-    """Return those of the memories that exist, by id."""
+    """Return the memories that exist, by id."""
     rows = fetch(
         connection,
         memory_from_row,
@@ -74,7 +74,7 @@ def get_memories(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict
 
 
 def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[int, Origin]:
-    """Return the origins of those of the memories that exist, by id."""
+    """Return the origins of the memories that exist, by id."""
     rows = fetch(
         connection,
         Origin,
@@ -90,7 +90,7 @@ def get_origins(connection: apsw.Connection, memory_ids: Sequence[int]) -> dict[
 def get_observations(
     connection: apsw.Connection, report_ids: Sequence[int], limit: int, characters: int
 ) -> list[Observation]:
-    """Return the last observations on these reports, the oldest first."""
+    """Return the latest observations on these reports, oldest first."""
     found = fetch(
         connection,
         Observation,
@@ -110,7 +110,7 @@ def get_observations(
 def list_memories(
     connection: apsw.Connection, scope: Scope, limit: int, offset: int = 0, *, latest_first: bool = True
 ) -> list[Memory]:
-    """Return the memories of a scope by iteration and time, the newest (or the oldest) first."""
+    """Return the memories of a scope, sorted by iteration and time, newest (or oldest) first."""
     condition = memory_filter(scope)
     direction = "desc" if latest_first else "asc"
     return fetch(
@@ -126,7 +126,7 @@ def list_memories(
 
 
 def count_memories(connection: apsw.Connection, scope: Scope, since: str | None = None) -> int:
-    """Return how many memories are in a scope; with a time, those created then or later."""
+    """Return the number of memories in a scope, created at `since` or later if given."""
     condition = memory_filter(scope)
     sql = f"select count(*) from session_memories m where {condition.sql}"
     if since is None:
@@ -147,7 +147,7 @@ COUNTED = {
 
 
 def count_by(connection: apsw.Connection, scope: Scope, by: CountedBy) -> dict[str, int]:
-    """Return how many memories of a scope there are of each kind, category or tag, in the order of the names."""
+    """Return the number of memories of a scope for each kind, category or tag, sorted by name."""
     condition = memory_filter(scope)
     named = COUNTED[by].format(condition=condition.sql)
     sql = f"select name, count(*) from ({named}) group by name order by name"
@@ -163,7 +163,7 @@ def memory_ids(connection: apsw.Connection, scope: Scope) -> list[int]:
 
 
 def expendable(connection: apsw.Connection, before: str, *, tagged: bool, limit: int | None) -> list[Expendable]:
-    """Return memories created before that time, the oldest first; of tagged ones those that were read least."""
+    """Return memories created before that time, oldest first; if `tagged`, the least read tagged memories first."""
     return fetch(
         connection,
         Expendable,
@@ -178,38 +178,21 @@ def expendable(connection: apsw.Connection, before: str, *, tagged: bool, limit:
 
 
 def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: str) -> None:
-    """Count one reading of each of the memories; an id that stands there twice was read twice."""
+    """Count one read for each id; ids can repeat."""
     connection.executemany(
         "update session_memories set access_count = access_count + 1, accessed_at = max(accessed_at, ?) where id = ?",
         [(now, memory_id) for memory_id in memory_ids],
     )
 
 
-def next_unindexed(connection: apsw.Connection, after_id: int) -> Memory | None:
-    """Return the memory without vectors that has the smallest id above `after_id`, unless a process computes them."""
-    return fetch_one(
-        connection,
-        memory_from_row,
-        f"""
-        select {COLUMNS} from session_memories m
-        where m.embedding_model_id is null and m.id > ?
-            and not exists (
-                select 1 from pending_vectors where memory_id = m.id and leased_until > unixepoch('subsec')
-            )
-        order by m.id limit 1
-        """,
-        (after_id,),
-    )
-
-
 def is_unindexed(connection: apsw.Connection, memory_id: int) -> bool:
-    """Tell whether a memory is there and has no vectors."""
+    """Return whether a memory exists and has no vectors."""
     sql = "select 1 from session_memories where id = ? and embedding_model_id is null"
     return fetch_value(connection, sql, (memory_id,)) is not None
 
 
 def count_unindexed(connection: apsw.Connection, scope: Scope | None = None) -> int:
-    """Return how many memories, of a scope or of all, have no vectors."""
+    """Return the number of memories without vectors, in a scope or in all."""
     condition = memory_filter(scope or Scope())
     return int(
         fetch_value(

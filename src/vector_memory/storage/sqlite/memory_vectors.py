@@ -1,4 +1,4 @@
-"""The vectors of whole memories: of each of their passages, and the means."""
+"""The vectors of whole memories: those of their passages, and their means."""
 
 import json
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def passages_of(connection: apsw.Connection, memory: Memory) -> list[StoredPassa
 def mean_vectors(
     connection: apsw.Connection, memory_ids: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the ids of those memories that have vectors, ascending, and the means, shape (ids, dimensions).
+    """Return the ids of the memories that have vectors, ascending, and their means, shape (ids, dimensions).
 
-    A mean is that of the vectors of all the passages of a memory.
+    Each mean is over the vectors of all passages of the memory.
     """
     sql = "select p.id, p.memory_id from json_each(?) wanted join memory_passages p on p.memory_id = wanted.value"
     rows: list[Any] = connection.execute(sql, (json.dumps(memory_ids),)).fetchall()

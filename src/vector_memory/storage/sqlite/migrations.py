@@ -1,4 +1,4 @@
-"""Brings a file to the present schema. A migration and its record commit together, so any process may run it."""
+"""Upgrades a file to the current schema. A migration and its record commit together, so any process may run it."""
 
 import contextlib
 from collections.abc import Callable
@@ -12,8 +12,7 @@ from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
-from vector_memory.storage.sqlite import erasure, pending, revision, schema
-from vector_memory.storage.sqlite import legacy as original
+from vector_memory.storage.sqlite import erasure, legacy, pending, revision, schema
 from vector_memory.storage.sqlite.guards import RUN_FIX, DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema, schema_faults
@@ -25,30 +24,30 @@ RECORD_TABLE = (
 
 
 class Migration(NamedTuple):
-    """One step. `apply(connection, dimensions)` runs inside the transaction that also records it."""
+    """One migration. `apply(connection, dimensions)` runs in the transaction that also records it."""
 
     name: str
     apply: Callable[[apsw.Connection, int], None]
 
 
 def create_tables(connection: apsw.Connection, dimensions: int) -> None:
-    """Make the tables; the rows of a file written by the original server move into them."""
-    is_original = original.is_original(connection)
+    """Create the tables, and copy the rows of a file of the original server into them."""
+    is_original = legacy.is_original(connection)
     if is_original:
-        original.set_aside(connection)
+        legacy.rename_tables(connection)
     for script in (schema.TABLES, schema.INDEX_TABLES, schema.INDEXES, schema.TRIGGERS):
         connection.execute(script)
     for table in schema.VECTOR_TABLES:
         connection.execute(schema.VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
     if is_original:
-        original.move_rows(connection)
+        legacy.move_rows(connection)
 
 
 def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
-    """Make the keyword index in place of the full-text tables, from the text. One memory is held at a time."""
+    """Replace the full-text tables by a keyword index built from the text. One memory is in RAM at a time."""
     connection.execute(schema.KEYWORDS)
     if fetch_value(connection, "select 1 from session_memories limit 1"):
-        from vector_memory.storage.sqlite import (  # noqa: PLC0415 - needs numpy, and hardly any start comes here
+        from vector_memory.storage.sqlite import (  # noqa: PLC0415 - imports numpy, and is rarely needed
             keywords,
         )
 
@@ -56,34 +55,34 @@ def replace_full_text(connection: apsw.Connection, _dimensions: int) -> None:
 
 
 def index_times(connection: apsw.Connection, _dimensions: int) -> None:
-    """Let the newest memories of a kind, an agent or a task be found at once."""
+    """Create indexes for finding the newest memories of a kind, an agent or a task."""
     connection.execute(schema.NEWEST)
 
 
 def add_tags(connection: apsw.Connection, _dimensions: int) -> None:
-    """Make room for the vocabulary of the tagged memories."""
+    """Create the table for the vocabulary of tagged memories."""
     connection.execute(schema.CANONICAL_TAGS)
 
 
 def refuse_earlier_releases(connection: apsw.Connection, _dimensions: int) -> None:
-    """Let every later write of a server of an earlier release fail as a whole: it looks at no version."""
-    connection.execute(schema.ONLY_KNOWING_WRITERS)
+    """Make all writes by servers of earlier releases fail, because they do not check the version."""
+    connection.execute(schema.REJECT_OLD_WRITERS)
 
 
 def count_deletes(connection: apsw.Connection, _dimensions: int) -> None:
-    """Let every process know whether deleted bytes are still to be erased."""
+    """Record whether deleted bytes still have to be erased."""
     connection.execute(erasure.TABLE)
     connection.execute(schema.ERASURE)
 
 
 def add_revision(connection: apsw.Connection, _dimensions: int) -> None:
-    """Let every process know whether what it keeps of the file in memory is still right."""
+    """Add a revision, which shows processes whether their in-memory data is still valid."""
     connection.execute(revision.TABLE)
     connection.execute(revision.TRIGGER)
 
 
 def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
-    """Let every process know whose vectors another one is computing."""
+    """Record which memories' vectors a process is computing."""
     connection.execute(pending.TABLE)
 
 
@@ -97,20 +96,20 @@ MIGRATIONS = (
     Migration("add a revision for what processes keep in memory", add_revision),
     Migration("let receipts come before vectors", add_pending_vectors),
 )
-"""In order; the version of a file is the number of migrations it has had. Only ever append."""
+"""In order. The version of a file is the number of migrations applied to it. Only ever append."""
 
 
 OURS = {"schema_migrations", "session_memories", "memory_passages", "keyword_memories", "keyword_postings"}
-"""A file that has two of these names is a memory, however damaged."""
+"""A file with at least two of these names is a memory, however damaged."""
 
 
 def require_ours(connection: apsw.Connection) -> None:
-    """Raise a DatabaseError, having written nothing, for a file of another program or of a newer release.
+    """Raise DatabaseError, without writing, for a file of another program or of a newer release.
 
-    Also if its schema is damaged or altered: neither a view with the name of a table, nor sqlite-vec without its
-    shadow tables, may be used.
+    Also if its schema is damaged or altered: a view in place of a table, and sqlite-vec without its shadow tables, are
+    not safe to use.
     """
-    version = pending_from(connection)
+    version = applied_migrations(connection)
     if version == len(MIGRATIONS):
         if schema_faults(connection, expected_schema()):
             raise DamagedError(RUN_FIX)
@@ -120,18 +119,18 @@ def require_ours(connection: apsw.Connection) -> None:
 
 @cache
 def expected_schema() -> Schema:
-    """Return the schema of a file that has had all migrations. Takes a few milliseconds the first time."""
+    """Return the schema after all migrations. The first call takes a few milliseconds."""
     return schema_at(len(MIGRATIONS))
 
 
 @cache
 def tables_at(version: int) -> frozenset[str]:
-    """Return the names of the tables that a file of this version has."""
+    """Return the names of the tables of a file of this version."""
     return frozenset(name for name, thing in schema_at(version).items() if thing.type == "table")
 
 
 def schema_at(version: int) -> Schema:
-    """Return the schema of a file that has had the first `version` migrations."""
+    """Return the schema after the first `version` migrations."""
     connection = apsw.Connection(":memory:")
     try:
         load_vector_search(connection)
@@ -145,14 +144,14 @@ def schema_at(version: int) -> Schema:
 
 
 def migrate(connection: apsw.Connection, dimensions: int) -> None:
-    """Apply what is missing. Asking what is missing never writes; a file that is not ours is refused untouched."""
-    if pending_from(connection) == len(MIGRATIONS):
+    """Apply the missing migrations. If none is missing, nothing is written; a file that is not ours is not changed."""
+    if applied_migrations(connection) == len(MIGRATIONS):
         return
     connection.execute("begin immediate")
     try:
-        # Another process may have been faster while this one waited for the lock.
-        done = pending_from(connection)
-        if original.is_original(connection):
+        # Another process may have migrated the file while this one waited for the lock.
+        done = applied_migrations(connection)
+        if legacy.is_original(connection):
             close_to_others(Path(connection.filename))
             back_up(Path(connection.filename), ".before-upgrade")
         for version, migration in enumerate(MIGRATIONS[done:], start=done + 1):
@@ -165,24 +164,15 @@ def migrate(connection: apsw.Connection, dimensions: int) -> None:
         raise
 
 
-def require_known(connection: apsw.Connection) -> None:
-    """Raise a DatabaseError if a newer release has changed the tables since the file was opened."""
-    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(MIGRATIONS):
-        raise DatabaseError(
-            "A newer release of vector-memory has upgraded the database since this server started, and this one "
-            "can no longer write to it. Nothing was changed: restart this server with the newer release."
-        )
-
-
-def let_write(connection: apsw.Connection) -> None:
-    """Give a connection the function that `schema.ONLY_KNOWING_WRITERS` asks of whoever writes."""
+def register_writer_function(connection: apsw.Connection) -> None:
+    """Register the function that the triggers of `schema.REJECT_OLD_WRITERS` call on each write."""
     connection.create_scalar_function(
         schema.WRITERS_FUNCTION, partial(len, MIGRATIONS), 0, deterministic=True, flags=apsw.SQLITE_INNOCUOUS
     )
 
 
-def pending_from(connection: apsw.Connection) -> int:
-    """Return how many migrations the file has had, or raise a DatabaseError if it is not one of ours."""
+def applied_migrations(connection: apsw.Connection) -> int:
+    """Return the number of migrations applied to the file. Raises DatabaseError if it is not one of ours."""
     if is_ours(connection):
         version = recorded_version(connection)
         if version is None:
@@ -193,15 +183,24 @@ def pending_from(connection: apsw.Connection) -> int:
                 "vector-memory to open it."
             )
         return version
-    if names_of_tables(connection) and not original.is_original(connection):
+    if names_of_tables(connection) and not legacy.is_original(connection):
         raise DatabaseError(
             "The file is an SQLite database of another program and was not changed: choose another path."
         )
     return 0
 
 
+def require_known(connection: apsw.Connection) -> None:
+    """Raise DatabaseError if a newer release has upgraded the file."""
+    if (fetch_value(connection, "select max(version) from schema_migrations") or 0) > len(MIGRATIONS):
+        raise DatabaseError(
+            "A newer release of vector-memory has upgraded the database since this server started, and this one can "
+            "no longer write to it. Nothing was changed: restart this server with the newer release."
+        )
+
+
 def is_ours(connection: apsw.Connection) -> bool:
-    """Tell whether a file is a memory, be it damaged."""
+    """Return whether a file is a memory, even a damaged one."""
     return len(OURS.intersection(fetch_column(connection, "select name from sqlite_schema"))) > 1
 
 
@@ -211,7 +210,7 @@ def names_of_tables(connection: apsw.Connection) -> set[str]:
 
 
 def recorded_version(connection: apsw.Connection) -> int | None:
-    """Return how many migrations the file says it has had; None if its record is damaged."""
+    """Return the recorded number of applied migrations; None if the record is damaged."""
     sql = "select sql from sqlite_schema where type = 'table' and name = 'schema_migrations'"
     if fetch_value(connection, sql) != RECORD_TABLE.replace("create table", "CREATE TABLE"):
         return None
@@ -220,7 +219,7 @@ def recorded_version(connection: apsw.Connection) -> int | None:
 
 
 def record(connection: apsw.Connection, version: int, name: str) -> None:
-    """Note that a migration has been applied."""
+    """Record that a migration has been applied."""
     if version == 1:
         connection.execute(RECORD_TABLE)
     connection.execute("insert into schema_migrations values (?, ?, ?)", (version, name, utc_now()))
@@ -237,7 +236,7 @@ def close_to_others(path: Path) -> None:
 
 
 def back_up(path: Path, suffix: str) -> None:
-    """Copy the file as last committed to a new file beside it, readable by its owner only: whole or not at all."""
+    """Copy the last committed state to a new file next to it, readable by its owner only: completely or not at all."""
     copy = path.with_name(path.name + suffix)
     number = 1
     while copy.exists():
@@ -249,7 +248,7 @@ def back_up(path: Path, suffix: str) -> None:
 
 
 def copy_database(path: Path, copy: Path) -> None:
-    """Copy the file as last committed."""
+    """Copy the last committed state of the file."""
     source, target = apsw.Connection(str(path)), apsw.Connection(str(copy))
     try:
         with target.backup("main", source, "main") as backup:

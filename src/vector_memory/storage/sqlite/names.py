@@ -1,4 +1,4 @@
-"""The names in use: of sessions, agents and tasks."""
+"""The names of sessions, agents and tasks in use."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from vector_memory.storage.records import NamedBy
 def names_with(
     connection: apsw.Connection, column: NamedBy, part: str, session_id: str | None, limit: int
 ) -> tuple[list[str], int]:
-    """Return names that contain a part, and how many there are in all; with a session only those used in it.
+    """Return names that contain `part`, and how many there are in all; if a session is given, only its own.
 
-    Those that begin with it come first, then those used last. Upper and lower case count as equal in ASCII.
+    Names that start with `part` come first, then the most recently used. ASCII letters match case-insensitively.
     """
     rows: list[tuple[Any, ...]] = connection.execute(
         f"""

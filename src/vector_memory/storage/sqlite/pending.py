@@ -4,6 +4,8 @@ A process leases what it has promised to index. If it ends before it is done, it
 that has the file open takes them over: see `indexing.background`.
 """
 
+from typing import cast
+
 import apsw
 
 from vector_memory.domain import Scope
@@ -20,8 +22,8 @@ create table pending_vectors (
 );
 """
 
-# A lease that ends later than any that can be taken now was made before the clock was set back.
-IS_HELD = "leased_until between :now and :until"
+# No lease is as long as a minute: one that ends later was taken before the clock was set back.
+IS_HELD = "leased_until between unixepoch('subsec') and unixepoch('subsec') + 60"
 
 
 def defer_vectors(connection: apsw.Connection, memory_id: int, lease: Lease) -> None:
@@ -47,20 +49,54 @@ def settle(connection: apsw.Connection, memory_id: int) -> None:
     connection.execute("delete from pending_vectors where memory_id = ?", (memory_id,))
 
 
-def next_pending(connection: apsw.Connection, lease: Lease) -> Memory | None:
-    """Return the oldest memory that the holder has leased, or whose lease has run out."""
+def next_leased(connection: apsw.Connection, owner: str, most_characters: int | None) -> Memory | None:
+    """Return the oldest memory, of no more characters, that a process has leased."""
     sql = f"""
         select {COLUMNS} from pending_vectors p join session_memories m on m.id = p.memory_id
-        where p.owner = :owner or not {IS_HELD} order by p.memory_id limit 1
+        where p.owner = :owner and (:most is null or length(m.content) <= :most) order by p.memory_id limit 1
     """
-    return fetch_one(connection, memory_from_row, sql, lease._asdict())
+    return fetch_one(connection, memory_from_row, sql, {"owner": owner, "most": most_characters})
 
 
-def count_pending(connection: apsw.Connection, scope: Scope, lease: Lease) -> int:
+def has_lapsed_leases(connection: apsw.Connection) -> bool:
+    """Tell whether any lease has run out."""
+    return fetch_value(connection, f"select 1 from pending_vectors where not {IS_HELD}") is not None
+
+
+def next_unindexed(connection: apsw.Connection, after_id: int) -> Memory | None:
+    """Return the memory without vectors that has the smallest id above `after_id`, unless a process computes them."""
+    return fetch_one(
+        connection,
+        memory_from_row,
+        f"""
+        select {COLUMNS} from session_memories m
+        where m.embedding_model_id is null and m.id > ?
+            and not exists (select 1 from pending_vectors where memory_id = m.id and {IS_HELD})
+        order by m.id limit 1
+        """,
+        (after_id,),
+    )
+
+
+def count_pending(connection: apsw.Connection, scope: Scope) -> int:
     """Return how many memories of a scope have vectors that somebody is computing now."""
     condition = memory_filter(scope)
     sql = f"""
-        select count(*) from pending_vectors p join session_memories m on m.id = p.memory_id
+        select count(*) from pending_vectors join session_memories m on m.id = memory_id
         where {IS_HELD} and {condition.sql}
     """
-    return int(fetch_value(connection, sql, lease._asdict() | condition.bindings))
+    return int(fetch_value(connection, sql, condition.bindings))
+
+
+def longest_pending(connection: apsw.Connection, scope: Scope) -> float | None:
+    """Return for how many seconds a scope has had a memory whose vectors somebody is computing now; None: it has none.
+
+    After the clock was set back the number may be negative.
+    """
+    condition = memory_filter(scope)
+    sql = f"""
+        select max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec'))
+        from pending_vectors join session_memories m on m.id = memory_id
+        where {IS_HELD} and {condition.sql}
+    """
+    return cast("float | None", fetch_value(connection, sql, condition.bindings))

@@ -1,9 +1,9 @@
-"""A second set of vector tables beside the one in use: filled with another model's vectors, then exchanged for it.
+"""A second set of vector tables: filled with another model's vectors, then swapped with the tables in use.
 
-The spare tables are twins of those in use, with `spare_` before their names, their indexes and their triggers, and
-foreign keys of their own: what is deleted leaves them in the same transaction. They are made when a model is to be
-changed. A row in `spare_embedding_models` says whose vectors they are being filled with; without it they hold nothing
-that is needed any more, and are erased in steps that keep no writer waiting, then dropped.
+The spare tables are copies of those in use, with the prefix `spare_` for tables, indexes and triggers, and with their
+own foreign keys, so a deletion removes rows from them in the same transaction. They are created when the model is
+changed. A row in `spare_embedding_models` says whose vectors they are being filled with. Without that row their content
+is no longer needed; it is deleted in small steps, so that writers do not have to wait, and then the tables are dropped.
 """
 
 import re
@@ -21,15 +21,15 @@ from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
-from vector_memory.storage.sqlite.tags import forget_vectors
+from vector_memory.storage.sqlite.tags import clear_vectors
 from vector_memory.storage.sqlite.vec0 import rename_table
 from vector_memory.storage.sqlite.vectors import Passage, add_passages
 
 SPARE = "spare_"
 TABLES = ("memory_passages", *VECTOR_TABLES)
-"""What there are twins of."""
+"""The tables that have a spare copy."""
 
-TWIN_NAMES = re.compile(rf"\b({SPARE})?({'|'.join(TABLES)})\b")
+TABLE_NAMES = re.compile(rf"\b({SPARE})?({'|'.join(TABLES)})\b")
 
 MISSING = """
 m.embedding_model_id = (select id from embedding_models)
@@ -40,20 +40,20 @@ PASSAGES_PER_STEP = 200
 
 
 def exists(connection: apsw.Connection) -> bool:
-    """Tell whether there are spare tables."""
+    """Return whether there are spare tables."""
     sql = "select 1 from sqlite_schema where name = 'spare_embedding_models'"
     return fetch_value(connection, sql) is not None
 
 
 def unfinished(connection: apsw.Connection) -> Fingerprint | None:
-    """Return whose vectors the spare tables are being filled with; None if they are not."""
+    """Return the fingerprint of the vectors that the spare tables are being filled with, or None."""
     if not exists(connection):
         return None
     return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from spare_embedding_models")
 
 
 def create(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
-    """Make empty spare tables for the vectors of a model."""
+    """Create empty spare tables for the vectors of a model."""
     connection.execute(
         """
         create table spare_embedding_models (
@@ -70,32 +70,32 @@ def create(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
         order by type = 'trigger', type = 'index'
         """,
     ):
-        connection.execute(twin(sql, fingerprint.dimensions))
+        connection.execute(spare_statement(sql, fingerprint.dimensions))
 
 
-def twin(sql: str, dimensions: int) -> str:
-    """Return the statement that makes the twin of what `sql` makes.
+def spare_statement(sql: str, dimensions: int) -> str:
+    """Return the statement that creates the spare copy of what `sql` creates.
 
-    An index keeps its name when its table gets another one, so the names of the indexes go from twin to twin.
+    An index keeps its name when its table is renamed, so after a swap the names of the indexes are swapped too.
     """
     sql = re.sub(r"float\[\d+\]", f"float[{dimensions}]", sql)
-    sql = TWIN_NAMES.sub(lambda match: match[0] if match[1] else SPARE + match[2], sql)
+    sql = TABLE_NAMES.sub(lambda match: match[0] if match[1] else SPARE + match[2], sql)
     return re.sub(
         r"(?i)^(create (?:index|trigger)) (\w+)",
-        lambda match: f"{match[1]} {toggled(match[2])}",
+        lambda match: f"{match[1]} {other_name(match[2])}",
         sql,
     )
 
 
-def toggled(name: str) -> str:
-    """Return the name of an index's or trigger's twin."""
+def other_name(name: str) -> str:
+    """Return the name of the same index or trigger in the other set of tables."""
     return name.removeprefix(SPARE) if name.startswith(SPARE) else SPARE + name
 
 
 def insert_passages(
     connection: apsw.Connection, memory: Memory, passages: Sequence[Passage], vectors: NDArray[np.float32]
 ) -> None:
-    """Add a memory's passages with their vectors, shape (passages, dimensions), to the spare tables."""
+    """Add a memory's passages and their vectors, shape (passages, dimensions), to the spare tables."""
     add_passages(connection, memory, passages, vectors, prefix=SPARE)
 
 
@@ -106,7 +106,7 @@ def next_missing(connection: apsw.Connection, after_id: int) -> Memory | None:
 
 
 def is_missing(connection: apsw.Connection, memory_id: int) -> bool:
-    """Tell whether a memory has vectors, but none in the spare tables."""
+    """Return whether a memory has vectors, but none in the spare tables."""
     return (
         fetch_value(connection, f"select 1 from session_memories m where {MISSING} and m.id = ?", (memory_id,))
         is not None
@@ -114,27 +114,27 @@ def is_missing(connection: apsw.Connection, memory_id: int) -> bool:
 
 
 def count_missing(connection: apsw.Connection) -> int:
-    """Return how many memories have vectors, but none in the spare tables."""
+    """Return the number of memories that have vectors, but none in the spare tables."""
     return int(fetch_value(connection, f"select count(*) from session_memories m where {MISSING}"))
 
 
-def count_made(connection: apsw.Connection) -> int:
-    """Return how many memories have vectors in the spare tables."""
+def count_recomputed(connection: apsw.Connection) -> int:
+    """Return the number of memories that have vectors in the spare tables."""
     return int(fetch_value(connection, "select count(distinct memory_id) from spare_memory_passages"))
 
 
-def exchange(connection: apsw.Connection) -> None:
-    """Put the spare tables in the place of those in use, which become spare and not needed.
+def swap(connection: apsw.Connection) -> None:
+    """Swap the spare tables with those in use; the old ones become spare tables that are no longer needed.
 
-    Takes as long for many vectors as for few. A memory that has none among the new ones counts as not indexed.
+    The time does not depend on the number of vectors. A memory without new vectors counts as not indexed.
     """
     connection.execute(f"update session_memories as m set embedding_model_id = null where {MISSING}")
     triggers = {
         name: sql
         for name, sql in connection.execute("select name, sql from sqlite_schema where type = 'trigger'")
-        if TWIN_NAMES.search(sql)
+        if TABLE_NAMES.search(sql)
     }
-    # SQLite would rename what they mention, and their names would stay.
+    # Otherwise SQLite would rename the tables in their statements, but not the triggers.
     for name in triggers:
         connection.execute(f"drop trigger {name}")
     for table in TABLES:
@@ -150,9 +150,9 @@ def exchange(connection: apsw.Connection) -> None:
             = (excluded.model, excluded.dimensions, excluded.precision, excluded.engine)
         """
     )
-    forget_vectors(connection)
+    clear_vectors(connection)
     begin_epoch(connection)
-    give_up(connection)
+    discard(connection)
 
 
 def rename(connection: apsw.Connection, old: str, new: str) -> None:
@@ -163,16 +163,16 @@ def rename(connection: apsw.Connection, old: str, new: str) -> None:
         connection.execute(f"alter table {old} rename to {new}")
 
 
-def give_up(connection: apsw.Connection) -> None:
-    """Note that nothing in the spare tables, if there are any, is needed any more."""
+def discard(connection: apsw.Connection) -> None:
+    """Record that the content of the spare tables, if there are any, is no longer needed."""
     if exists(connection):
         connection.execute("delete from spare_embedding_models")
 
 
 def erase_step(connection: apsw.Connection) -> bool:
-    """Remove some passages that are not needed any more with their vectors, or at last the tables.
+    """Delete some passages that are no longer needed and their vectors or, at the end, drop the tables.
 
-    False: there was nothing to do. All at once would keep writers waiting, 4 seconds for 100,000 vectors.
+    False: there was nothing to do. Deleting everything at once would make writers wait, 4 s for 100,000 vectors.
     """
     if not exists(connection) or unfinished(connection) is not None:
         return False

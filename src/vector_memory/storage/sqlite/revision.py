@@ -1,4 +1,4 @@
-"""The file's revision, which tells each process whether what it keeps in memory is still right (`feed`)."""
+"""The file's revision, which shows each process whether its in-memory data is still valid (`feed`)."""
 
 import apsw
 
@@ -19,9 +19,9 @@ end;
 
 
 def begin_epoch(connection: apsw.Connection) -> None:
-    """Note that what others keep of the file is void: tables were exchanged, or their rows made again.
+    """Invalidate the in-memory data of all processes, after tables were swapped or their rows rebuilt.
 
-    Where the row is lost, the time makes a number that no process has seen.
+    If the row is missing, the time serves as an epoch that no process has seen.
     """
     connection.execute(
         "insert into revision values (1, unixepoch(), 0) on conflict do update set epoch = epoch + 1",

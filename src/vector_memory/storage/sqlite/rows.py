@@ -1,4 +1,4 @@
-"""Rows as named values: columns are read by name, never by position. No cursor outlives the call."""
+"""Reads rows as named values: by column name, never by position. No cursor outlives the call."""
 
 import json
 from collections.abc import Callable
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 SIMPLE: dict[object, type] = {kind: kind for kind in (int, float, str, bytes, bool, NoneType)}
 
-WRONG_JSON = "The database contains a text that cannot be read: restore it from a backup."
+WRONG_JSON = "The database contains unreadable text: restore it from a backup."
 
 
 def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> list[T]:
-    """Run a query and return `make(**columns)` of every row."""
+    """Run a query and return `make(**columns)` for each row."""
     cursor = connection.execute(sql, bindings)
     found: list[T] = []
     names: tuple[str, ...] = ()
@@ -31,9 +31,9 @@ def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, binding
 
 @lru_cache(maxsize=256)
 def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], None]:
-    """Return the check of rows from which something is made: results of expressions have no declared type.
+    """Return the type check for rows that `make` receives, because results of expressions have no declared type.
 
-    What a function passes on to what it returns has the type that is said there.
+    For columns that a function passes on as keyword arguments, the type comes from the class that it returns.
     """
     hints = get_type_hints(make)
     if isinstance(made := hints.pop("return", None), type):
@@ -42,7 +42,7 @@ def _check_for(make: Callable[..., object], names: tuple[str, ...]) -> Callable[
 
 
 def _simple_types(hint: object) -> tuple[type, ...]:
-    """Return the types that SQLite may hand over for an annotation; none if that cannot be said."""
+    """Return the types that SQLite may return for an annotation; empty if they are not known."""
     wanted = get_args(hint) or (hint,)
     if not all(kind in SIMPLE for kind in wanted):
         return ()
@@ -50,20 +50,20 @@ def _simple_types(hint: object) -> tuple[type, ...]:
 
 
 def fetch_columns_of(connection: apsw.Connection, made: type, sql: str, bindings: Any = ()) -> dict[str, Any]:
-    """Run a query of one row and return its columns, of the types that a class says."""
+    """Run a query that returns one row, and return its columns, checked against the annotations of a class."""
     (columns,) = fetch(connection, as_dict, sql, bindings)
     _check_for(made, tuple(columns))(tuple(columns.values()))
     return columns
 
 
 def fetch_one(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> T | None:
-    """Run a query and return `make(**columns)` of its first row, or None."""
+    """Run a query and return `make(**columns)` for its first row, or None."""
     found = fetch(connection, make, sql, bindings)
     return found[0] if found else None
 
 
 def as_dict(**columns: Any) -> dict[str, Any]:
-    """Keep a row as it is, for `fetch`."""
+    """Return a row as a dict; for `fetch`."""
     return columns
 
 
@@ -79,7 +79,7 @@ def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> l
 
 
 def texts_in(value: str) -> list[str]:
-    """Return the texts of a list that is stored as JSON. Raises DamagedError if it is something else."""
+    """Return the strings of a JSON list. Raises DamagedError if the value is anything else."""
     texts = _parsed(value)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise DamagedError(WRONG_TYPE)
@@ -87,7 +87,7 @@ def texts_in(value: str) -> list[str]:
 
 
 def object_in(value: str) -> dict[str, Any]:
-    """Return an object that is stored as JSON. Raises DamagedError if it is something else."""
+    """Return a JSON object. Raises DamagedError if the value is anything else."""
     stored = _parsed(value)
     if not isinstance(stored, dict):
         raise DamagedError(WRONG_TYPE)
@@ -98,14 +98,14 @@ def _parsed(value: str) -> Any:
     try:
         parsed = json.loads(value)
         if "\\u" in value:
-            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair could not be sent
+            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair cannot be sent
     except (ValueError, RecursionError) as error:
         raise DamagedError(WRONG_JSON) from error
     return parsed
 
 
 def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:
-    """Return the ids of the next rows of an `autoincrement` table, which hold only inside this write transaction."""
+    """Return the ids for the next rows of an `autoincrement` table. They are valid only in this write transaction."""
     given = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (table,))
     highest = fetch_value(connection, f"select max(id) from {table}")
     last = max(given or 0, highest or 0)

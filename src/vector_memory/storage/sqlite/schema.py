@@ -1,10 +1,10 @@
-"""The tables, as the migrations make them. docs/schema.md is generated from a file made by these."""
+"""The tables, as created by the migrations. docs/schema.md is generated from a file that these create."""
 
 VECTOR_TABLES = ("vec_chunk_search", "vec_session_search")
-"""Passages of chunks; passages of memories that are not chunked."""
+"""For passages of chunks, and for passages of memories that are not chunked."""
 
 PARTITION_ROWS = 32
-"""Vectors per block of a vec0 table. A session has blocks of its own: small ones waste little on small sessions."""
+"""Vectors per block of a vec0 table. Each session has its own blocks; small blocks waste less on small sessions."""
 
 TABLES = """
 create table session_memories (
@@ -129,7 +129,7 @@ create index idx_passage_memory on memory_passages(memory_id);
 create index idx_passage_chunk on memory_passages(chunk_id);
 """
 
-# Virtual tables know no foreign keys: these keep them in step with the text, in the same transaction.
+# Virtual tables do not support foreign keys; these triggers update them in the same transaction as the text.
 TRIGGERS = """
 create trigger chunk_added after insert on memory_chunks begin
     insert into fts_chunk_search(rowid, content) values (new.id, new.content);
@@ -158,7 +158,7 @@ create trigger memory_passage_removed after delete on memory_passages when old.c
 end;
 """
 
-# A memory cannot be deleted before it is taken out of the keyword index.
+# A memory cannot be deleted before it is removed from the keyword index.
 KEYWORDS = """
 drop trigger chunk_added;
 drop trigger chunk_removed;
@@ -194,14 +194,15 @@ create trigger keyword_block_removed after delete on keyword_blocks begin
 end;
 """
 
-# The newest of a scope, without reading and sorting all of it: a time stands behind the text, pages away in long rows.
+# Find the newest memories of a scope without reading and sorting all of them: times are stored after the text, which
+# can be many pages long.
 NEWEST = """
 create index idx_kind_newest on session_memories(memory_type, session_iter, created_at);
 create index idx_agent_newest on session_memories(agent_id, memory_type, session_iter, created_at);
 create index idx_task_newest on session_memories(task_code, memory_type, session_iter, created_at);
 """
 
-# The vocabulary of the tagged memories. It outlives them: deleting a memory does not lower a frequency.
+# The vocabulary of the tagged memories. Deleting a memory does not lower a frequency.
 CANONICAL_TAGS = """
 create table canonical_tags (
     id integer primary key,
@@ -213,11 +214,11 @@ create table canonical_tags (
 """
 
 WRITERS_FUNCTION = "vector_memory_schema"
-"""What each connection of this release has: a function that returns the newest version of the tables it knows."""
+"""An SQL function of each connection of this release: it returns the newest schema version that it knows."""
 
-# Releases before this one look at no version when they write. They have no such function, so SQLite refuses to prepare
-# whatever adds, indexes or deletes a memory; counting a reading needs nothing else and goes on.
-ONLY_KNOWING_WRITERS = "".join(
+# Releases before this one do not check the version when they write. They lack the function, so SQLite refuses to
+# prepare statements that add, index or delete a memory. Counting reads still works.
+REJECT_OLD_WRITERS = "".join(
     f"""
 create trigger only_knowing_writers_{event} before {change} on session_memories when {WRITERS_FUNCTION}() < 5 begin
     select raise(abort, 'written by an earlier release');

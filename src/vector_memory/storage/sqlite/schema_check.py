@@ -1,8 +1,8 @@
-"""Comparing the schema of a file with the one that the migrations make.
+"""Compares the schema of a file with the one that the migrations create.
 
-A view or a table of another program can have the name of one of ours, a trigger of another program runs in our
-transactions, and sqlite-vec crashes without its shadow tables. So this is checked before anything else is read.
-Other tables, views and indexes may be in the file: no statement of ours touches them.
+Another program's view or table can have the name of one of ours, its triggers would run in our transactions, and
+sqlite-vec crashes without its shadow tables. So this is checked before anything else is read. The file may contain
+other tables, views and indexes: our statements never use them.
 """
 
 import re
@@ -16,35 +16,35 @@ from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES
 
 SPARE = "spare_"
-"""Begins the names of the tables that another model's vectors are made in (`storage.reembedding`)."""
+"""Prefix of the tables that are filled with another model's vectors (`storage.reembedding`)."""
 
-TWINS = ("memory_passages", *VECTOR_TABLES)
-"""The tables that have spare twins."""
+SPARE_TABLES = ("memory_passages", *VECTOR_TABLES)
+"""The tables that have a spare copy."""
 
 
-class Thing(NamedTuple):
-    """A table, index, view or trigger; `table` is the one it is of."""
+class SchemaObject(NamedTuple):
+    """A table, index, view or trigger. `table`: the table that it belongs to."""
 
     type: str
     table: str
     sql: str
 
-    def is_like(self, other: "Thing | None") -> bool:
-        """Tell whether the other one is made by the same statement, written in whatever way."""
+    def is_like(self, other: "SchemaObject | None") -> bool:
+        """Return whether both were created by the same statement, apart from formatting."""
         if other is None or self[:2] != other[:2]:
             return False
         return self.sql == other.sql or normal(self.sql) == normal(other.sql)
 
 
-Schema = Mapping[str, Thing]
+Schema = Mapping[str, SchemaObject]
 """By name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFaults:
-    """Names of ours that are missing or are something else, and triggers of others on tables of ours.
+    """Names of ours that are missing or defined differently, and foreign triggers on our tables.
 
-    `spare`: tables for another model's vectors that are not whole; they hold nothing that cannot be made again.
+    `spare`: the spare tables are incomplete; their content can be recomputed.
     """
 
     wrong: set[str] = field(default_factory=set)
@@ -55,10 +55,10 @@ class SchemaFaults:
         return bool(self.wrong or self.triggers or self.spare)
 
 
-def read_schema(connection: apsw.Connection) -> dict[str, Thing]:
-    """Return everything in the file that has been created by a statement, as SQLite keeps it."""
+def read_schema(connection: apsw.Connection) -> dict[str, SchemaObject]:
+    """Return everything in the file that a statement created, as SQLite stores it."""
     rows = connection.execute("select type, name, tbl_name, sql from sqlite_schema where sql is not null").fetchall()
-    return {str(name): Thing(str(kind), str(table), str(sql)) for kind, name, table, sql in rows}
+    return {str(name): SchemaObject(str(kind), str(table), str(sql)) for kind, name, table, sql in rows}
 
 
 def schema_faults(connection: apsw.Connection, expected: Schema) -> SchemaFaults:
@@ -68,30 +68,30 @@ def schema_faults(connection: apsw.Connection, expected: Schema) -> SchemaFaults
     wanted = part(expected, spare=False)
     return SchemaFaults(
         wrong=differences(main, wanted) | wrong_shadows(connection, main, ""),
-        triggers={name for name, thing in main.items() if thing.type == "trigger" and name not in wanted},
+        triggers={name for name, item in main.items() if item.type == "trigger" and name not in wanted},
         spare=SPARE + "embedding_models" in found and is_spare_wrong(connection, found, wanted),
     )
 
 
-def part(schema: Schema, *, spare: bool) -> dict[str, Thing]:
-    """Return what is in use, or what is of the spare tables, with the same names.
+def part(schema: Schema, *, spare: bool) -> dict[str, SchemaObject]:
+    """Return the tables in use, or the spare tables, under the same names.
 
-    The names of indexes and triggers go from twin to twin when the tables are exchanged.
+    When the tables are swapped, their indexes and triggers keep their names, so `spare_` is ignored in these.
     """
     return {
-        name.removeprefix(SPARE): Thing(thing.type, thing.table.removeprefix(SPARE), thing.sql)
-        for name, thing in schema.items()
-        if thing.table.startswith(SPARE) == spare
+        name.removeprefix(SPARE): SchemaObject(item.type, item.table.removeprefix(SPARE), item.sql)
+        for name, item in schema.items()
+        if item.table.startswith(SPARE) == spare
     }
 
 
 def differences(found: Schema, wanted: Schema) -> set[str]:
-    """Return the names of what is missing, or is something else. sqlite-vec's own tables are left aside."""
-    return {name for name, thing in wanted.items() if not is_shadow(name) and not thing.is_like(found.get(name))}
+    """Return the names that are missing or defined differently, except for sqlite-vec's shadow tables."""
+    return {name for name, item in wanted.items() if not is_shadow(name) and not item.is_like(found.get(name))}
 
 
 def wrong_shadows(connection: apsw.Connection, found: Schema, prefix: str) -> set[str]:
-    """Return the names of shadow tables that are missing, or lack a column."""
+    """Return the names of shadow tables that are missing or lack a column."""
     return {
         name
         for table in VECTOR_TABLES
@@ -103,11 +103,11 @@ def wrong_shadows(connection: apsw.Connection, found: Schema, prefix: str) -> se
 
 
 def is_spare_wrong(connection: apsw.Connection, found: Schema, wanted: Schema) -> bool:
-    """Tell whether the spare tables are not twins of those in use."""
+    """Return whether the spare tables differ from those in use."""
     spare = part(found, spare=True)
-    twins = {name: thing for name, thing in wanted.items() if thing.table in TWINS}
+    expected_spare = {name: item for name, item in wanted.items() if item.table in SPARE_TABLES}
     is_table = spare["embedding_models"].type == "table"
-    return not is_table or bool(differences(spare, twins) or wrong_shadows(connection, spare, SPARE))
+    return not is_table or bool(differences(spare, expected_spare) or wrong_shadows(connection, spare, SPARE))
 
 
 def columns_of(connection: apsw.Connection, table: str) -> set[str]:
@@ -118,12 +118,12 @@ def columns_of(connection: apsw.Connection, table: str) -> set[str]:
 
 
 def is_shadow(name: str) -> bool:
-    """Tell whether a name is that of a table of sqlite-vec's own."""
+    """Return whether this is the name of a shadow table of sqlite-vec."""
     return any(name.startswith(f"{table}_") for table in VECTOR_TABLES)
 
 
 def normal(sql: str) -> str:
-    """Return a statement without what makes no difference: quotes, white space, capitals, twins, vectors' lengths."""
+    """Return a statement without what does not matter: quotes, white space, case, `spare_`, vector lengths."""
     sql = re.sub(r"\s+", " ", sql.replace('"', "").lower())
     sql = re.sub(r" ?([(),=;]) ?", r"\1", sql)
     return re.sub(r"float\[\d+\]", "float[]", re.sub(rf"\b{SPARE}", "", sql)).strip()

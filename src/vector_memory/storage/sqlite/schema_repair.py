@@ -1,6 +1,6 @@
-"""Making tables, indexes and triggers again that are missing or altered; their rows are kept where that is possible.
+"""Recreates tables, indexes and triggers that are missing or altered, and keeps their rows where possible.
 
-Works on a connection that has not loaded sqlite-vec, which would crash on what is to be mended.
+The connection does not load sqlite-vec at first, because it would crash on damaged tables.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import (
     SPARE,
     SchemaFaults,
-    Thing,
+    SchemaObject,
     columns_of,
     is_shadow,
     read_schema,
@@ -26,14 +26,14 @@ from vector_memory.storage.sqlite.schema_check import (
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 
 TEXT_TABLE = "session_memories"
-"""What nothing else holds."""
+"""The texts, which cannot be derived from anything else."""
 
-LEFT = "left_"
-"""Begins the name of a table while its rows are moved."""
+RENAMED = "left_"
+"""Prefix of a table's name while its rows are copied."""
 
 
 def is_record_wrong(connection: apsw.Connection) -> bool:
-    """Tell whether the file has the present schema, but does not say so."""
+    """Return whether the file has the current schema but its record says otherwise."""
     version = migrations.recorded_version(connection)
     if version is None:
         return True
@@ -41,7 +41,7 @@ def is_record_wrong(connection: apsw.Connection) -> bool:
 
 
 def can_be_repaired(connection: apsw.Connection, faults: SchemaFaults) -> bool:
-    """Tell whether the table of the texts is there, with all its columns."""
+    """Return whether the table of texts exists and has all its columns."""
     text = read_schema(connection).get(TEXT_TABLE)
     if text is None or text.type != "table":
         return False
@@ -49,21 +49,21 @@ def can_be_repaired(connection: apsw.Connection, faults: SchemaFaults) -> bool:
 
 
 def repair_schema(path: Path, dimensions: int) -> bool:
-    """Bring the schema of a damaged file to that of this release; False: that cannot be done, and nothing was.
+    """Bring the schema of a damaged file to that of this release; False: this is impossible, nothing was changed.
 
-    `dimensions`: of the vectors, if the file does not say it. Tables that can be filled again from the text may be
+    `dimensions`: length of the vectors, if the file does not say it. Tables that can be derived from the text may be
     empty afterwards.
     """
     try:
         with _transaction(path) as connection:
-            _mend(connection, dimensions)
-    except _NotMendable:
+            _repair(connection, dimensions)
+    except _Unrepairable:
         return False
     return True
 
 
 def rebuild_indexes(path: Path) -> None:
-    """Make all indexes again from their tables."""
+    """Rebuild all indexes from their tables."""
     with _transaction(path) as connection:
         connection.execute("reindex")
 
@@ -75,106 +75,106 @@ def _transaction(path: Path) -> Iterator[apsw.Connection]:
         try:
             connecting.wait_for_locks(connection)
             connecting.overwrite_deleted_bytes(connection)
-            connection.pragma("legacy_alter_table", True)  # or SQLite would rewrite what refers to a renamed table
+            connection.pragma("legacy_alter_table", True)  # renaming a table must not change other statements
             connection.execute("begin immediate")
             yield connection
             connection.execute("commit")
         finally:
-            connection.close()  # which undoes what is not committed
+            connection.close()  # rolls back what is not committed
 
 
-class _NotMendable(Exception):  # noqa: N818 - undoes the transaction
+class _Unrepairable(Exception):  # noqa: N818 - rolls back the transaction
     pass
 
 
-def _mend(connection: apsw.Connection, dimensions: int) -> None:
+def _repair(connection: apsw.Connection, dimensions: int) -> None:
     expected = migrations.expected_schema()
     faults = schema_faults(connection, expected)
     if not can_be_repaired(connection, faults):
-        raise _NotMendable
+        raise _Unrepairable
     for name in faults.triggers:
         connection.execute(f"drop trigger {quoted(name)}")
     if faults.spare:
-        _forget(connection, [name for name, thing in read_schema(connection).items() if thing.table.startswith(SPARE)])
-    _remake_vector_tables(connection, faults, dimensions)
+        _drop(connection, [name for name, item in read_schema(connection).items() if item.table.startswith(SPARE)])
+    _recreate_vector_tables(connection, faults, dimensions)
     for name in faults.wrong - set(schema.VECTOR_TABLES):
         if name in expected and expected[name].type == "table" and not is_shadow(name):
-            _remake_table(connection, name, expected[name].sql)
+            _recreate_table(connection, name, expected[name].sql)
     if "erasure" in faults.wrong:
         connection.execute("insert or ignore into erasure values (1, 1, 0)")
     begin_epoch(connection)
     for name in sorted(schema_faults(connection, expected).wrong):
-        _remake(connection, name, expected[name])
+        _recreate(connection, name, expected[name])
     if is_record_wrong(connection):
-        _record_again(connection)
+        _rewrite_record(connection)
     if schema_faults(connection, expected):
-        raise _NotMendable
+        raise _Unrepairable
 
 
-def _record_again(connection: apsw.Connection) -> None:
-    """Note that the file has had all migrations."""
+def _rewrite_record(connection: apsw.Connection) -> None:
+    """Record that all migrations have been applied."""
     connection.execute("drop table schema_migrations")
     for version, migration in enumerate(migrations.MIGRATIONS, start=1):
         migrations.record(connection, version, migration.name)
 
 
-def _remake_vector_tables(connection: apsw.Connection, faults: SchemaFaults, dimensions: int) -> None:
-    """Put empty vec0 tables in the place of those that lack something; sqlite-vec is loaded when it is safe."""
+def _recreate_vector_tables(connection: apsw.Connection, faults: SchemaFaults, dimensions: int) -> None:
+    """Replace incomplete vec0 tables by empty ones. sqlite-vec is loaded as soon as that is safe."""
     dimensions = _dimensions(connection) or dimensions
     broken = [table for table in schema.VECTOR_TABLES if any(_is_of(name, table) for name in faults.wrong)]
     for table in broken:
-        _forget(connection, [name for name in read_schema(connection) if _is_of(name, table)])
+        _drop(connection, [name for name in read_schema(connection) if _is_of(name, table)])
     load_vector_search(connection)
     for table in broken:
         connection.execute(schema.VECTOR_TABLE.format(table=table, dimensions=dimensions, rows=schema.PARTITION_ROWS))
 
 
 def _is_of(name: str, table: str) -> bool:
-    """Tell whether a name is that of a vec0 table or of one of its shadow tables."""
+    """Return whether this is the name of a vec0 table or of one of its shadow tables."""
     return name == table or (is_shadow(name) and name.startswith(table))
 
 
 def _dimensions(connection: apsw.Connection) -> int | None:
-    """Return the length of the file's vectors, if a vec0 table is there that says it."""
+    """Return the length of the file's vectors according to a vec0 table, or None."""
     for table in schema.VECTOR_TABLES:
-        thing = read_schema(connection).get(table)
-        found = re.search(r"float\[(\d+)\]", thing.sql) if thing else None
+        item = read_schema(connection).get(table)
+        found = re.search(r"float\[(\d+)\]", item.sql) if item else None
         if found:
             return int(found[1])
     return None
 
 
-def _forget(connection: apsw.Connection, names: list[str]) -> None:
-    """Drop whatever has the names, without asking the modules of virtual tables."""
-    things = read_schema(connection)
-    virtual = [name for name in names if things[name].sql.lower().startswith("create virtual table")]
+def _drop(connection: apsw.Connection, names: list[str]) -> None:
+    """Drop objects by name, without calling the modules of virtual tables."""
+    objects = read_schema(connection)
+    virtual = [name for name in names if objects[name].sql.lower().startswith("create virtual table")]
     connection.pragma("writable_schema", True)
     connection.executemany("delete from sqlite_schema where name = ?", [(name,) for name in virtual])
     connection.pragma("writable_schema", "reset")
     for name in names:
         if name not in virtual and name in read_schema(connection):
-            connection.execute(f"drop {things[name].type} {quoted(name)}")
+            connection.execute(f"drop {objects[name].type} {quoted(name)}")
 
 
-def _remake_table(connection: apsw.Connection, table: str, sql: str) -> None:
-    """Make a table as it should be; its rows are kept if it has all columns and they fit."""
+def _recreate_table(connection: apsw.Connection, table: str, sql: str) -> None:
+    """Recreate a table, and keep its rows if it has all columns and they fit."""
     there = read_schema(connection).get(table)
     if there is None or there.type != "table" or not _has_all_columns(connection, table):
-        _forget(connection, [table] if there else [])
+        _drop(connection, [table] if there else [])
         connection.execute(sql)
         return
-    left = LEFT + table
-    connection.execute(f"alter table {table} rename to {left}")
+    renamed = RENAMED + table
+    connection.execute(f"alter table {table} rename to {renamed}")
     connection.execute(sql)
     columns = ", ".join(fetch_column(connection, "select name from pragma_table_info(?)", (table,)))
     try:
-        connection.execute(f"insert into {table} ({columns}) select {columns} from {left}")
+        connection.execute(f"insert into {table} ({columns}) select {columns} from {renamed}")
     except (apsw.ConstraintError, apsw.MismatchError):
         if table == TEXT_TABLE:
-            raise _NotMendable from None
-    last = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (left,))
+            raise _Unrepairable from None
+    last = fetch_value(connection, "select seq from sqlite_sequence where name = ?", (renamed,))
     connection.execute("update sqlite_sequence set seq = max(seq, ?) where name = ?", (last or 0, table))
-    connection.execute(f"drop table {left}")
+    connection.execute(f"drop table {renamed}")
 
 
 def _has_all_columns(connection: apsw.Connection, table: str) -> bool:
@@ -186,11 +186,11 @@ def _has_all_columns(connection: apsw.Connection, table: str) -> bool:
         memory.close()
 
 
-def _remake(connection: apsw.Connection, name: str, thing: Thing) -> None:
-    """Make an index or a trigger as it should be. The name may be taken by that of the spare twin."""
+def _recreate(connection: apsw.Connection, name: str, item: SchemaObject) -> None:
+    """Recreate an index or a trigger. Its name may be in use by the spare tables."""
     there = read_schema(connection)
     for own in (name, SPARE + name):
         if own in there and not there[own].table.startswith(SPARE):
-            _forget(connection, [own])
+            _drop(connection, [own])
     free = SPARE + name if name in read_schema(connection) else name
-    connection.execute(re.sub(rf"\b{name}\b", free, thing.sql, count=1))
+    connection.execute(re.sub(rf"\b{name}\b", free, item.sql, count=1))

@@ -1,4 +1,4 @@
-"""Counts over sessions, and over the whole file."""
+"""Statistics of sessions, and of the whole file."""
 
 from typing import Any, Literal
 
@@ -11,12 +11,12 @@ from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_val
 
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
-    """Make a SessionSummary of a row."""
+    """Return a SessionSummary for a row."""
     return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
 
 
 def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int, agents: int) -> list[SessionSummary]:
-    """Return sessions, latest activity first, with so many agents each; with an agent, only its memories count."""
+    """Return sessions by latest activity, with up to `agents` agents each; `agent_id`: count only its memories."""
     return fetch(
         connection,
         summary_from_row,
@@ -45,7 +45,7 @@ def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int,
 
 
 def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
-    """Return how many sessions there are; with an agent, how many it has stored in."""
+    """Return the number of sessions, or of those in which the agent has stored memories."""
     return int(
         fetch_value(
             connection,
@@ -59,7 +59,7 @@ def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
 
 
 def session_counts(connection: apsw.Connection, session_id: str) -> SessionCounts:
-    """Return what a session holds; a session that nobody stored in is empty."""
+    """Return the counts of a session; all are 0 for an unknown session."""
     counts = fetch_columns_of(
         connection,
         SessionCounts,
@@ -79,7 +79,7 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
 
 
 def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
-    """Return the memories of a scope that were stored last, the oldest of them first."""
+    """Return the latest memories of a scope, oldest first."""
     condition = memory_filter(scope)
     found = fetch(
         connection,
@@ -96,7 +96,7 @@ def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, charac
 
 
 def memory_counts(connection: apsw.Connection) -> MemoryCounts:
-    """Return what the file holds."""
+    """Return the counts of the whole file."""
     counts = fetch_columns_of(
         connection,
         MemoryCounts,
@@ -118,7 +118,7 @@ def memory_counts(connection: apsw.Connection) -> MemoryCounts:
 def counts_by(
     connection: apsw.Connection, column: Literal["memory_type", "agent_id"], session_id: str
 ) -> dict[str, int]:
-    """Return how many memories a session has for each value of a column."""
+    """Return the number of a session's memories for each value of a column."""
     sql = f"select {column}, count(*) from session_memories where session_id = ? group by {column} order by {column}"
     rows: list[tuple[Any, ...]] = connection.execute(sql, (session_id,)).fetchall()
     return dict(rows)

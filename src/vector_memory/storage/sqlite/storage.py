@@ -1,4 +1,4 @@
-"""The storage engine over one SQLite file: `storage.base` in terms of the modules beside this one."""
+"""The storage engine over one SQLite file: implements `storage.base` with the modules of this package."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
 
-# Modules that need numpy are imported where they are used: a command that only lists what is stored does without.
+# Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
 
 
 class SqliteReader:
-    """`storage.base.Reader` over a connection that is inside a transaction."""
+    """`storage.base.Reader` over a connection in a transaction."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
@@ -159,13 +159,19 @@ class SqliteReader:
         return SqliteFeed(self.connection)
 
     def next_without_vectors(self, after_id: int) -> Memory | None:
-        return memories.next_unindexed(self.connection, after_id)
+        return pending.next_unindexed(self.connection, after_id)
 
-    def next_pending(self, lease: Lease) -> Memory | None:
-        return pending.next_pending(self.connection, lease)
+    def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
+        return pending.next_leased(self.connection, owner, most_characters)
 
-    def count_pending(self, scope: Scope, lease: Lease) -> int:
-        return pending.count_pending(self.connection, scope, lease)
+    def has_lapsed_leases(self) -> bool:
+        return pending.has_lapsed_leases(self.connection)
+
+    def count_pending(self, scope: Scope) -> int:
+        return pending.count_pending(self.connection, scope)
+
+    def longest_pending(self, scope: Scope) -> float | None:
+        return pending.longest_pending(self.connection, scope)
 
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
         from vector_memory.storage.sqlite import tags
@@ -179,7 +185,7 @@ class SqliteReader:
 
 
 class SqliteWriter(SqliteReader):
-    """`storage.base.Writer` over a connection that is inside a write transaction."""
+    """`storage.base.Writer` over a connection in a write transaction."""
 
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         from vector_memory.storage.sqlite import adding
@@ -243,6 +249,9 @@ class SqliteStorage:
     def write(self) -> Iterator[SqliteWriter]:
         with self._database.write() as connection:
             yield SqliteWriter(connection)
+
+    def version(self) -> int:
+        return self._database.version()
 
     def require_time_to_write(self) -> None:
         self._database.require_time_to_write()

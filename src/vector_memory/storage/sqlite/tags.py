@@ -1,4 +1,4 @@
-"""Canonical tags: the vocabulary of the tagged memories, one row for each tag with its vector; and what they count."""
+"""Canonical tags: the vocabulary of the tagged memories, one row per tag with its vector and frequency."""
 
 import json
 from collections.abc import Collection
@@ -25,13 +25,13 @@ class KnownTag(NamedTuple):
 
 
 def among(connection: apsw.Connection, tags: Collection[str]) -> set[str]:
-    """Return which of the texts are canonical tags."""
+    """Return those of the texts that are canonical tags."""
     sql = "select tag from canonical_tags where tag in (select value from json_each(?))"
     return set(fetch_column(connection, sql, (json.dumps(list(tags)),)))
 
 
 def known_tags(connection: apsw.Connection, dimensions: int) -> TagVectors:
-    """Return what a tag is compared with; vectors of another length count as missing."""
+    """Return the canonical tags and their vectors. Vectors of another length count as missing."""
     length = dimensions * BYTES_PER_NUMBER
     sql = """
         select tag, case length(embedding) when :length then embedding else zeroblob(:length) end as vector
@@ -43,20 +43,20 @@ def known_tags(connection: apsw.Connection, dimensions: int) -> TagVectors:
 
 
 def set_vectors(connection: apsw.Connection, vectors: VectorsByTag) -> None:
-    """Give those of the tags that are canonical their vectors."""
+    """Set the vectors of the tags that are canonical."""
     connection.executemany(
         "update canonical_tags set embedding = ? where tag = ?",
         [(vector.tobytes(), tag) for tag, vector in vectors.items()],
     )
 
 
-def forget_vectors(connection: apsw.Connection) -> None:
-    """Take all tags' vectors away: those of the file are of another model from now on."""
+def clear_vectors(connection: apsw.Connection) -> None:
+    """Clear the vectors of all tags, because the file now has another model."""
     connection.execute("update canonical_tags set embedding = null")
 
 
 def count_use(connection: apsw.Connection, tag: str, vector: NDArray[np.float32] | None, now: str) -> None:
-    """Note that one more memory has a tag, which becomes canonical if it was not."""
+    """Count one more memory with a tag. The tag becomes canonical if it is not."""
     connection.execute(
         """
         insert into canonical_tags (tag, embedding, frequency, created_at) values (?, ?, 1, ?)
@@ -67,7 +67,7 @@ def count_use(connection: apsw.Connection, tag: str, vector: NDArray[np.float32]
 
 
 def canonical_tags(connection: apsw.Connection, among: Collection[str] | None) -> list[CanonicalTag]:
-    """Return the canonical tags, or those among some: the most frequent first, then in alphabetical order."""
+    """Return all canonical tags, or those in `among`: most frequent first, then alphabetically."""
     sql = """
         select tag, frequency, created_at from canonical_tags
         where :among is null or tag in (select value from json_each(:among)) order by frequency desc, tag
@@ -76,7 +76,7 @@ def canonical_tags(connection: apsw.Connection, among: Collection[str] | None) -
 
 
 def tags_in_use(connection: apsw.Connection) -> list[str]:
-    """Return the tags that stand on a tagged memory now, each once, in the order of the alphabet."""
+    """Return the distinct tags of the tagged memories, sorted alphabetically."""
     sql = f"""
         select distinct tag.value from session_memories m, json_each(m.tags) tag
         where m.{TAGGED} and tag.type = 'text' order by tag.value
@@ -85,13 +85,13 @@ def tags_in_use(connection: apsw.Connection) -> list[str]:
 
 
 def unknown_tags(connection: apsw.Connection) -> list[str]:
-    """Return the tags in use that are not canonical: a fault."""
+    """Return the tags in use that are not canonical, which is a fault."""
     used = tags_in_use(connection)
     return sorted(set(used) - among(connection, used))
 
 
 def restore_tags(connection: apsw.Connection, now: str) -> int:
-    """Make the tags in use that are not canonical so, as frequent as they are now; return how many there were."""
+    """Make all tags in use canonical, with their current frequency; return how many were not."""
     connection.execute(
         f"""
         insert into canonical_tags (tag, frequency, created_at)

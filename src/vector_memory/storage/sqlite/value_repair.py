@@ -1,4 +1,4 @@
-"""Taking away what is wrong in all that is made from the text. The text itself, `session_memories`, stays as it is."""
+"""Removes what is wrong in the data derived from the text. The text itself, `session_memories`, is not changed."""
 
 import json
 from collections.abc import Collection
@@ -25,20 +25,20 @@ SUBSTITUTES = {
     "auto_chunk": f"memory_type in ({CHUNKED})",
     "chunk_count": "-1",
 }
-"""What a memory's columns can be set to when they are damaged; chunks that do not add up are made again."""
+"""Replacements for a memory's damaged columns. Chunks whose number is wrong are recomputed."""
 
 
-def lost_values(connection: apsw.Connection, faults: ValueFaults) -> bool:
-    """Tell whether a value is damaged that nothing can be put in the place of."""
+def has_lost_values(connection: apsw.Connection, faults: ValueFaults) -> bool:
+    """Return whether a damaged value cannot be replaced."""
     return any(
-        column not in SUBSTITUTES and not (column == "tags" and _can_tags_be_mended(connection, memory_id))
+        column not in SUBSTITUTES and not (column == "tags" and _can_tags_be_repaired(connection, memory_id))
         for memory_id, columns in faults.get("session_memories", {}).items()
         for column in columns
     )
 
 
-def _can_tags_be_mended(connection: apsw.Connection, memory_id: int) -> bool:
-    """Tell whether the tags are a list, if not one of texts only."""
+def _can_tags_be_repaired(connection: apsw.Connection, memory_id: int) -> bool:
+    """Return whether the tags are a list, even if not all items are strings."""
     sql = """
         select typeof(tags) = 'text' and json_valid(tags) and json_type(iif(json_valid(tags), tags, 'null')) = 'array'
         from session_memories where id = ?
@@ -47,11 +47,11 @@ def _can_tags_be_mended(connection: apsw.Connection, memory_id: int) -> bool:
 
 
 def repair_values(connection: apsw.Connection, faults: ValueFaults) -> int:
-    """Put something usable in the place of damaged values, or remove their rows; return how many rows were damaged.
+    """Replace damaged values, or delete their rows; return the number of damaged rows.
 
-    What is missing afterwards is made again from the text by the other steps.
+    Other steps then rebuild from the text what is missing.
     """
-    make_unreadable_tables_again(connection)
+    replace_unreadable_tables(connection)
     for memory_id, columns in faults.get("session_memories", {}).items():
         _substitute(connection, memory_id, columns)
     if faults.keys() & {"keyword_blocks", "keyword_memories", "keyword_postings"}:
@@ -90,18 +90,18 @@ def _substitute(connection: apsw.Connection, memory_id: int, columns: Collection
 
 
 def _remove(connection: apsw.Connection, table: str, faults: ValueFaults) -> None:
-    """Delete the rows of a table that hold damaged values."""
+    """Delete the rows of a table that contain damaged values."""
     connection.executemany(f"delete from {table} where rowid = ?", [(row_id,) for row_id in faults.get(table, ())])
 
 
 def remove_orphans(connection: apsw.Connection) -> int:
-    """Remove chunks, passages and keywords whose memory is gone, and return how many rows referred to nothing.
+    """Delete chunks, passages and keywords whose memory is gone; return the number of rows with invalid references.
 
-    A memory whose model is not known any more counts as not indexed.
+    A memory whose model is unknown counts as not indexed.
     """
     number = count_orphans(connection).total()
     if number:
-        make_unreadable_tables_again(connection)
+        replace_unreadable_tables(connection)
     gone = "select memory_id from keyword_memories where memory_id not in (select id from session_memories)"
     count_delete(connection)
     for memory_id in fetch_column(connection, gone):
@@ -123,13 +123,13 @@ def remove_orphans(connection: apsw.Connection) -> int:
     return number
 
 
-def withdraw_faulty(connection: apsw.Connection) -> int:
-    """Take everything out of the index that is not as the text wants it, and return of how many memories.
+def remove_faulty_index_data(connection: apsw.Connection) -> int:
+    """Remove all index data that does not match the text, and return the number of memories affected.
 
-    They count as not indexed from then on, so that the backfill makes their chunks and vectors again. A memory whose
-    text is damaged is left alone: what was made from it may be all that is left.
+    They then count as not indexed, so the backfill recomputes their chunks and vectors. Memories with damaged text are
+    left alone: their derived data may be all that is left.
     """
-    make_unreadable_tables_again(connection)
+    replace_unreadable_tables(connection)
     text, vectors = text_faults(connection), vector_faults(connection)
     for table, passage_id in vectors.strays:
         connection.execute(f"delete from {table} where passage_id = ?", (passage_id,))
@@ -145,13 +145,13 @@ def withdraw_faulty(connection: apsw.Connection) -> int:
     return len(faulty)
 
 
-def make_unreadable_tables_again(connection: apsw.Connection) -> None:
-    """Replace vector tables that sqlite-vec cannot use, before rows are deleted whose vectors go with them."""
+def replace_unreadable_tables(connection: apsw.Connection) -> None:
+    """Replace vector tables that sqlite-vec cannot use, before deleting rows whose triggers change them."""
     for table in unreadable_tables(connection):
-        make_vector_table_again(connection, table)
+        replace_vector_table(connection, table)
 
 
-def make_vector_table_again(connection: apsw.Connection, table: str) -> None:
+def replace_vector_table(connection: apsw.Connection, table: str) -> None:
     """Replace a vector table with an empty one."""
     dimensions = vector_dimensions(connection)
     connection.execute(f"drop table {table}")
@@ -160,5 +160,5 @@ def make_vector_table_again(connection: apsw.Connection, table: str) -> None:
 
 
 def _delete(connection: apsw.Connection, rows: str, ids: Collection[int]) -> None:
-    """Delete the rows with the ids; triggers take their vectors along."""
+    """Delete the rows with these ids; triggers delete their vectors."""
     connection.execute(f"delete from {rows} in (select value from json_each(?))", (json.dumps(sorted(ids)),))

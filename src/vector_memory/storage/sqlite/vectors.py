@@ -1,7 +1,7 @@
 """Passages and their vectors: `memory_passages` and the vec0 tables, and nearest-neighbour queries over them.
 
-A vec0 table keeps a session's vectors together (partition key) and filters by kind, agent, iteration and task inside
-the index. Names are interned as integers there: sqlite-vec compares those faster than text, and takes no NULL.
+A vec0 table stores a session's vectors together (partition key), and filters by kind, agent, iteration and task inside
+the index. Names are interned as integers, because sqlite-vec compares those faster than text and does not accept NULL.
 """
 
 import json
@@ -27,7 +27,7 @@ MEMORY_TABLE = "vec_session_search"
 
 
 class Passage(NamedTuple):
-    """A stretch of a memory's content that has a vector of its own; `chunk_id` is None in memories without chunks."""
+    """A part of a memory's content that has its own vector. `chunk_id`: None if the memory is not chunked."""
 
     chunk_id: int | None
     start: int
@@ -37,7 +37,8 @@ class Passage(NamedTuple):
 class Candidates(NamedTuple):
     """Passages near a query, nearest first: their units, the memories of these, and their vectors.
 
-    `vectors`: shape (passages, dimensions). `wanted`: which also pass the filters that the vec0 table does not hold.
+    `vectors`: shape (passages, dimensions). `wanted`: whether a passage passes the filters that are not in the vec0
+    table.
     """
 
     units: Numbers
@@ -47,12 +48,12 @@ class Candidates(NamedTuple):
 
 
 def table_for(*, chunked: bool) -> str:
-    """Return the vec0 table of the kinds that are, or are not, chunked."""
+    """Return the vec0 table for kinds that are, or are not, chunked."""
     return CHUNK_TABLE if chunked else MEMORY_TABLE
 
 
 def vector_dimensions(connection: apsw.Connection) -> int:
-    """Return the length of the vectors that the file is made for."""
+    """Return the length of the file's vectors."""
     sql = fetch_value(connection, "select sql from sqlite_schema where name = ?", (CHUNK_TABLE,))
     match = re.search(r"float\[(\d+)\]", str(sql))
     if match is None:
@@ -61,17 +62,17 @@ def vector_dimensions(connection: apsw.Connection) -> int:
 
 
 def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
-    """Return what made the file's vectors, or None while it has none."""
+    """Return the fingerprint of the file's vectors, or None while it has none."""
     return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from embedding_models")
 
 
 def are_comparable(connection: apsw.Connection, fingerprint: Fingerprint) -> bool:
-    """Tell whether vectors of this fingerprint may join those of the file."""
+    """Return whether vectors of this fingerprint are comparable with those of the file."""
     return fingerprint_of(connection) in (None, fingerprint) and vector_dimensions(connection) == fingerprint.dimensions
 
 
 def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
-    """Raise EmbeddingUnavailableError if vectors of this fingerprint may not join those of the file."""
+    """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with those of the file."""
     if are_comparable(connection, fingerprint):
         return
     present = fingerprint_of(connection)
@@ -84,12 +85,15 @@ def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerpri
 
 
 def describe(fingerprint: Fingerprint) -> str:
-    """Say in words what makes the vectors."""
+    """Return a fingerprint in words."""
     return f"{fingerprint.model} ({fingerprint.dimensions} x {fingerprint.precision}, {fingerprint.engine})"
 
 
 def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:
-    """Return the id of the fingerprint, noted as the file's own if it has none yet. Raises as the check above."""
+    """Return the id of the fingerprint, and make it the file's own if it has none yet.
+
+    Raises EmbeddingUnavailableError like `require_same_fingerprint`.
+    """
     require_same_fingerprint(connection, fingerprint)
     connection.execute(
         "insert or ignore into embedding_models (model, dimensions, precision, engine) values (?, ?, ?, ?)",
@@ -106,7 +110,7 @@ def add_passages(
     *,
     prefix: str = "",
 ) -> None:
-    """Add a memory's passages with their vectors; `prefix` begins the names of the tables they go into."""
+    """Add a memory's passages and their vectors. `prefix`: prefix of the names of the tables."""
     if not passages:
         return
     table = table_for(chunked=memory.chunked)
@@ -131,12 +135,12 @@ def add_passages(
 
 
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
-    """Return what the index knows a memory by: session, kind, agent and task; no session and no task are empty."""
+    """Return a memory's names in the index: session, kind, agent and task. A missing session or task is empty."""
     return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
 
 
 def intern(connection: apsw.Connection, name: str) -> int:
-    """Return the integer that stands for a name in the index, a new one if need be."""
+    """Return the integer that stands for a name in the index; create one if necessary."""
     connection.execute("insert or ignore into index_keys (name) values (?)", (name,))
     return int(fetch_value(connection, "select id from index_keys where name = ?", (name,)))
 
@@ -151,7 +155,7 @@ INDEX_CONDITIONS = {
 
 
 def index_filter(connection: apsw.Connection, scope: Scope) -> tuple[str, dict[str, Any]] | None:
-    """Return the conditions and bindings that keep a vector query inside the scope; None: nothing can be in it."""
+    """Return conditions and bindings that limit a vector query to the scope; None: the scope is empty."""
     bindings: dict[str, Any] = {}
     conditions = []
     for field, condition in INDEX_CONDITIONS.items():
@@ -170,7 +174,7 @@ def index_filter(connection: apsw.Connection, scope: Scope) -> tuple[str, dict[s
 def nearest(connection: apsw.Connection, table: str, scope: Scope, query: NDArray[np.float32], k: int) -> Candidates:
     """Return the `k` (at most MAX_K) passages nearest to the query, nearest first.
 
-    Filters that the table holds are applied inside it. The others decide `wanted`, so that the caller sees how far the
+    The table applies the filters that it supports. The others decide `wanted`, so that the caller knows how far the
     search has come.
     """
     indexed = index_filter(connection, scope)
@@ -193,7 +197,7 @@ def nearest(connection: apsw.Connection, table: str, scope: Scope, query: NDArra
 
 
 def candidates_of(rows: Sequence[tuple[int, int, int, bytes]], dimensions: int) -> Candidates:
-    """Return rows of a unit, its memory, whether it is wanted, and a vector as arrays."""
+    """Return rows of unit, memory, whether it is wanted, and vector as arrays."""
     units, memories, wanted, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
     vectors = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimensions)
     return Candidates(np.array(units, np.int64), np.array(memories, np.int64), vectors, np.array(wanted, np.bool_))
@@ -202,7 +206,7 @@ def candidates_of(rows: Sequence[tuple[int, int, int, bytes]], dimensions: int) 
 def vectors_of_units(
     connection: apsw.Connection, table: str, unit_ids: Sequence[int]
 ) -> tuple[Numbers, NDArray[np.float32]]:
-    """Return the vectors of all passages of units, and which unit each is of: a chunk or, without, a memory."""
+    """Return the unit of each passage of these units (chunks, or memories that are not chunked), and the vectors."""
     unit = "chunk_id" if table == CHUNK_TABLE else "memory_id"
     sql = f"""
         select p.{unit}, v.embedding
@@ -210,11 +214,11 @@ def vectors_of_units(
         join {table} v on v.passage_id = p.id
     """
     rows: list[Any] = connection.execute(sql, (json.dumps(unit_ids),)).fetchall()
-    return named_vectors(rows, vector_dimensions(connection))
+    return as_arrays(rows, vector_dimensions(connection))
 
 
 def all_vectors_of(connection: apsw.Connection, passage_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
-    """Return as `vectors_of` does the vectors of passages of chunks and of others."""
+    """Return the same as `vectors_of`, for passages of both tables."""
     ids, vectors = vectors_of(connection, CHUNK_TABLE, passage_ids)
     others, more = vectors_of(connection, MEMORY_TABLE, list(set(passage_ids).difference(ids.tolist())))
     ids, vectors = np.concatenate([ids, others]), np.concatenate([vectors, more])
@@ -233,7 +237,7 @@ def vectors_of(
 
 
 def passages_in(connection: apsw.Connection, scope: Scope, limit: int) -> Numbers:
-    """Return the first passages of a scope in the order of their units' ids; -1: all.
+    """Return the first `limit` passages of a scope, sorted by the ids of their units; -1: all.
 
     Shape (passages, 3): the ids of the passage, of its unit, and of its memory.
     """
@@ -247,7 +251,7 @@ def passages_in(connection: apsw.Connection, scope: Scope, limit: int) -> Number
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def named_vectors(rows: Sequence[tuple[int, bytes]], dimensions: int) -> tuple[Numbers, NDArray[np.float32]]:
-    """Return rows of an id and a vector as arrays, shape (rows,) and (rows, dimensions)."""
+def as_arrays(rows: Sequence[tuple[int, bytes]], dimensions: int) -> tuple[Numbers, NDArray[np.float32]]:
+    """Return rows of id and vector as arrays, shapes (rows,) and (rows, dimensions)."""
     ids, vectors = zip(*rows, strict=True) if rows else ((), ())
     return np.array(ids, np.int64), np.frombuffer(b"".join(vectors), np.float32).reshape(-1, dimensions)

@@ -35,7 +35,7 @@ from vector_memory.storage.sqlite.keywords import (
 from vector_memory.storage.sqlite.rows import fetch_column
 
 MAX_ENTRIES = 1 << 26
-"""More units than a file can have: what claims to be larger is damaged."""
+"""More units than a file can have; a higher number counts as damage."""
 
 OUTSIDE = -1
 """The length of a unit that is not in the scope."""
@@ -43,11 +43,11 @@ OUTSIDE = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The units of a scope as entries of arrays: block after block, with the units of others between them.
+    """The units of a scope as array entries, block by block, with units outside the scope between them.
 
-    `memories`: the memories' ids, in the order of their first units' entries, which are `starts`, ascending. `firsts`:
-    the ids of those first units. `lengths`: of each entry, in terms, or OUTSIDE. `bases`: how many entries there are
-    before each block of `block_ids`.
+    `memories`: the ids of the memories, sorted by the entries of their first units, which are `starts`. `firsts`: the
+    ids of those first units. `lengths`: of each entry, in terms, or OUTSIDE. `bases`: the number of entries before each
+    block of `block_ids`.
     """
 
     memories: Numbers
@@ -61,9 +61,9 @@ class Layout:
 
 
 class ScopeRanking:
-    """The WordRanking of a scope of memories, as the connection's transaction sees it.
+    """The WordRanking of a scope of memories, in the connection's transaction.
 
-    `shares`: the score of each entry of the layout, as a share of what no unit can exceed, whatever it says.
+    `shares`: the score of each entry of the layout, as a share of the highest possible score.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class ScopeRanking:
         self._shares = shares
 
     def best(self, count: int) -> Ranked:
-        """Return the `count` best of the units that have one of the words."""
+        """Return the `count` best units that contain one of the words."""
         layout, entries = self._layout, np.flatnonzero(self._shares)
         owners = np.searchsorted(layout.starts, entries, side="right") - 1
-        # The ids of a document's chunks follow each other: they are given in one transaction.
+        # The ids of a document's chunks are consecutive, because they are assigned in one transaction.
         ids = layout.firsts[owners] + entries - layout.starts[owners]
         order = best(rounded(self._shares[entries]), ids, count)
         places = np.stack([layout.memories[owners], entries - layout.starts[owners]], axis=1)[order].tolist()
@@ -86,7 +86,7 @@ class ScopeRanking:
         return Ranked([Match(unit, place[0], score) for unit, place, score in rows], len(entries) <= count)
 
     def shares(self, matches: Sequence[Match]) -> dict[int, float]:
-        """Return the scores above 0 of units that something else has found, by id."""
+        """Return the scores, if above 0, of units found elsewhere, by id."""
         starts = dict(zip(self._layout.memories.tolist(), self._layout.starts.tolist(), strict=True))
         numbers = self._numbers_of(matches)
         return {
@@ -96,7 +96,7 @@ class ScopeRanking:
         }
 
     def _units_at(self, places: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the ids of units, given by their memories and their numbers in these."""
+        """Return the ids of units, given their memories and their numbers in these."""
         sql = """
             select coalesce(c.id, place.value ->> 0) from json_each(?) place
             left join memory_chunks c on c.parent_id = place.value ->> 0 and c.chunk_index = place.value ->> 1
@@ -105,7 +105,7 @@ class ScopeRanking:
         return fetch_column(self._connection, sql, (json.dumps(places),))
 
     def _numbers_of(self, matches: Sequence[Match]) -> list[int]:
-        """Return the numbers of units in their memories: 0 for a memory that has no chunks."""
+        """Return the numbers of units in their memories; 0 for a memory that is not chunked."""
         sql = """
             select coalesce(c.chunk_index, 0) from json_each(?) wanted
             left join memory_chunks c on c.id = wanted.value ->> 0 and c.parent_id = wanted.value ->> 1
@@ -115,7 +115,7 @@ class ScopeRanking:
 
 
 def rank(connection: apsw.Connection, scope: Scope, wanted: Sequence[str]) -> ScopeRanking:
-    """Score the units of a scope by BM25, for any of the terms, with the statistics of the scope."""
+    """Score the units of a scope that contain any of the terms by BM25, with the statistics of the scope."""
     layout = _layout(connection, scope)
     scores = np.zeros(len(layout.lengths))
     words: list[tuple[float, Numbers]] = []
@@ -148,7 +148,7 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
     )
     bases = np.cumsum([0, *sizes])
     units = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
-    _require_room(np.array(sizes, np.int64), block_of, np.array(numbers, np.int64), units)
+    _require_valid_layout(np.array(sizes, np.int64), block_of, np.array(numbers, np.int64), units)
     starts = bases[block_of] + np.array(numbers, np.int64)
     known = np.frombuffer(b"".join(blobs), LENGTH)
     lengths = np.full(bases[-1], OUTSIDE)
@@ -165,8 +165,8 @@ def _layout(connection: apsw.Connection, scope: Scope) -> Layout:
     )
 
 
-def _require_room(sizes: Numbers, block_of: Numbers, firsts: Numbers, units: Numbers) -> None:
-    """Raise DamagedError unless all memories' units are inside their blocks."""
+def _require_valid_layout(sizes: Numbers, block_of: Numbers, firsts: Numbers, units: Numbers) -> None:
+    """Raise DamagedError unless the units of all memories are inside their blocks."""
     if (
         len(sizes) <= block_of.max(initial=-1)
         or not (sizes >= 0).all()
@@ -177,7 +177,7 @@ def _require_room(sizes: Numbers, block_of: Numbers, firsts: Numbers, units: Num
 
 
 def _occurrences(connection: apsw.Connection, layout: Layout, term: str) -> tuple[Numbers, Numbers]:
-    """Return the entries of the units that have the term, and how often each has it."""
+    """Return the entries of the units that contain the term, and its count in each."""
     bucket, hashed = hash_of(term)
     sql = """
         select block.key, p.postings from json_each(?) block

@@ -1,4 +1,4 @@
-"""The right to write, waited for within one time limit: first among the threads of this process, then in the file."""
+"""The write lock: waits first for other threads of this process, then for the file, within one time limit."""
 
 import math
 import random
@@ -15,15 +15,15 @@ from vector_memory.storage.calls import current_call
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
-"""Seconds between two attempts; a waiting thread notices within the longest that it need not wait any more."""
+"""Seconds between two attempts. A waiting thread notices a cancellation within the longest pause."""
 
 STALLED_SECONDS = 2.0
-"""If nobody gets to write for so long, the lock is stuck. Until then even a call whose time is over goes on waiting:
-it may have spent its time embedding, and others are only ahead of it."""
+"""If no writer gets the lock for this long, it counts as stuck. Until then, even a call whose time is over keeps
+waiting: it may have spent its time embedding, and other writers are merely ahead of it."""
 
 
 class WriteLock:
-    """Lets one thread of the process write at a time, and ends every wait."""
+    """Lets one thread of the process write at a time. Every wait ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,8 +34,8 @@ class WriteLock:
     def turn(self, seconds: float) -> Iterator["Turn"]:
         """Wait until no other thread writes. `seconds`: the limit of this wait and that of `Turn.take` together.
 
-        They count from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
-        CancelledCallError, and ClosedMemoryError when the store is closed meanwhile.
+        The time counts from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
+        CancelledCallError, or ClosedMemoryError if the store is closed in the meantime.
         """
         turn = Turn(self._stall, seconds, lambda: self._closed)
         turn.require_reason_to_wait()
@@ -50,7 +50,7 @@ class WriteLock:
 
     @contextmanager
     def last_turn(self) -> Iterator[None]:
-        """Send everybody away who waits, and wait only for a transaction that is under way."""
+        """Make all waiting writers fail, and wait only for the running transaction."""
         self._closed = True
         with self._lock:
             yield
@@ -61,30 +61,30 @@ class WriteLock:
 
 
 class Stall:
-    """How long writers have been waiting while none of this process has got through."""
+    """Measures how long writers have been waiting while none in this process got the lock."""
 
     def __init__(self) -> None:
         self._since = self._seen = -math.inf
 
     def note(self) -> None:
-        """Note that somebody is waiting."""
+        """Note that a writer is waiting."""
         now = time.monotonic()
         if now - self._seen > STALLED_SECONDS:
             self._since = now
         self._seen = now
 
     def end(self) -> None:
-        """Note that somebody has got through."""
+        """Note that a writer got the lock."""
         self._seen = -math.inf
 
     def seconds(self) -> float:
-        """Return how long it has lasted; 0 if nobody was seen waiting lately."""
+        """Return how long the stall has lasted; 0 if no writer has been waiting recently."""
         now = time.monotonic()
         return now - self._since if now - self._seen <= STALLED_SECONDS else 0.0
 
 
 class Turn:
-    """One writer's wait."""
+    """The wait of one writer."""
 
     def __init__(self, stall: Stall, seconds: float, is_closed: Callable[[], bool]) -> None:
         self._stall = stall
@@ -94,7 +94,7 @@ class Turn:
         self._is_closed = is_closed
 
     def take(self, begin: Callable[[], object]) -> None:
-        """Call `begin` until it is not refused because another process writes."""
+        """Call `begin` until it does not fail because another process is writing."""
         pause = SHORTEST_PAUSE
         while not self._taken(begin):
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads processes out, protects nothing
@@ -104,13 +104,13 @@ class Turn:
             self._call.has_written = True
 
     def require_reason_to_wait(self) -> None:
-        """Raise what `require_wanted` raises, or an error if the time is over and the lock is stuck."""
+        """Raise what `require_wanted` raises, or DatabaseLockError if the time is over and the lock is stuck."""
         self.require_wanted()
         if time.monotonic() >= self._until and self._stall.seconds() >= self._enough:
             raise DatabaseLockError(LOCK_ADVICE)
 
     def require_wanted(self) -> None:
-        """Raise an error if nobody wants the result any more."""
+        """Raise an error if the result is no longer wanted."""
         if self._is_closed():
             raise ClosedMemoryError
         if self._call is not None and self._call.cancelled and not self._call.has_written:

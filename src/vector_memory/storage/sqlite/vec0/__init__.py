@@ -1,8 +1,8 @@
-"""sqlite-vec: loading it, its limits, and the tables in which it keeps a vec0 table.
+"""sqlite-vec: how to load it, its limits, and the shadow tables that store a vec0 table.
 
-Nothing else in the package names these tables or relies on how sqlite-vec keeps vectors: not its documentation, but
-its release VERSION says it. `blocks` reads and checks what the tables hold; this module is imported at each start and
-therefore does without numpy.
+No other package names these tables or relies on how sqlite-vec stores vectors, which is not documented: it is a
+property of its release VERSION. `blocks` reads and checks the tables; this module is imported at every start, so it
+does not import numpy.
 """
 
 from functools import cache
@@ -15,10 +15,10 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.storage.sqlite.rows import fetch_column
 
 VERSION = "0.1.9"
-"""The release that this adapter was written for; pyproject.toml admits no other."""
+"""The release that this adapter was written for. pyproject.toml requires exactly this one."""
 
 MAX_K = 4096
-"""sqlite-vec answers no query for more neighbours."""
+"""Maximum number of neighbours in a query to sqlite-vec."""
 
 METADATA_COLUMNS = 4
 
@@ -32,11 +32,11 @@ SHADOW_TABLES = {
     "metadatachunks02": {"rowid", "data"},
     "metadatachunks03": {"rowid", "data"},
 }
-"""The tables that hold a vec0 table with four metadata columns, by the ends of their names, and their columns."""
+"""The shadow tables of a vec0 table with four metadata columns, by the suffixes of their names, and their columns."""
 
 
 def load_vector_search(connection: apsw.Connection) -> None:
-    """Load sqlite-vec, then shut the door that lets SQL load extensions."""
+    """Load sqlite-vec, and then disable the loading of extensions through SQL."""
     connection.enable_load_extension(True)
     connection.load_extension(vector_search_library())
     connection.enable_load_extension(False)
@@ -44,7 +44,10 @@ def load_vector_search(connection: apsw.Connection) -> None:
 
 @cache
 def vector_search_library() -> str:
-    """Return where sqlite-vec is, without importing its module, which imports numpy: a fifth of a command's start."""
+    """Return the path of the sqlite-vec library without importing its module, which imports numpy.
+
+    That import would take a fifth of a command's start.
+    """
     module = find_spec("sqlite_vec")
     if module is None or module.origin is None:
         raise ConfigurationError("sqlite-vec is not installed: install vector-memory with its dependencies.")
@@ -52,15 +55,16 @@ def vector_search_library() -> str:
 
 
 def shadow_tables(metadata_columns: int) -> set[str]:
-    """Return the ends of the names of the tables that hold a vec0 table with so many metadata columns, at most four."""
+    """Return the name suffixes of the shadow tables of a vec0 table with this many metadata columns, at most 4."""
     unused = {f"metadatachunks{number:02}" for number in range(metadata_columns, METADATA_COLUMNS)}
     return SHADOW_TABLES.keys() - unused
 
 
 def rename_table(connection: apsw.Connection, old: str, new: str) -> None:
-    """Rename a vec0 table and the tables that hold its data, which sqlite-vec does not do itself.
+    """Rename a vec0 table and its shadow tables, which sqlite-vec does not do itself.
 
-    SQLite's convention for such tables is `<name>_<suffix>`: https://sqlite.org/vtab.html#the_xshadowname_method
+    SQLite's convention for the names of shadow tables is `<name>_<suffix>`:
+    https://sqlite.org/vtab.html#the_xshadowname_method
     """
     connection.execute(f"alter table {old} rename to {new}")
     sql = "select name from sqlite_schema where type = 'table' and name glob ?"

@@ -1,8 +1,8 @@
-"""What the shadow tables of a vec0 table hold: reading vectors in bulk, and whether the tables agree with each other.
+"""Reads vectors in bulk from the shadow tables of a vec0 table, and checks that the tables are consistent.
 
-sqlite-vec keeps the vectors of a vec0 table in blocks of PARTITION_ROWS. A row of `_chunks` says by bits which
-places of a block are taken (`validity`) and by which vectors (`rowids`, 64 bits each); a row of `_rowids` says where a
-vector is. It checks the lengths of what it reads, but believes the rest: a zeroed `validity` hides vectors silently.
+sqlite-vec stores the vectors of a vec0 table in blocks of PARTITION_ROWS. A row of `_chunks` contains a bitmap of the
+slots in use (`validity`) and the ids of their vectors (`rowids`, 64 bits each). A row of `_rowids` contains the slot of
+a vector. sqlite-vec checks the lengths of what it reads but nothing else: a zeroed `validity` hides vectors silently.
 """
 
 import json
@@ -32,7 +32,7 @@ BLOCKS = """
     where typeof(b.{column}) <> 'blob' or length(b.{column}) <> {length}
 """
 
-PLACES = f"""
+SLOTS = f"""
     select count(*) from {{table}}_rowids
     where typeof(chunk_id) <> 'integer' or typeof(chunk_offset) <> 'integer'
         or chunk_offset not between 0 and {PARTITION_ROWS - 1}
@@ -42,10 +42,10 @@ PLACES = f"""
 def read_vectors(
     connection: apsw.Connection, table: str, dimensions: int, row_ids: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return those of the row ids that are there, ascending, and their vectors, shape (ids, dimensions).
+    """Return the row ids that exist, ascending, and their vectors, shape (ids, dimensions).
 
-    Reads whole blocks: for many vectors of a session that takes a tenth of the time of asking vec0 for each of them.
-    Raises DamagedError if a block is missing or has not the right length.
+    This reads whole blocks. For many vectors of a session, it takes a tenth of the time of asking vec0 for each of
+    them. Raises DamagedError if a block is missing or has the wrong length.
     """
     places = connection.execute(
         f"""
@@ -78,9 +78,9 @@ def read_vectors(
 def all_vectors(
     connection: apsw.Connection, table: str, dimensions: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield block by block the row ids, in no particular order, and their vectors, shape (ids, dimensions).
+    """Yield row ids, block by block and in no particular order, and their vectors, shape (ids, dimensions).
 
-    Raises DamagedError for a block that has not the right length.
+    Raises DamagedError if a block has the wrong length.
     """
     sql = f"""
         select c.validity, c.rowids, v.vectors
@@ -96,26 +96,26 @@ def all_vectors(
         yield found
 
 
-def are_blocks_whole(connection: apsw.Connection, table: str, dimensions: int) -> bool:
-    """Tell whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vector."""
+def are_blocks_consistent(connection: apsw.Connection, table: str, dimensions: int) -> bool:
+    """Return whether sqlite-vec can use a vec0 table and finds all its vectors. Reads no vectors."""
     metadata = [(f"metadatachunks{number:02}", "data", PARTITION_ROWS * 8) for number in range(METADATA_COLUMNS)]
     blocks = [("vector_chunks00", "vectors", PARTITION_ROWS * dimensions * 4), *metadata]
     queries = [
         LENGTHS.format(table=table),
-        PLACES.format(table=table),
+        SLOTS.format(table=table),
         *(BLOCKS.format(table=table, suffix=suffix, column=name, length=size) for suffix, name, size in blocks),
     ]
-    return not any(fetch_value(connection, sql) for sql in queries) and _are_places_right(connection, table)
+    return not any(fetch_value(connection, sql) for sql in queries) and _are_slots_consistent(connection, table)
 
 
-def _are_places_right(connection: apsw.Connection, table: str) -> bool:
-    """Tell whether blocks and vectors agree about who is where. The lengths have been checked."""
+def _are_slots_consistent(connection: apsw.Connection, table: str) -> bool:
+    """Return whether `_chunks` and `_rowids` agree on the slots of all vectors. Their lengths must be correct."""
     blocks: list[Any] = connection.execute(f"select chunk_id, validity, rowids from {table}_chunks").fetchall()
     validity = np.frombuffer(b"".join(row[1] for row in blocks), np.uint8)
     taken = np.unpackbits(validity, bitorder="little").astype(np.bool_).reshape(-1, PARTITION_ROWS)
     rowids = np.frombuffer(b"".join(row[2] for row in blocks), np.int64).reshape(-1, PARTITION_ROWS)
     block, offset = np.nonzero(taken)
     numbers = np.array([row[0] for row in blocks], np.int64)
-    said = np.stack([rowids[taken], numbers[block], offset], axis=1)
+    slots = np.stack([rowids[taken], numbers[block], offset], axis=1)
     rows = connection.execute(f"select rowid, chunk_id, chunk_offset from {table}_rowids order by rowid").fetchall()
-    return np.array_equal(said[np.argsort(said[:, 0], kind="stable")], np.array(rows, np.int64).reshape(-1, 3))
+    return np.array_equal(slots[np.argsort(slots[:, 0], kind="stable")], np.array(rows, np.int64).reshape(-1, 3))

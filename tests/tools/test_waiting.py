@@ -1,0 +1,97 @@
+"""search_changes waits for what others store."""
+
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+
+from eras import Call
+from other_process import OtherProcess
+from vector_memory.server.tools import waiting
+from vector_memory.store import SessionMemoryStore
+
+pytestmark = pytest.mark.anyio
+
+HERE = {"session_id": "s", "own_agent_id": "me"}
+PATIENCE = 50
+"""Seconds that no test takes: an answer before them came because something was stored."""
+
+
+def put(store: SessionMemoryStore, text: str, agent_id: str = "you", session_id: str = "s") -> None:
+    store.store_memory("report", text, session_id=session_id, agent_id=agent_id)
+
+
+async def test_a_call_waits_until_another_agent_stores_something(call: Call, store: SessionMemoryStore) -> None:
+    threading.Timer(0.5, put, (store, "Found it.")).start()
+    answer = (await call("search_changes", **HERE, wait=PATIENCE)).structured_content
+    assert [one["content"] for one in answer["results"]] == ["Found it."]
+
+
+async def test_a_call_waits_for_another_process(call: Call, store: SessionMemoryStore, tmp_path: Path) -> None:
+    put(store, "Something known.", agent_id="me")
+    other = OtherProcess(tmp_path / "memory.db")
+    try:
+        since = (await call("search_changes", **HERE, since="now")).structured_content["cursor"]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, store_later, other)
+            answer = (await call("search_changes", **HERE, since=since, wait=PATIENCE)).structured_content
+    finally:
+        other.close()
+    assert [one["content"] for one in answer["results"]] == ["From afar."]
+
+
+def store_later(other: OtherProcess) -> None:
+    other.call("list_sessions")
+    other.call("store_memory", "report", "From afar.", session_id="s", agent_id="you")
+
+
+async def test_what_does_not_count_as_new_ends_no_waiting(
+    call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what the agent stored itself, nor another session."""
+    asked = []
+    search = store.search_changes
+    monkeypatch.setattr(store, "search_changes", lambda *scope, **named: asked.append(1) or search(*scope, **named))
+
+    def store_three() -> None:
+        put(store, "My own.", agent_id="me")
+        put(store, "Elsewhere.", session_id="other")
+        put(store, "Found it.")
+
+    threading.Timer(0.3, store_three).start()
+    answer = (await call("search_changes", **HERE, since="now", wait=PATIENCE)).structured_content
+    assert [one["content"] for one in answer["results"]] == ["Found it."]
+    assert len(asked) <= 5, "it asks only after commits"
+
+
+async def test_a_call_whose_time_is_over_gives_the_cursor(call: Call, store: SessionMemoryStore) -> None:
+    put(store, "Known.")
+    cursor = (await call("search_changes", **HERE)).structured_content["cursor"]
+    answer = (await call("search_changes", **HERE, since=cursor, wait=1)).structured_content
+    assert (answer["total_new"], answer["cursor"], answer["success"]) == (0, cursor, True)
+
+
+async def test_too_many_waiting_calls_answer_at_once(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING", 1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
+        await anyio.sleep(0.3)
+        answer = (await call("search_changes", **HERE, wait=PATIENCE)).structured_content
+        assert answer["total_new"] == 0
+        tasks.cancel_scope.cancel()
+
+
+async def test_others_are_served_while_calls_wait(call: Call, store: SessionMemoryStore) -> None:
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
+        await anyio.sleep(0.3)
+        assert (await call("list_sessions")).structured_content["success"]
+        put(store, "Enough.")
+
+
+async def test_a_wait_of_more_than_fifty_seconds_is_refused(call: Call) -> None:
+    answer = await call("search_changes", **HERE, wait=51)
+    assert answer.is_error
+    assert "wait" in answer.structured_content["message"]
