@@ -131,6 +131,16 @@ def test_the_backfill_gives_vectors_to_the_chunks_of_the_upgrade(path: Path) -> 
         assert (after.chunk_id, after.similarity is not None) == (before.chunk_id, True)
 
 
+def test_the_backfill_cuts_every_document_before_it_computes_the_first_vector(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cutting, "SECONDS_AT_OPENING", 0)
+    found = []
+    with SessionMemoryStore(path, Settings(embedding_model="toy")) as store:
+        store.backfill_embeddings(lambda *_: found.append(found_by_words(store)))
+    assert found == [everything()] * 8
+
+
 def test_an_id_of_the_original_never_means_another_chunk(path: Path) -> None:
     connection = apsw.Connection(str(path))
     given = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_chunks'") or 0

@@ -1,7 +1,7 @@
 """Computes the vectors of memories and tags that have none: stored without a model, or by the original server.
 
-Documents of the original server may have no chunks yet. In the background they are cut first, all of them, so that
-they are found by their words long before they have vectors.
+Documents of the original server may have no chunks yet. All of them are cut first, so that they are found by their
+words long before they have vectors.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from vector_memory.domain import Scope
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.indexing.completion import complete
@@ -72,6 +72,8 @@ class Backfill:
 
         Raises EmbeddingUnavailableError; vectors computed before that are kept.
         """
+        # All before the first gets vectors: then no two processes can cut one in different ways.
+        self._storage.cut_documents(partial(self._indexer.chunk, MemoryKind.REPORT))
         with self._storage.read() as reader:
             total = reader.count(Scope(), without_vectors=True)
         done = indexed = chunks = 0
