@@ -1,6 +1,7 @@
 """The facade: everything the server, the command line and library users can do with one memory file."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Self, Unpack
 
@@ -86,13 +87,8 @@ class SessionMemoryStore:
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         indexer = Indexer(self._model, settings)
-        self._database = Database(
-            path,
-            dimensions=settings.embedding_dim,
-            synchronous=settings.sqlite_synchronous,
-            read_only=read_only,
-            cut=indexer.cut_without_model,
-        )
+        opened = partial(Database, path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
+        self._database = opened(read_only=read_only, cut=indexer.cut_without_model)
         storage = self._storage = SqliteStorage(self._database)
         self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)

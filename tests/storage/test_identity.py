@@ -114,7 +114,7 @@ def test_a_connection_that_was_opened_while_the_file_was_replaced_is_not_kept(
     with pytest.raises(DatabaseError, match="Put the file back"):
         texts(database)
     kept.rename(path)
-    assert database._idle_readers == []
+    assert database._readers._idle == []
 
 
 @pytest.mark.parametrize("harm", ["delete", "replace"])

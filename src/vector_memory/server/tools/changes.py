@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0913 - a tool's parameters are what a client sees
 """The tool that reports what is new in a session."""
 
 from typing import Annotated

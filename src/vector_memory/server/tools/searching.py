@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0913 - a tool's parameters are the contract's
 """The tools that find memories: by time, or by meaning at one of three granularities."""
 
 from fastmcp.tools import tool

@@ -1,4 +1,3 @@
-# ruff: noqa: PLR0913 - a tool's parameters are the contract's
 """The tools that store a memory, one for each kind."""
 
 from typing import Annotated

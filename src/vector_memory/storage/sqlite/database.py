@@ -10,7 +10,7 @@ from typing import Literal
 import apsw
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
-from vector_memory.storage.sqlite import cutting, migrations
+from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.connecting import (
     LOCK_TIMEOUT_SECONDS,
     closed_on_error,
@@ -25,13 +25,14 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
     wait_for_locks,
 )
+from vector_memory.storage.sqlite.cutting import Cut, cut_at_opening
 from vector_memory.storage.sqlite.empty import EmptyMemory
 from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
+from vector_memory.storage.sqlite.readers import CommitWatch, ReaderPool
 from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.sqlite.watching import CommitWatch
 from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,8 @@ logger = logging.getLogger(__name__)
 Connection = apsw.Connection
 """What `read` and `write` yield, for the functions of this package."""
 
-MAX_IDLE_READERS = 8
+Mode = Literal["FULL", "NORMAL"]
+"""Of `pragma synchronous`."""
 
 
 class Database:
@@ -60,9 +62,9 @@ class Database:
         path: Path,
         *,
         dimensions: int,
-        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        synchronous: Mode = "FULL",
         read_only: bool = False,
-        cut: cutting.Cut | None = None,
+        cut: Cut | None = None,
     ) -> None:
         require_safe_sqlite()
         self.path = path
@@ -71,13 +73,12 @@ class Database:
         self._synchronous = synchronous
         self._cut = cut
         self._write_lock = WriteLock()
-        self._idle_readers: list[apsw.Connection] = []
         self._closed = False
         self._full_disk = FullDisk(path, self._extend)
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)
         self._empty = EmptyMemory(dimensions, self._extend)
         self._is_opened = False
-        self._commits = CommitWatch(self._new_reader)
+        self._readers, self._commits = ReaderPool(self._new_reader), CommitWatch(self._new_reader)
         self._opening = threading.Lock()
         with noting(path), translated_errors():
             if not self._opened_if_there() and not read_only:
@@ -110,8 +111,7 @@ class Database:
         """Yield a connection in a write transaction: committed at the end of the block, rolled back on any error.
 
         `begin immediate` takes the lock at once, so that what the block reads is current when it writes. Raises
-        DatabaseLockError if another process holds the lock for too long, and CancelledCallError if the client cancels
-        the waiting call.
+        DatabaseLockError if another process holds the lock for too long, CancelledCallError if the client cancels.
         """
         if self._only_reads:
             raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
@@ -181,8 +181,7 @@ class Database:
             if not self.read_only and self._files.are_in_place():
                 erase_if_unread(self._writer, only_if_needed=True)
             self._commits.close()
-            while self._idle_readers:
-                self._idle_readers.pop().close()
+            self._readers.close()
             if self._full_disk.reading_only:
                 return
             if not self._only_reads and self._files.left_log_behind():
@@ -207,17 +206,8 @@ class Database:
                 yield connection
             return
         self._require_in_place()
-        try:
-            connection = self._idle_readers.pop()
-        except IndexError:
-            connection = self._new_reader()
-        try:
+        with self._readers.connection() as connection:
             yield connection
-        finally:
-            if self._closed or len(self._idle_readers) >= MAX_IDLE_READERS:
-                connection.close()
-            else:
-                self._idle_readers.append(connection)
 
     def _reader_apart(self) -> contextlib.AbstractContextManager[apsw.Connection] | None:
         """Return a reader for when there is no writing connection: the file does not exist or cannot be written to."""
@@ -288,7 +278,7 @@ class Database:
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
         if self._cut is not None:
-            cutting.cut_at_opening(writer, self._cut)
+            cut_at_opening(writer, self._cut)
 
     def _extend(self, connection: apsw.Connection) -> None:
         """Load what the tables of the file require."""
