@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,16 +25,17 @@ READING = [
 
 
 @pytest.fixture
-def place(memory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The memory in a folder of mode 0555, as a file of mode 0444; others may enter the folders above."""
-    folder = tmp_path_factory.mktemp("shared")
-    for above in (folder, *folder.parents[:-2]):
-        above.chmod(above.stat().st_mode | 0o055)
-    path = folder / "memory.db"
-    shutil.copy(memory, path)
-    path.chmod(0o444)
-    folder.chmod(0o555)
-    return path
+def place(memory: Path) -> Iterator[Path]:
+    """The memory in a folder of mode 0555, as a file of mode 0444, where others may enter the folders above.
+
+    Not in a folder of pytest: each start of it closes these to others.
+    """
+    with tempfile.TemporaryDirectory(prefix="shared") as folder:
+        path = Path(folder, "memory.db")
+        shutil.copy(memory, path)
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        yield path
 
 
 def run(place: Path, copy: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -50,7 +53,8 @@ def test_what_only_reads_needs_no_right_to_write(words: list[str], place: Path, 
     """It answers as elsewhere, and leaves the folder as it is."""
     before = bytes_of(place.parent)
     ended = run(place, memory, *words)
-    assert (ended.returncode, ended.stderr) == (0, "") if words != ["doctor"] else ended.returncode == 0
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stderr or words == ["doctor"]
     assert bytes_of(place.parent) == before
     if words == ["doctor"]:
         told = " ".join(ended.stdout.split())
@@ -64,3 +68,10 @@ def test_what_writes_says_why_it_cannot(place: Path, memory: Path) -> None:
         "vector-memory: The database cannot be written: check the permissions of its file and folder. "
         f"The file is {place}.\n"
     )
+
+
+def test_a_place_that_cannot_be_entered_is_named(place: Path, memory: Path) -> None:
+    place.parent.chmod(0o700)
+    ended = run(place, memory, "search", "lock")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"vector-memory: No permission to open {place}: check the permissions of its folders.\n"

@@ -60,9 +60,17 @@ MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search a
 def existing(place: DatabaseLocation) -> Path:
     """Return the path of the database. Raises ConfigurationError if it does not exist."""
     path = place.file()
-    if not path.is_file():
+    if not is_file(path):
         raise ConfigurationError(f"There is no memory at {path}: set its path with --database-path.")
     return path
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a file exists. Raises ConfigurationError if this user may not look."""
+    try:
+        return path.is_file()
+    except PermissionError:
+        raise ConfigurationError(f"No permission to open {path}: check the permissions of its folders.") from None
 
 
 def creatable(place: DatabaseLocation) -> Path:

@@ -93,17 +93,23 @@ def require_creatable(path: Path) -> None:
         raise DatabaseError(CANNOT_CREATE.format(os.strerror(errno.EACCES)))
 
 
+INACCESSIBLE = "The database cannot be opened: check the permissions of its file and folders."
+
+
 def is_there(path: Path) -> bool:
     """Return whether the file exists and may be opened. Raises DatabaseError if it must not be used as a database.
 
     That is a folder or anything else that is not a file, a file on a network, or a log that belongs to another file.
     """
-    require_local(path)
-    require_own_log(path)
-    require_no_orphaned_log(path)
-    if os.path.lexists(path) and not path.is_file():
-        raise DatabaseError("The database path is not a file: choose another --database-path.")
-    return path.is_file()
+    try:
+        require_local(path)
+        require_own_log(path)
+        require_no_orphaned_log(path)
+        if os.path.lexists(path) and not path.is_file():
+            raise DatabaseError("The database path is not a file: choose another --database-path.")
+        return path.is_file()
+    except PermissionError as error:
+        raise DatabaseError(INACCESSIBLE) from error
 
 
 def is_writable(path: Path) -> bool:
