@@ -46,6 +46,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 async def test_the_bundle_stores_and_finds_by_meaning_in_the_chosen_folder(bundle: Path, tmp_path: Path) -> None:
     chosen = tmp_path / "my folder"
+    chosen.mkdir()
     async with connected(command(bundle, folder=str(chosen)), tmp_path, variables(tmp_path)) as client:
         await client.call_tool("store_report", REPORT)
         scope = {"query": "hardware failure: a ventilator", "session_id": "s"}
