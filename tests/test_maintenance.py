@@ -12,6 +12,7 @@ from original_files import unpacked
 from vector_memory.domain import Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.results.overview import BackfillResult
+from vector_memory.results.values import to_second
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -105,7 +106,11 @@ def test_statistics_count_a_session_by_kind_and_agent(store: SessionMemoryStore)
     assert stats.agent_counts == {"explorer": 1, "main-orchestrator": 1}
     assert (stats.total_memories, stats.session_id) == (2, "s")
     assert stats.total_chunks == store.reconstruct_document(1).chunk_count
-    assert (stats.earliest_created or "") <= (stats.latest_created or "")
+    with store._storage.read() as reader:  # answers give times to the second
+        counts = reader.session_counts("s")
+    assert (counts.earliest_created or "") < (counts.latest_created or "")
+    assert stats.earliest_created == to_second(counts.earliest_created or "")
+    assert stats.latest_created == to_second(counts.latest_created or "")
 
 
 def test_an_unknown_session_is_empty_and_says_so(store: SessionMemoryStore) -> None:

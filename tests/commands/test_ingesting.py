@@ -125,7 +125,7 @@ def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
     ("words", "code", "sentence"),
     [
         (["-"], 2, "Memories of kind report belong to a session: add --session with its name."),
-        (["-", "--sync", "--session", "s"], 2, "Standard input has no path by which --sync could recognise it"),
+        (["-", "--sync", "--session", "s"], 2, "Standard input has no path by which --sync could recognize it"),
         (["--session", "s"], 2, "Specify what to store: files, folders, patterns, or - for standard input."),
         (["nope.md", "--session", "s"], 2, "nope.md matches no Markdown or text file: check the path."),
         (["notes", "--session", "s", "--iter", "two"], 1, "session_iter must be a number"),

@@ -22,7 +22,7 @@ class Calibration:
     by_meaning: float
 
     def is_close(self, cosine: float, covered: float, units: int) -> bool:
-        """Tell whether the best passage is on the topic: its cosine, the share of the words, the scope's size."""
+        """Return whether the best passage is on the topic: its cosine, the share of the words, the scope's size."""
         needed = self.base + self.growth * math.log(max(1, min(units, self.most_units)))
         return covered >= 1 or cosine + self.words * covered >= needed
 

@@ -116,7 +116,7 @@ class Reembedding:
         return len(passages)
 
     def _is_complete(self, connection: Connection) -> bool:
-        """Tell whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
+        """Return whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
         if are_comparable(connection, self._indexer.fingerprint):
             return True
         if shadow.unfinished(connection) != self._indexer.fingerprint:

@@ -110,7 +110,7 @@ class Packer:
         return bare.model_copy(update={text: part, "content_end": None if end is None else start + end})
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
-        """Tell whether an answer has room for all the items, each `times` times."""
+        """Return whether an answer has room for all the items, each `times` times."""
         return times * sum(map(size, items)) <= self._budget
 
     def fitting(self, items: Sequence[T]) -> list[T]:

@@ -144,7 +144,7 @@ def said_once(answer: S) -> S:
 
 
 def has_title_in_path(result: FoundChunk | FoundSection) -> bool:
-    """Tell whether the heading path begins with the title."""
+    """Return whether the heading path begins with the title."""
     return result.header_path.partition(" > ")[0].lstrip("#").strip() == result.title
 
 

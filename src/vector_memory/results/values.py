@@ -26,7 +26,7 @@ def to_score(score: float) -> float:
 
 
 def says_nothing(value: object) -> bool:
-    """Tell whether a value is null or empty."""
+    """Return whether a value is null or empty."""
     return value is None or value in ([], {})
 
 

@@ -1,4 +1,4 @@
-"""Honest answers: whether a scope has anything on the topic of a question, and where else there is something."""
+"""Judges whether a scope has anything on the topic of a question, and where else there are matches."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from vector_memory.search.retriever import Retrieval
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How far an answer is to be trusted. `confidence` is None where nothing was compared by meaning.
+    """How far to trust an answer. `confidence` is None if meaning was not compared.
 
     `elsewhere`: how many units near the question there are in other scopes, by their names. `notes`: sentences.
     """
@@ -29,9 +29,9 @@ class Judgement:
 
 
 def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
-    """Say whether the scope has anything on the topic, and if it seems to have nothing, where else there is something.
+    """Judge whether the scope has anything on the topic; if not, look where else there are matches.
 
-    Nothing is said about whether a text on the topic answers the question: no measure here can tell.
+    Whether a text on the topic answers the question cannot be told from these measures.
     """
     reader, question = retrieval.reader, retrieval.question
     notes = [question.problem] if question.problem else []

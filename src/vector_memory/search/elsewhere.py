@@ -32,7 +32,7 @@ def count_close(retrieval: Retrieval, scope: Scope) -> int:
 
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
-    """Return where a question that a scope has nothing about may be asked instead, by name."""
+    """Return the other scopes in which to look when a scope has nothing on a topic, by name."""
     others = {}
     if scope.session_iter is not None:
         others["other_iterations"] = replace(scope, session_iter=None)
@@ -53,7 +53,7 @@ def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
 
 
 def nothing_stored(reader: Reader, scope: Scope) -> str:
-    """Say that a scope is empty, and what there is in its session or without its filters."""
+    """Return a sentence that a scope is empty, with what its session holds, or the count without filters."""
     noun, names = noun_of(scope.kind), filters_of(scope)
     if not names:
         return f"No {noun} are stored yet."

@@ -1,4 +1,4 @@
-"""What a search answer says in words. Filters are named without their values: those are the caller's own words."""
+"""The sentences of search answers. They name filters without their values, which are the caller's own words."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ NOUNS = {
     MemoryKind.KNOWLEDGE_BASE: ("knowledge base entry", "knowledge base entries"),
     MemoryKind.TAGGED: ("note", "notes"),
 }
-"""One and several of each kind."""
+"""Singular and plural of each kind."""
 
 FOUND_WITH = {
     MemoryKind.SESSION_CONTEXT: "search_session_context",
@@ -36,22 +36,22 @@ PLACES = {
     **{str(kind): (f"among the {several}", FOUND_WITH[kind]) for kind, (_, several) in NOUNS.items()},
     "knowledge_base": ("in the knowledge base", FOUND_WITH[MemoryKind.KNOWLEDGE_BASE]),
 }
-"""Where else there may be something, and how to get there."""
+"""Where else there can be matches, and how to search there."""
 
 
 def scope_in_words(scope: Scope) -> str:
-    """Name the kind and the filters of a scope."""
+    """Return the kind and the filters of a scope in words."""
     names = filters_of(scope)
     return f"these {noun_of(scope.kind)}" + (f" ({', '.join(names)})" if names else "")
 
 
 def filters_of(scope: Scope) -> list[str]:
-    """Return the names of the filters that a caller has sent: the tools, not their callers, choose the kind."""
+    """Return the names of the filters that a caller sent. The kind is not one: the tool sets it."""
     return [name for name in scope.as_filters() if name != "memory_type"]
 
 
 def noun_of(kind: MemoryKind | None) -> str:
-    """Return what several memories of a kind are called."""
+    """Return the plural noun for memories of a kind."""
     return NOUNS[kind][1] if kind else "memories"
 
 
@@ -74,26 +74,26 @@ def not_indexed(count: int, pending: int) -> str:
 
 
 def cut_short(scope: Scope) -> str:
-    """Say that a search has not looked at all that may be as good."""
+    """Return a sentence that a search did not compare everything."""
     return f"Not all of {scope_in_words(scope)} were compared, and some results may be missing: add filters."
 
 
 def all_too_different(threshold: float) -> str:
-    """Say that a threshold has left nothing."""
+    """Return a sentence that the threshold excluded everything."""
     return f"Everything in this scope is less similar than VECTOR_MEMORY_SIMILARITY_THRESHOLD ({threshold:g})."
 
 
 def no_such_words(scope: Scope) -> str:
-    """Say that a search by words has found nothing."""
+    """Return a sentence that a search by words found nothing."""
     return f"None of {scope_in_words(scope)} contains any of these words: try other words."
 
 
 NO_CLOSE_MATCH = "No close match: these results may be unrelated."
-"""Said before results that seem to be on another topic."""
+"""Precedes results that seem to be on another topic."""
 
 
 def somewhere_else(counts: Mapping[str, int], *, advise: bool = False) -> str:
-    """Say where else there is something near the question; with `advise` how a tool finds it there."""
+    """Return a sentence on closer matches elsewhere; `advise` adds how a tool finds them."""
     places = [
         f"{count} {where} ({how})" if advise else f"{count} {where}"
         for (where, how), count in ((PLACES[place], count) for place, count in counts.items())

@@ -47,7 +47,7 @@ STILL_LOADING = "The embedding model is still loading: repeat the call in a mome
 class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
-    `problem`: why it is not compared by meaning though it was meant to be.
+    `problem`: why meaning is not compared, although it was requested.
     """
 
     vector: Vectors | None
@@ -55,14 +55,14 @@ class Question:
     problem: str | None = None
 
     def by_words(self, problem: str) -> "Question":
-        """Return the question without its meaning; `problem`: a sentence on why."""
+        """Return the question without its vector. `problem`: a sentence that gives the reason."""
         return replace(self, vector=None, problem=f"Found by words only. {problem}")
 
 
 def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
-    """Make a question of a query. Decides, once for both families of tools, whether meaning is compared.
+    """Turn a query into a question. All families of tools decide here whether meaning is compared.
 
-    Without a model, or while it is still being loaded, the question is one by words, unless only meaning was asked for.
+    Without a model, or while it is loading, only words are compared, unless the mode requires meaning.
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
@@ -82,7 +82,7 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
 class Retriever:
     """Prepares questions, and answers them from one snapshot of the memory.
 
-    `threshold`: results that are less similar are dropped; None: none are.
+    `threshold`: less similar results are dropped; None: all are kept.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Retriever:
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
     def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
-        """Make a question of a query; the mode is otherwise that of the settings. Reads nothing of the memory.
+        """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
         Raises ValidationError, EmbeddingUnavailableError.
         """
@@ -110,10 +110,10 @@ class Retriever:
 
     @contextmanager
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
-        """Give what answers the question from one snapshot: by words if the vectors there are another model's.
+        """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
-        A search by meaning waits up to two seconds for vectors of the scope that are being computed, unless that is
-        known to take long. Raises EmbeddingUnavailableError if only meaning was asked for, and cannot be compared.
+        A search by meaning first waits up to two seconds for vectors of the scope that are being computed, unless they
+        are known to take longer. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
         """
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
@@ -125,7 +125,7 @@ class Retriever:
                 raise ClosedMemoryError
 
     def within(self, reader: Reader, question: Question) -> "Retrieval":
-        """Return what answers the question from a snapshot that somebody else holds, without waiting for vectors."""
+        """Return a retrieval over the caller's snapshot, without waiting for vectors."""
         try:
             if question.vector is not None:
                 reader.require_comparable(self._model.fingerprint)
@@ -143,7 +143,7 @@ def is_worth_waiting(longest: float | None) -> bool:
 
 
 class Retrieval:
-    """Finds units in one snapshot: the same, in the same order, as if everything in the scope had been compared."""
+    """Finds units in one snapshot. Results and their order are those of a comparison with the whole scope."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Retrieval:
         return self._find(self.question, scope, count, memories=memories)
 
     def note_on_missing(self, scope: Scope) -> str | None:
-        """Say how many memories of the scope cannot be found by meaning yet; None if all can."""
+        """Return a sentence on the memories of the scope that have no vectors yet; None if all have."""
         missing = self.reader.count(scope, without_vectors=True)
         return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
 
@@ -188,9 +188,9 @@ class Retrieval:
 
 
 def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
-    """Return the `count` best units, or with `memories` the memories that have them, from lists that grow.
+    """Return the `count` best units, or with `memories` the memories that have them.
 
-    Until nothing outside both lists can come before what is returned.
+    Both lists grow until no unit outside them can rank before a returned one.
     """
     vector = question.vector
     words = None if question.terms is None else source.rank_words(question.terms)
@@ -218,7 +218,7 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
 
 
 def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
-    """Return the units of the lists there are, best first, and what none of the other units comes before."""
+    """Return the units of the given lists, best first, and the horizon that no other unit ranks before."""
     if worded is None:
         return from_single(near or Ranked(), "vector")
     if near is None:

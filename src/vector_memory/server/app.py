@@ -224,7 +224,7 @@ def index_of(place: FileLocations, settings: Settings) -> Path:
 
 
 def is_writing(request: JSONRPCRequest) -> bool:
-    """Tell whether a request may have to wait for the write lock."""
+    """Return whether a request may have to wait for the write lock."""
     match request:
         case JSONRPCRequest(method="tools/call", params={"name": str(name), **others}):
             arguments = others.get("arguments")

@@ -108,7 +108,7 @@ def refused(value: object) -> RefusedLineError:
 
 
 def is_id(value: object) -> bool:
-    """Tell whether a value can be the id of a request."""
+    """Return whether a value can be the id of a request."""
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 

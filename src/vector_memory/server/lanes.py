@@ -46,15 +46,15 @@ class Lane:
         self._held_bytes = 0
 
     def has_room_for(self, request: Request) -> bool:
-        """Tell whether a request can start now without overtaking another."""
+        """Return whether a request can start now without overtaking another."""
         return not self._held_count and self._may_start(len(request.line))
 
     def is_full(self) -> bool:
-        """Tell whether no more requests may wait here."""
+        """Return whether no more requests may wait here."""
         return self._held_bytes >= MAX_BYTES_HELD
 
     def is_busy(self) -> bool:
-        """Tell whether any request is unanswered."""
+        """Return whether any request is unanswered."""
         return bool(self._at_work or self._held_count)
 
     def start(self, request: Request) -> None:

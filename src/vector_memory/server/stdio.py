@@ -192,7 +192,7 @@ def send(sink: BinaryIO, message: JSONRPCMessage) -> None:
 
 
 def is_hung_up(sink: BinaryIO) -> bool:
-    """Tell whether the reader of standard output is gone."""
+    """Return whether the reader of standard output is gone."""
     poller = select.poll()
     poller.register(sink, 0)
     return bool(poller.poll(0))

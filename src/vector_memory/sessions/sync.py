@@ -51,7 +51,7 @@ class Sync:
         return list(self._known)
 
     def is_outdated(self, source: str, content: str) -> bool:
-        """Tell whether a file has a memory with another text."""
+        """Return whether a file has a memory with another text."""
         content_hash = hash_of(content)
         return any(known.content_hash != content_hash for known in self._known.get(source, ()))
 

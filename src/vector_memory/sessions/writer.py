@@ -131,12 +131,12 @@ def require_storable(reader: Reader, memory: NewMemory, content_hash: str, repla
 
 
 def hash_of(content: str) -> str:
-    """Return the hash by which equal texts are recognised."""
+    """Return the hash by which equal texts are recognized."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def is_of_kind(reader: Reader, memory_id: int, kind: MemoryKind) -> bool:
-    """Tell whether the memory exists and is of this kind."""
+    """Return whether the memory exists and is of this kind."""
     return any(origin.memory_type == kind for origin in reader.origins([memory_id]).values())
 
 

@@ -209,7 +209,7 @@ class Reader(Protocol):
         """Return the oldest memory, of no more characters, whose vectors a process has promised."""
 
     def has_lapsed_leases(self) -> bool:
-        """Tell whether vectors were promised that nobody is computing any more."""
+        """Return whether vectors were promised that nobody is computing any more."""
 
     def count_pending(self, scope: Scope) -> int:
         """Return how many memories of a scope have vectors that somebody is computing now."""

@@ -69,12 +69,12 @@ GUARDS: dict[str, Callable[[str, str], bool]] = {
 
 
 def guarded(tag: str, other: str) -> bool:
-    """Tell whether a guard forbids merging two different tags."""
+    """Return whether a guard forbids merging two different tags."""
     return not all(allows(tag, other) for allows in GUARDS.values())
 
 
 def is_boosted(tag: str, other: str) -> bool:
-    """Tell whether one tag contains the other, and the other is neither too short nor too general."""
+    """Return whether one tag contains the other, and the other is neither too short nor too general."""
     shorter, longer = sorted((as_words(tag), as_words(other)), key=len)
     return shorter in longer and len(shorter) >= MIN_SUBSTRING and shorter not in GENERAL_WORDS
 
@@ -93,7 +93,7 @@ def threshold(tag: str, other: str) -> float:
 
 
 def merges(tag: str, other: str, cosine: float) -> bool:
-    """Tell whether two tags merge, given the cosine of their vectors."""
+    """Return whether two tags merge, given the cosine of their vectors."""
     return not guarded(tag, other) and score(tag, other, cosine) >= threshold(tag, other)
 
 

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -24,6 +25,8 @@ from vector_memory.store import SessionMemoryStore
 
 LINES_SHOWN = 20
 
+Switch = partial(Parameter, negative=(), show_default=False)
+
 ADDED: tuple[State, ...] = ("stored", "skipped", "failed")
 SYNCED: tuple[State, ...] = ("stored", "updated", "unchanged", "removed", "skipped", "failed")
 WORDS = {"skipped": "already stored"}
@@ -40,15 +43,9 @@ def ingest(
     kind: Annotated[Kind, Parameter(help="Kind of the memories.")] = MemoryKind.REPORT,
     sync: Annotated[
         bool,
-        Parameter(
-            help="Replace the memories of edited files, and delete those of files that are gone from a folder.",
-            negative=(),
-            show_default=False,
-        ),
+        Switch(help="Replace the memories of edited files, and delete those of files that are gone from a folder."),
     ] = False,
-    watch: Annotated[
-        bool, Parameter(help="Like --sync, and again after every change.", negative=(), show_default=False)
-    ] = False,
+    watch: Annotated[bool, Switch(help="Like --sync, and again after every change.")] = False,
     agent: Annotated[str, Parameter(help="Agent that stores them.")] = "command-line",
     iteration: Annotated[str | None, Parameter(name="--iter", help="Iteration, such as 2 or v2; default 1.")] = None,
     task: Annotated[str | None, Parameter(help="Task label.")] = None,
@@ -97,7 +94,7 @@ def _require_storable(paths: Sequence[str], kind: MemoryKind, *, is_sync: bool) 
     if not paths:
         raise ConfigurationError("Specify what to store: files, folders, patterns, or - for standard input.")
     if is_sync and STANDARD_INPUT in paths:
-        raise ConfigurationError("Standard input has no path by which --sync could recognise it: name a file.")
+        raise ConfigurationError("Standard input has no path by which --sync could recognize it: name a file.")
     if kind == MemoryKind.TAGGED:
         raise ConfigurationError("Only agents can store tagged memories: choose another --kind, for example report.")
 
@@ -120,7 +117,7 @@ class Output:
         self._as_json = as_json
 
     def say(self, outcomes: Sequence[Outcome], missing: int) -> None:
-        """Print the outcomes; `missing`: so many memories have no vectors."""
+        """Print the outcomes. `missing`: the number of memories without vectors."""
         counts: Counter[State] = Counter(outcome.state for outcome in outcomes)
         if self._as_json:
             numbers = {state: counts[state] for state in self._states}

@@ -118,7 +118,7 @@ class Doctor:
 
 
 def is_model_usable(storage: Storage, indexer: Indexer) -> bool:
-    """Tell whether there is a model whose vectors are comparable with those of the file."""
+    """Return whether there is a model whose vectors are comparable with those of the file."""
     try:
         with storage.read() as reader:
             reader.require_comparable(indexer.fingerprint)

@@ -63,7 +63,7 @@ def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
 
 
 def is_default(settings: Settings) -> bool:
-    """Tell whether the default model is configured."""
+    """Return whether the default model is configured."""
     return settings.embedding_model.removeprefix("sentence-transformers/") == DEFAULT_MODEL
 
 

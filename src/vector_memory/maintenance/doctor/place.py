@@ -108,7 +108,7 @@ def exposed(path: Path) -> list[Path]:
 
 
 def is_own_folder(path: Path) -> bool:
-    """Tell whether the folder contains only this memory, its copies, its exports and what keeps it out of git."""
+    """Return whether the folder contains only this memory, its copies, its exports and what keeps it out of git."""
     return all(
         place.name.startswith(path.name) or place.name in {EXPORT_FOLDER, ".gitignore"}
         for place in path.parent.iterdir()

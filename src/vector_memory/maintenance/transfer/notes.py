@@ -15,7 +15,7 @@ from vector_memory.tagged.tags import normalized_tag
 
 
 def is_database(source: IO[bytes]) -> bool:
-    """Tell whether a seekable stream is an SQLite database; its position is unchanged afterwards."""
+    """Return whether a seekable stream is an SQLite database; its position is unchanged afterwards."""
     start = source.tell()
     head = source.read(len(DATABASE))
     source.seek(start)

@@ -217,7 +217,7 @@ def without_excess_chunks(line: MemoryLine) -> MemoryLine:
 
 
 def is_stored(reader: Reader, new: NewMemory, line: MemoryLine) -> bool:
-    """Tell whether the memory of a line is already stored."""
+    """Return whether the memory of a line is already stored."""
     return reader.find_duplicate(new, line.hash()) is not None
 
 

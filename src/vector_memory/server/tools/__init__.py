@@ -132,7 +132,7 @@ WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the m
 
 
 def may_wait_to_write(name: str, arguments: Mapping[str, object]) -> bool:
-    """Tell whether a call may have to wait for the write lock. A cleanup does so only if it deletes."""
+    """Return whether a call may have to wait for the write lock. A cleanup does so only if it deletes."""
     if name == maintenance.cleanup_old_memories.__name__:
         return arguments.get("dry_run") not in (None, True)
     return name in WRITING

@@ -22,7 +22,7 @@ class Confirmation(BaseModel):
 
 
 def can_ask(context: Context) -> bool:
-    """Tell whether the client can show the user a form."""
+    """Return whether the client can show the user a form."""
     capabilities = context.session.client_capabilities
     asking = capabilities.elicitation if capabilities else None
     # Older clients declare neither mode and mean forms.

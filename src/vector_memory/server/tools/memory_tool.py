@@ -75,7 +75,7 @@ class MemoryTool(FunctionTool):
 
 
 def reads(function: Callable[..., Any]) -> bool:
-    """Tell whether the tool for a function changes nothing."""
+    """Return whether the tool for a function changes nothing."""
     meta = get_fastmcp_meta(function)
     return meta is not None and bool(meta.annotations.read_only_hint)
 

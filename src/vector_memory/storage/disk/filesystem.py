@@ -35,12 +35,12 @@ def file_system(path: Path) -> str | None:
 
 
 def is_network(kind: str | None) -> bool:
-    """Tell whether other machines share this file system, where a write-ahead log does not work."""
+    """Return whether other machines share this file system, where a write-ahead log does not work."""
     return kind is not None and NETWORK.fullmatch(kind) is not None
 
 
 def is_passed_through(kind: str | None) -> bool:
-    """Tell whether this file system is a folder of the host of this virtual machine."""
+    """Return whether this file system is a folder of the host of this virtual machine."""
     return kind is not None and PASSED_THROUGH.fullmatch(kind) is not None
 
 

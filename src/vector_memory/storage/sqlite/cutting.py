@@ -86,7 +86,7 @@ def next_documents(connection: apsw.Connection, after_id: int) -> list[Memory]:
 
 
 def is_uncut(connection: apsw.Connection, memory_id: int) -> bool:
-    """Tell whether a document is still there without chunks: another process may have been faster."""
+    """Return whether a document is still there without chunks: another process may have been faster."""
     sql = f"select 1 from session_memories m where m.id = ? and m.auto_chunk and {UNCUT}"
     return fetch_value(connection, sql, (memory_id,)) is not None
 

@@ -156,7 +156,7 @@ def expected_schema() -> Schema:
 
 
 def is_whole(connection: apsw.Connection) -> bool:
-    """Tell whether the index has its tables and nothing else; sqlite-vec crashes without its shadow tables."""
+    """Return whether the index has its tables and nothing else; sqlite-vec crashes without its shadow tables."""
     found, wanted = read_schema(connection), expected_schema()
     vectors = {name for name in found if name.startswith(VECTOR_TABLE)}
     shadows = {f"{VECTOR_TABLE}_{suffix}" for suffix in shadow_tables(1)}
@@ -173,7 +173,7 @@ class OutdatedIndexError(DatabaseError):
 
 
 def is_worthless(error: DatabaseError) -> bool:
-    """Tell whether an error says that the index is damaged or outdated, and must be rebuilt."""
+    """Return whether an error says that the index is damaged or outdated, and must be rebuilt."""
     cause = error.__cause__
     is_damaged = isinstance(error, DamagedError) and cause is None
     is_unusable = isinstance(cause, apsw.SQLError | apsw.CorruptError | apsw.NotADBError)

@@ -59,7 +59,7 @@ def next_leased(connection: apsw.Connection, owner: str, most_characters: int | 
 
 
 def has_lapsed_leases(connection: apsw.Connection) -> bool:
-    """Tell whether any lease has run out."""
+    """Return whether any lease has run out."""
     return fetch_value(connection, f"select 1 from pending_vectors where not {IS_HELD}") is not None
 
 
