@@ -83,7 +83,13 @@ def add_revision(connection: apsw.Connection, _dimensions: int) -> None:
 
 def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
     """Record which memories' vectors a process is computing."""
+    """Create the table of promised vectors."""
     connection.execute(pending.TABLE)
+
+
+def index_observations(connection: apsw.Connection, _dimensions: int) -> None:
+    """Create the index by which answers find the observations on their reports."""
+    connection.execute(schema.OBSERVATIONS)
 
 
 MIGRATIONS = (
@@ -95,6 +101,7 @@ MIGRATIONS = (
     Migration("count deletes until their bytes are erased", count_deletes),
     Migration("add a revision for what processes keep in memory", add_revision),
     Migration("let receipts come before vectors", add_pending_vectors),
+    Migration("find observations by their report", index_observations),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 
