@@ -83,7 +83,6 @@ def add_revision(connection: apsw.Connection, _dimensions: int) -> None:
 
 def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
     """Record which memories' vectors a process is computing."""
-    """Create the table of promised vectors."""
     connection.execute(pending.TABLE)
 
 
