@@ -3,7 +3,8 @@
 VectorMemoryError
 ├── ValidationError             a parameter is invalid
 │   ├── DuplicateMemoryError    the same content is already stored in the same place
-│   └── NotFoundError           no memory, chunk or session has this id
+│   ├── NotFoundError           no memory, chunk or session has this id
+│   └── AccessDeniedError       the caller's token does not permit it
 ├── MemoryStorageError          a memory could not be stored          ("MemoryError")
 ├── SearchError                 a search could not be answered
 │   └── EmbeddingUnavailableError   there is no usable embedding model
@@ -50,6 +51,12 @@ class DuplicateMemoryError(ValidationError):
 
 class NotFoundError(ValidationError):
     """Nothing is stored under the requested id."""
+
+
+class AccessDeniedError(ValidationError):
+    """The caller's token does not permit the call; nothing was changed."""
+
+    code = "AccessDenied"
 
 
 class MemoryStorageError(VectorMemoryError):

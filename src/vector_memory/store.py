@@ -1,9 +1,10 @@
 """The facade: everything the server, the command line and library users can do with one memory file."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import IO, Self, Unpack
+from typing import IO, Self, Unpack, cast
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
@@ -50,6 +51,7 @@ from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import EXPORT_FOLDER, Settings
+from vector_memory.storage.limited import LimitedStorage
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -86,23 +88,33 @@ class SessionMemoryStore:
         path = Path(path)
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
-        indexer = Indexer(self._model, settings)
+        self._indexer = Indexer(self._model, settings)
         opened = partial(Database, path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
-        self._database = opened(read_only=read_only, cut=indexer.cut_without_model)
-        storage = self._storage = SqliteStorage(self._database)
+        self._database = opened(read_only=read_only, cut=self._indexer.cut_without_model)
+        storage = SqliteStorage(self._database)
         self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
-        packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(storage)
-        self._background = BackgroundVectors(storage, indexer)
+        self._background = BackgroundVectors(storage, self._indexer)
+        self._exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
+        self._assemble(storage)
+
+    def limited_to(self, sessions: Collection[str]) -> Self:
+        """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
+        view = copy(self)
+        view._assemble(cast("SqliteStorage", LimitedStorage(self._storage, sessions)))  # noqa: SLF001 - our own copy
+        return view
+
+    def _assemble(self, storage: SqliteStorage) -> None:
+        self._storage, settings, indexer = storage, self.settings, self._indexer
+        packer = Packer(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
-        exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
-        self._documents = Documents(storage, packer, self._access, exports)
+        self._documents = Documents(storage, packer, self._access, self._exports)
         self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
         self._deletion = Deletion(storage)

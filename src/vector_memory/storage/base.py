@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
+from vector_memory.errors import NotFoundError
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
@@ -162,10 +163,10 @@ class Reader(Protocol):
         Memories without a category, or with one that is not text, are counted as "".
         """
 
-    def sessions(self, agent_id: str | None, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         """Return up to `limit` sessions with up to `agents` agents each, latest activity first, and their total number.
 
-        With `agent_id`, only the memories of that agent count.
+        Only the memories of the scope count.
         """
 
     def session_counts(self, session_id: str) -> SessionCounts:
@@ -174,8 +175,8 @@ class Reader(Protocol):
     def statistics(self) -> MemoryCounts:
         """Return the statistics of the whole memory."""
 
-    def find_names(self, by: NamedBy, part: str, session_id: str | None, limit: int) -> tuple[list[str], int]:
-        """Return up to `limit` names that contain `part`, and their total number. A session limits them to its own.
+    def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
+        """Return up to `limit` names from the sessions of a scope that contain `part`, and their total number.
 
         Names that start with `part` come first, then the most recently used. ASCII letters match in either case.
         """
@@ -219,6 +220,9 @@ class Reader(Protocol):
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
+
+    def visible(self, scope: Scope) -> Scope:
+        """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
 
     @property
     def feed(self) -> "IndexFeed | None":
@@ -272,3 +276,8 @@ class Writer(Reader, Protocol):
 
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
         """Count one more memory with a tag, and make the tag canonical if it is new."""
+
+
+def no_memory(memory_id: int) -> NotFoundError:
+    """Return the error for an id that no memory has, or none that the caller may see."""
+    return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")
