@@ -2,8 +2,10 @@
 
 import os
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -266,6 +268,69 @@ def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
 def _known_toolsets(names: str) -> str:
     chosen_toolsets(names)
     return names
+
+
+class HttpOptions(BaseModel):
+    """How clients reach the server. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    http: bool = Field(default=False, description="Serve many clients over HTTP instead of one over standard input.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=8765, ge=0, le=65_535, description="Port to listen on.")
+    data_dir: FullPath | None = Field(
+        default=None,
+        description="Folder of the namespaces and tokens of several teams. Without it, the server has one memory, "
+        "needs no token, and listens on this machine only.",
+    )
+    public_url: str | None = Field(
+        default=None,
+        description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
+        "machine.",
+    )
+    tls_cert: FullPath | None = Field(default=None, description="File with the TLS certificate chain, in PEM format.")
+    tls_key: FullPath | None = Field(default=None, description="File with the TLS private key, in PEM format.")
+
+    @model_validator(mode="after")
+    def _is_guarded(self) -> "HttpOptions":
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise refused_together("tls_cert and tls_key are needed together", "tls_cert", "tls_key")
+        if self.http and not is_loopback(self.host):
+            if self.data_dir is None:
+                raise refused_together(
+                    f"host ({self.host}) can be reached from other machines, and without data_dir there are no tokens",
+                    "host",
+                    "data_dir",
+                )
+            if self.public_url is None:
+                raise refused_together(
+                    f"host ({self.host}) can be reached from other machines, so public_url must say by which name",
+                    "host",
+                    "public_url",
+                )
+        return self
+
+    def hosts(self) -> list[str]:
+        """Return the names by which clients reach the server, besides those of this machine."""
+        return [name] if (name := urlsplit(self.public_url or "").hostname) else []
+
+    def origins(self) -> list[str]:
+        """Return the origin of pages that this server would serve: browsers may call it from nowhere else."""
+        parts = urlsplit(self.public_url or "")
+        return [f"{parts.scheme}://{parts.netloc}"] if parts.netloc else []
+
+    def address(self) -> str:
+        """Return the URL of the server."""
+        base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{self.host}:{self.port}"
+        return f"{base.rstrip('/')}/mcp"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can only be reached from this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class ServerOptions(BaseModel):

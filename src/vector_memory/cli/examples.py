@@ -5,6 +5,15 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "serve": "the memory of a project",
         "serve --database-path ~/memory.db": "one memory for all projects",
         "serve --toolsets all --read-only": "all tools that read",
+        "serve --http": "many clients on this machine, over HTTP",
+    },
+    "namespace": {
+        "namespace create web --data-dir /srv/memory": "a memory for a team",
+    },
+    "token": {
+        "token create ci --namespace web --data-dir /srv/memory": "for reading",
+        "token create alice --namespace web --scope write --expires 90d": "for storing, too",
+        "token revoke alice": "refuse it from now on",
     },
     "demo": {
         "demo": "on the documentation of vector-memory",

@@ -28,6 +28,8 @@ Maintenance:
   doctor       check the installation and the memory, and repair them
   backup       copy the memory to a file, even while servers use it
   restore      replace the memory with a backup
+  namespace    create or list the memories of a server for several teams
+  token        create, list or revoke the tokens of such a server
   fetch-model  download the embedding model and the token table
   completion   print a completion script for bash, zsh or fish
   --version    print the version

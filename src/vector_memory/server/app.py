@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from fastmcp import FastMCP
+from fastmcp.server.auth import AuthProvider
+from fastmcp.server.middleware import Middleware
 from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__
@@ -16,6 +18,7 @@ from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
 from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
+from vector_memory.server.callers import MEMORY
 from vector_memory.server.completions import add_completions
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
 from vector_memory.server.prompts import add_prompts
@@ -27,6 +30,7 @@ from vector_memory.server.tools import may_wait_to_write, offered
 from vector_memory.server.tools.failures import UnknownTools
 from vector_memory.settings import FileLocations, Profile, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy.namespaces import Namespaces
 
 logger = logging.getLogger(__name__)
 
@@ -104,18 +108,26 @@ class Part(Protocol):
 
 
 def create_server(
-    open_store: Callable[[], AbstractContextManager[SessionMemoryStore]],
+    open_store: Callable[[], AbstractContextManager[SessionMemoryStore | Namespaces]],
     offer: ServerOptions = ServerOptions(),
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
+    *,
+    on_this_machine: bool = True,
+    auth: AuthProvider | None = None,
+    middleware: Sequence[Middleware] = (),
 ) -> FastMCP:
-    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
+    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends.
+
+    `on_this_machine`: its clients use the same files; otherwise no tool writes files. `auth`, `middleware`: who may
+    come in over HTTP, and what they may do.
+    """
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Part]]:
         with ExitStack() as stack:
             parts: dict[str, Part] = {}
             if not IN_STORE.isdisjoint(offer.chosen()):
-                parts["store"] = stack.enter_context(open_store())
+                parts[MEMORY] = stack.enter_context(open_store())
             if Toolset.FILES in offer.chosen() and open_files is not None:
                 parts["files"] = stack.enter_context(open_files())
             background = asyncio.create_task(work_in_background(parts.values()))
@@ -129,8 +141,11 @@ def create_server(
         instructions=instructions_for(offer),
         version=__version__,
         lifespan=lifespan,
-        middleware=[UnknownTools()],
-        tools=offered(offer.chosen(), read_only=offer.read_only, profile=offer.profile),
+        auth=auth,
+        middleware=[UnknownTools(), *middleware],
+        tools=offered(
+            offer.chosen(), read_only=offer.read_only, profile=offer.profile, on_this_machine=on_this_machine
+        ),
         on_duplicate="error",
         mask_error_details=True,
         strict_input_validation=False,

@@ -36,6 +36,8 @@ COMMANDS = {
     "doctor": "maintain:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
+    "namespace": "tenancy:namespace",
+    "token": "tenancy:token",
     "fetch-model": "maintain:fetch_model",
     "completion": "completion:completion",
 }
