@@ -288,6 +288,13 @@ class HttpOptions(BaseModel):
         description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
         "machine.",
     )
+    jwt_issuer: str | None = Field(
+        default=None, description="Also accept the JSON web tokens of this issuer, the URL of an identity provider."
+    )
+    jwt_audience: str | None = Field(
+        default=None, description="Audience that these tokens must be for: this server's URL as the provider knows it."
+    )
+    jwt_jwks_url: str | None = Field(default=None, description="URL of the issuer's keys (JWKS).")
     tls_cert: FullPath | None = Field(default=None, description="File with the TLS certificate chain, in PEM format.")
     tls_key: FullPath | None = Field(default=None, description="File with the TLS private key, in PEM format.")
 
@@ -295,6 +302,14 @@ class HttpOptions(BaseModel):
     def _is_guarded(self) -> "HttpOptions":
         if (self.tls_cert is None) != (self.tls_key is None):
             raise refused_together("tls_cert and tls_key are needed together", "tls_cert", "tls_key")
+        jwt = (self.jwt_issuer, self.jwt_audience, self.jwt_jwks_url)
+        if any(jwt) and not all((*jwt, self.public_url, self.data_dir)):
+            raise refused_together(
+                "jwt_issuer, jwt_audience and jwt_jwks_url are needed together, and with public_url and data_dir",
+                "jwt_issuer",
+                "jwt_audience",
+                "jwt_jwks_url",
+            )
         if self.http and not is_loopback(self.host):
             if self.data_dir is None:
                 raise refused_together(

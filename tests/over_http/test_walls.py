@@ -182,7 +182,7 @@ async def everything(client: Client) -> list[str]:
     references += [PromptReference(name=prompt.name) for prompt in await client.list_prompts()]
     for reference, name in itertools.product(references, ("session_id", "agent_id", "task_code")):
         completed = await client.complete(reference, {"name": name, "value": ""})
-        said += [value for value in completed.values]
+        said += completed.values
     return said
 
 

@@ -12,6 +12,9 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 LIVENESS = "/healthz"
 
+MISSING = "vector_memory.missing"
+"""The key in a request's scope under which the application leaves the scopes that the token should have."""
+
 BODY_SECONDS = 30.0
 """Time for a client to send the body of a request."""
 
@@ -55,7 +58,7 @@ class Gate:
         self._inside += 1
         self._empty.clear()
         try:
-            await self._app(scope, in_time(receive), send)
+            await self._app(scope, in_time(receive), forbidding(scope, send))
         finally:
             self._inside -= 1
             if not self._inside:
@@ -79,6 +82,22 @@ def in_time(receive: Receive) -> Receive:
         return message
 
     return receive_in_time
+
+
+def forbidding(scope: MutableMapping[str, Any], send: Send) -> Send:
+    """Return a `send` that turns the answer to a call with too small a token into 403, as OAuth clients expect it.
+
+    Not if the answer is a stream that has begun: it says so in its text, too.
+    """
+
+    async def send_or_forbid(message: Message) -> None:
+        if message["type"] == "http.response.start" and MISSING in scope:
+            challenge = f'Bearer error="insufficient_scope", scope="{" ".join(scope[MISSING])}"'
+            headers = [*message["headers"], (b"www-authenticate", challenge.encode())]
+            message = {**message, "status": 403, "headers": headers}
+        await send(message)
+
+    return send_or_forbid
 
 
 async def answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastmcp.prompts import Prompt
+from fastmcp.server.dependencies import get_http_request
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams, GetPromptRequestParams
@@ -11,6 +12,7 @@ from mcp_types import CallToolRequestParams, GetPromptRequestParams
 from vector_memory.errors import AccessDeniedError
 from vector_memory.results.sessions import Result
 from vector_memory.server.callers import current_caller
+from vector_memory.server.http.gate import MISSING
 from vector_memory.server.prompts import READING
 from vector_memory.server.tools import NEEDS_ADMIN, TAGGED_NAMES, WRITING
 from vector_memory.server.tools.failures import failed_result, protocol_errors
@@ -38,6 +40,7 @@ class Permissions(Middleware):
             require(caller, request.name)
             arguments = as_bound_agent(caller, request.name, request.arguments or {})
         except AccessDeniedError as error:
+            note_missing(needed_for(request.name))
             return failed_result(Result, error)
         if arguments is not request.arguments:
             context = context.copy(message=request.model_copy(update={"arguments": arguments}))
@@ -69,6 +72,11 @@ def needed_for(tool: str) -> Permission:
 def needed_for_prompt(name: str) -> Permission:
     """Return the permission that a prompt needs."""
     return Permission.READ if name in READING else Permission.WRITE
+
+
+def note_missing(permission: Permission) -> None:
+    """Let the gate answer with 403 and the scopes of a token that permits the call."""
+    get_http_request().scope[MISSING] = permission.included
 
 
 def may_call(caller: Caller, tool: str) -> bool:

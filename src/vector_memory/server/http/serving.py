@@ -14,7 +14,7 @@ import uvicorn
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.server.app import create_server
 from vector_memory.server.fastmcp_adapter import http_app
-from vector_memory.server.http.doors import OwnTokens
+from vector_memory.server.http.doors import door_of
 from vector_memory.server.http.gate import App, Gate
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
@@ -83,7 +83,7 @@ def application(
         server = create_server(open_memory, offer, on_this_machine=False)
     else:
         open_namespaces = partial(closing, Namespaces(http.data_dir, settings))
-        door = OwnTokens(token_file(http.data_dir), http.public_url)
+        door = door_of(token_file(http.data_dir), http)
         server = create_server(open_namespaces, offer, on_this_machine=False, auth=door, middleware=[Permissions()])
     return http_app(server, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
 
