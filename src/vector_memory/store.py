@@ -247,6 +247,10 @@ class SessionMemoryStore:
         """Return a number that changes with every commit of any process. Costs a few microseconds."""
         return self._storage.version()
 
+    def count_memories(self) -> int:
+        """Return the number of memories."""
+        return self._overview.count()
+
     def get_session_stats(self, session_id: str) -> SessionStatsResult:
         """Count what a session holds."""
         return self._statistics.session_stats(session_id)

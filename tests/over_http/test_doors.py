@@ -122,7 +122,9 @@ def test_only_post_is_served(team: Team, method: str) -> None:
     assert httpx2.request(method, team.url, headers=headers).status_code == 405
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/metrics", "/sse", "/.well-known/openid-configuration"])
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/openapi.json", "/metrics", "/sse", "/.well-known/openid-configuration"]
+)
 def test_nothing_but_liveness_is_served_without_a_token(team: Team, path: str) -> None:
     base = team.url.removesuffix("/mcp")
     assert httpx2.get(base + path).status_code == 404
@@ -140,7 +142,9 @@ def test_no_answer_opens_or_names_a_session_of_the_protocol(team: Team) -> None:
 def test_the_largest_text_passes_and_a_larger_body_is_refused(team: Team) -> None:
     secret = team.token(next(NAMES))
     report = {"agent_id": "a", "session_id": "large", "content": "😀" * 500_000}
-    assert post(team.url, secret, tool="store_report", arguments=report).json()["result"]["structuredContent"]["success"]
+    assert post(team.url, secret, tool="store_report", arguments=report).json()["result"]["structuredContent"][
+        "success"
+    ]
     assert post(team.url, secret, arguments={"limit": "x" * (17 * 2**20)}).status_code == 413
 
 

@@ -2,17 +2,35 @@
 
 import re
 import threading
+from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ClosedMemoryError, NotFoundError, ValidationError
 from vector_memory.settings import DATABASE_NAME, Settings
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.filesystem import log_of, make_private_folders
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
+from vector_memory.tenancy.quotas import Pace, Quota, read_quota, write_quota
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 FOLDER = "namespaces"
+
+
+class Sizes(NamedTuple):
+    """The sizes of a namespace's files, in bytes."""
+
+    database_bytes: int
+    log_bytes: int
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 class Namespaces:
@@ -27,6 +45,7 @@ class Namespaces:
         self._model = EmbeddingModel(lambda: load_embedder(settings))
         self._lock = threading.Lock()
         self._open: dict[str, SessionMemoryStore] = {}
+        self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._works_in_background = False
         self._closed = False
 
@@ -57,6 +76,35 @@ class Namespaces:
         """Return the caller's memory, limited to the sessions of the token. Do not close it."""
         store = self._opened(caller.namespace)
         return store if caller.sessions is None else store.limited_to(caller.sessions)
+
+    def admit(self, name: str, *, stores: bool) -> None:
+        """Count a call. Raises QuotaExceededError if there are too many, or for a store if the namespace is full."""
+        quota = read_quota(self._folder / name)
+        self._paces[name].count(quota.calls_per_minute)
+        if stores and quota != Quota(calls_per_minute=quota.calls_per_minute):
+            memories = 0 if quota.memories is None else self._opened(name).count_memories()
+            quota.require_room(memories, self.sizes(name).database_bytes)
+
+    def set_quota(self, name: str, quota: Quota) -> None:
+        """Limit a namespace. Raises NotFoundError."""
+        self.require(name)
+        write_quota(self._folder / name, quota)
+
+    def sizes(self, name: str) -> "Sizes":
+        """Return the sizes of a namespace's files."""
+        path = self._folder / name / DATABASE_NAME
+        return Sizes(size_of(path), size_of(log_of(path)))
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the embedding model is loaded."""
+        return self._model.is_ready
+
+    def problem(self) -> str | None:
+        """Say why calls cannot be answered completely yet; None: they can."""
+        if self._closed:
+            return "The server is ending."
+        return None if self._model.failure is None else str(self._model.failure)
 
     def start_background_work(self) -> None:
         """Load the model, and from now on do the background work of each namespace that is in use."""

@@ -14,11 +14,15 @@ import uvicorn
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.server.app import create_server
 from vector_memory.server.fastmcp_adapter import http_app
+from vector_memory.server.http.accounting import Accounting
 from vector_memory.server.http.doors import door_of
 from vector_memory.server.http.gate import App, Gate
+from vector_memory.server.http.metrics import Metrics
+from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.tokens import token_file
 
@@ -78,14 +82,23 @@ def application(
     path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> App:
     """Return the application. Raises ConfigurationError."""
+    serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
         open_memory = partial(open_only, path, settings, export_folders, read_only=offer.read_only)
-        server = create_server(open_memory, offer, on_this_machine=False)
-    else:
-        open_namespaces = partial(closing, Namespaces(http.data_dir, settings))
-        door = door_of(token_file(http.data_dir), http)
-        server = create_server(open_namespaces, offer, on_this_machine=False, auth=door, middleware=[Permissions()])
-    return http_app(server, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
+        return serve(create_server(open_memory, offer, on_this_machine=False))
+    namespaces, metrics = Namespaces(http.data_dir, settings), Metrics()
+    accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
+    app = serve(
+        create_server(
+            lambda: closing(namespaces),
+            offer,
+            on_this_machine=False,
+            auth=door_of(token_file(http.data_dir), http),
+            middleware=[accounting, Permissions()],
+        )
+    )
+    add_operations(app, namespaces, metrics)
+    return app
 
 
 def open_only(
