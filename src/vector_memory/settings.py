@@ -283,6 +283,7 @@ class HttpOptions(BaseModel):
         description="Folder of the namespaces and tokens of several teams. Without it, the server has one memory, "
         "needs no token, and listens on this machine only.",
     )
+    workers: int = Field(default=1, ge=1, le=64, description="Number of processes that share the port.")
     public_url: str | None = Field(
         default=None,
         description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
@@ -310,6 +311,8 @@ class HttpOptions(BaseModel):
                 "jwt_audience",
                 "jwt_jwks_url",
             )
+        if self.workers > 1 and self.data_dir is None:
+            raise refused_together("workers need data_dir, where they keep what they share", "workers", "data_dir")
         if self.http and not is_loopback(self.host):
             if self.data_dir is None:
                 raise refused_together(
@@ -334,9 +337,9 @@ class HttpOptions(BaseModel):
         parts = urlsplit(self.public_url or "")
         return [f"{parts.scheme}://{parts.netloc}"] if parts.netloc else []
 
-    def address(self) -> str:
-        """Return the URL of the server."""
-        base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{self.host}:{self.port}"
+    def address(self, port: int) -> str:
+        """Return the URL of a server that listens on a port."""
+        base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{self.host}:{port}"
         return f"{base.rstrip('/')}/mcp"
 
 

@@ -9,11 +9,16 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "namespace": {
         "namespace create web --data-dir /srv/memory": "a memory for a team",
+        "namespace limit web --max-memories 100000 --calls-per-minute 600": "set its limits",
     },
     "token": {
         "token create ci --namespace web --data-dir /srv/memory": "for reading",
         "token create alice --namespace web --scope write --expires 90d": "for storing, too",
         "token revoke alice": "refuse it from now on",
+    },
+    "audit": {
+        "audit --token alice": "what a token was used for",
+        "audit --verify": "check that no line is missing",
     },
     "demo": {
         "demo": "on the documentation of vector-memory",

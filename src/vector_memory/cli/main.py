@@ -30,6 +30,7 @@ Maintenance:
   restore      replace the memory with a backup
   namespace    create or list the memories of a server for several teams
   token        create, list or revoke the tokens of such a server
+  audit        print and check who called what on such a server
   fetch-model  download the embedding model and the token table
   completion   print a completion script for bash, zsh or fish
   --version    print the version

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
@@ -20,7 +20,7 @@ from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.callers import MEMORY
 from vector_memory.server.completions import add_completions
-from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
+from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.prompts import add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
@@ -107,20 +107,25 @@ class Part(Protocol):
         """Unload the model if it has been idle for long."""
 
 
+class OverHttp(NamedTuple):
+    """What a server over HTTP adds. Its clients are on other machines, so no tool writes files on this one.
+
+    `auth`: who may come in. `middleware`: what they may do. `questions`: seals what a client sends back with the
+    user's answer, so that any worker can go on.
+    """
+
+    auth: AuthProvider | None = None
+    middleware: Sequence[Middleware] = ()
+    questions: RequestStateSecurity | None = None
+
+
 def create_server(
     open_store: Callable[[], AbstractContextManager[SessionMemoryStore | Namespaces]],
     offer: ServerOptions = ServerOptions(),
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
-    *,
-    on_this_machine: bool = True,
-    auth: AuthProvider | None = None,
-    middleware: Sequence[Middleware] = (),
+    over_http: OverHttp | None = None,
 ) -> FastMCP:
-    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends.
-
-    `on_this_machine`: its clients use the same files; otherwise no tool writes files. `auth`, `middleware`: who may
-    come in over HTTP, and what they may do.
-    """
+    """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Part]]:
@@ -141,10 +146,11 @@ def create_server(
         instructions=instructions_for(offer),
         version=__version__,
         lifespan=lifespan,
-        auth=auth,
-        middleware=[UnknownTools(), *middleware],
+        auth=over_http and over_http.auth,
+        request_state_security=over_http and over_http.questions,
+        middleware=[UnknownTools(), *(over_http.middleware if over_http else ())],
         tools=offered(
-            offer.chosen(), read_only=offer.read_only, profile=offer.profile, on_this_machine=on_this_machine
+            offer.chosen(), read_only=offer.read_only, profile=offer.profile, on_this_machine=over_http is None
         ),
         on_duplicate="error",
         mask_error_details=True,

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
+from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # only HTTP needs it
 __all__ = [
     "MemoryServer",
     "MessageStream",
+    "RequestStateSecurity",
     "SessionMessage",
     "coerce_request_id",
     "create_client_server_memory_streams",

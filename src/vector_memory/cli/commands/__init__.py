@@ -38,6 +38,7 @@ COMMANDS = {
     "restore": "maintain:restore",
     "namespace": "tenancy:namespace",
     "token": "tenancy:token",
+    "audit": "tenancy:audit",
     "fetch-model": "maintain:fetch_model",
     "completion": "completion:completion",
 }

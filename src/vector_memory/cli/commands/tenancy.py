@@ -6,18 +6,21 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.flags import AsJson
-from vector_memory.cli.terminal import console, print_json
-from vector_memory.errors import ConfigurationError, ValidationError
+from vector_memory.cli.terminal import console, one_line, print_json
+from vector_memory.cli.terminal_text import as_json as one_line_of_json
+from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
 from vector_memory.settings import full_path
+from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.quotas import Quota
 from vector_memory.tenancy.tokens import Token, TokenFile, token_file
 
 DataDir = Annotated[
@@ -33,18 +36,28 @@ SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def namespace(
-    action: Annotated[Literal["create", "list"], Parameter(help="What to do.")],
-    name: Annotated[str | None, Parameter(help="Name of the namespace to create.", show_default=False)] = None,
+    action: Annotated[Literal["create", "limit", "list"], Parameter(help="What to do.")],
+    name: Annotated[str | None, Parameter(help="Name of the namespace to create or limit.", show_default=False)] = None,
     /,
     *,
+    max_memories: Annotated[int | None, Parameter(help="Maximum number of memories.")] = None,
+    max_mb: Annotated[int | None, Parameter(help="Maximum size of the database, in MB.")] = None,
+    calls_per_minute: Annotated[int | None, Parameter(help="Maximum number of calls a minute and process.")] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a namespace, or list all: each is a memory of its own on a server for several teams."""
+    """Create a namespace, set its limits, or list all: each is a memory of its own on a server for several teams."""
     namespaces = Namespaces(folder_of(data_dir))
-    if action == "create":
+    quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
+    if action == "limit":
+        name = required(name, "namespace limit NAME --max-memories N")
+        namespaces.set_quota(name, quota)
+        sys.stdout.write(f"Set the limits of {name}; those that you did not name are lifted.\n")
+    elif action == "create":
         name = required(name, "namespace create NAME")
         namespaces.create(name)
+        if quota != Quota():
+            namespaces.set_quota(name, quota)
         if as_json:
             print_json({"namespace": name})
         else:
@@ -103,6 +116,43 @@ def token(
     else:
         sys.stderr.write("This token is shown once. Keep it where your client reads it, not in a shared file:\n")
         sys.stdout.write(f"{said['token']}\n")
+
+
+def audit(
+    *,
+    token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
+    namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
+    verify: Annotated[bool, Parameter(help="Only check that no line was changed or removed.", negative=())] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print who called what, when and on which ids, after checking that no line was changed or removed."""
+    log = AuditLog(folder_of(data_dir))
+    broken = log.verify()
+    if not verify:
+        for line in log.lines():
+            if token in (None, line["token"]) and namespace in (None, line["namespace"]):
+                sys.stdout.write(f"{as_text(line) if as_json else in_words(line)}\n")
+    if broken is not None:
+        raise DatabaseError(
+            f"The audit log is not as it was written: {broken.file.name}, line {broken.line}: {broken.reason}."
+        )
+    if verify:
+        if as_json:
+            print_json({"intact": True})
+        else:
+            sys.stdout.write("The audit log is as it was written.\n")
+
+
+def in_words(line: dict[str, Any]) -> str:
+    """Return a line of the audit log for people."""
+    ids = " ".join(f"{name}={','.join(map(str, values))}" for name, values in line["ids"].items())
+    return one_line(f"{line['at'][:19]} {line['token']} {line['namespace']} {line['call']} {ids} {line['error'] or ''}")
+
+
+def as_text(line: dict[str, Any]) -> str:
+    """Return a line of the audit log as it was written."""
+    return one_line_of_json(line, sys.stdout.encoding, indent=None)
 
 
 def show(tokens: TokenFile, *, as_json: bool) -> None:
