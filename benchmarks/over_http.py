@@ -1,3 +1,4 @@
+# ruff: noqa: S311 - what is chosen at random is no secret
 """The server over HTTP beside the same server over standard input and output, and what happens under load.
 
     uv run --group benchmark benchmarks/over_http.py [--seconds 10] [--clients 100] [--minutes 1] [--json FILE]
@@ -44,6 +45,8 @@ ENVELOPE = {
 STORED_FIRST = 40
 CALLERS = (1, 8, 32)
 STORERS = 48
+SEARCHES, STORES = 0.6, 0.2
+"""Shares of the mixed load; the rest reads by id."""
 
 
 class HttpServer:
@@ -200,9 +203,9 @@ def measure_mixed(server: HttpServer, clients: int, seconds: float) -> dict[str,
 
     def work(number: int) -> None:
         chance, call = random.random(), callers[number].call
-        if chance < 0.6:
+        if chance < SEARCHES:
             load.search(call)
-        elif chance < 0.8:
+        elif chance < SEARCHES + STORES:
             load.store(call, f"{prompt(random.randrange(10**9))} {random.random()}")
         elif load.stored:
             wanted = random.choice(list(load.stored))

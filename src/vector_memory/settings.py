@@ -296,11 +296,19 @@ class HttpOptions(BaseModel):
         default=None, description="Audience that these tokens must be for: this server's URL as the provider knows it."
     )
     jwt_jwks_url: str | None = Field(default=None, description="URL of the issuer's keys (JWKS).")
+    remote: str | None = Field(
+        default=None,
+        description="Serve over standard input, but answer from the shared memory at this URL. What cannot be stored "
+        "there for now is kept on this machine and sent later.",
+    )
+    token_file: FullPath | None = Field(default=None, description="File with the token for the shared memory.")
     tls_cert: FullPath | None = Field(default=None, description="File with the TLS certificate chain, in PEM format.")
     tls_key: FullPath | None = Field(default=None, description="File with the TLS private key, in PEM format.")
 
     @model_validator(mode="after")
     def _is_guarded(self) -> "HttpOptions":
+        if self.remote is not None and (self.http or self.token_file is None):
+            raise refused_together("remote needs token_file, and serves standard input only", "remote", "token_file")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise refused_together("tls_cert and tls_key are needed together", "tls_cert", "tls_key")
         jwt = (self.jwt_issuer, self.jwt_audience, self.jwt_jwks_url)

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,10 +27,13 @@ class Running:
     """A server process, and a token of the namespace red."""
 
     def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
-        Namespaces(folder).create("red")
-        self.secret = token_file(folder).create("ada", "red", Permission.ADMIN)
+        self.folder = folder
+        if not Namespaces(folder).names():
+            Namespaces(folder).create("red")
+        self.secret = self.token(f"ada-{time.time_ns()}", "admin")
         self.log = folder / "log.txt"
-        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", "0", "--data-dir", str(folder)]
+        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--data-dir", str(folder)]
+        flags = flags if "--port" in flags else (*flags, "--port", "0")
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, *flags],
@@ -40,6 +44,10 @@ class Running:
         eventually(lambda: b"Serving " in self.log.read_bytes() or self.process.poll() is not None)
         self.url = self.log.read_text().partition("Serving ")[2].split()[0]
         eventually(lambda: self.is_alive() or self.process.poll() is not None)
+
+    def token(self, name: str, permission: str) -> str:
+        """Create a token of the namespace red."""
+        return token_file(self.folder).create(name, "red", Permission(permission))
 
     def is_alive(self) -> bool:
         try:

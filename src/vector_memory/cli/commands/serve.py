@@ -43,6 +43,10 @@ def serve(
     path = place.file() if is_default else creatable(place)
     set_up_logging(settings.log_level, settings.log_file, [path])
     exports = place.export_dir or [path.parent / EXPORT_FOLDER]
+    if http.remote and http.token_file:
+        from vector_memory.server.http.relaying import run_relay
+
+        run_relay(http.remote, http.token_file, offer)
     if http.http:
         from vector_memory.server.http.serving import run_http_server
 
