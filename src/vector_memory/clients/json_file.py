@@ -194,12 +194,13 @@ def _insertion(text: str, into: Node, key: str, value: Mapping[str, Any]) -> lis
     place = len(text[:close].rstrip())
     last = list(into.members.values())[-1] if into.members else None
     comma = [(last.node.end, last.node.end, ",")] if last and last.comma is None else []
+    end = "," if last and last.comma is not None else ""
     if last and "\n" not in text[into.start : into.end]:
-        return [*comma, (place, place, f' "{key}": {json.dumps(value, ensure_ascii=False)}')]
+        return [*comma, (place, place, f' "{key}": {json.dumps(value, ensure_ascii=False)}{end}')]
     newline = "\r\n" if "\r\n" in text else "\n"
     outer, unit = _indent(text, into.start), _unit(text)
     inner = _indent(text, last.start) if last else outer + unit
-    member = f'{newline}{inner}"{key}": {_rendered(value, unit, inner, newline)}'
+    member = f'{newline}{inner}"{key}": {_rendered(value, unit, inner, newline)}{end}'
     ending = "" if "\n" in text[place:close] else newline + outer
     return [*comma, (place, place, member + ending)]
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from vector_memory.cli.flags import creatable
 from vector_memory.cli.terminal import say
 from vector_memory.clients.catalogue import CLIENTS, Scope
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import FullPath, Profile, ServerOptions, Toolset
+from vector_memory.settings import DatabaseLocation, Profile, ServerOptions, Toolset
 
 if TYPE_CHECKING:
     from vector_memory.clients.planning import Change, Place
@@ -66,7 +67,7 @@ def install(
     /,
     *,
     database_path: Annotated[
-        FullPath | None, Parameter(help="Memory for all projects; default: each project has its own.")
+        Path | None, Parameter(help="Memory for all projects; default: each project has its own.")
     ] = None,
     profile: Annotated[
         ProfileName | None,
@@ -86,7 +87,8 @@ def install(
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
-    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), database_path)
+    memory = _existing_place(database_path) if database_path else None
+    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory)
     changes = installation(place, entry)
     if not changes:
         say(f"{place.client.title} is already connected in this way: nothing to change.")
@@ -116,6 +118,14 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
         change.make()
     say(f"Disconnected {place.client.title}. No memory was deleted.")
     return 0
+
+
+def _existing_place(database: Path) -> Path:
+    """Return the full path of a memory. Raises ConfigurationError if a server could not create it there."""
+    try:
+        return creatable(DatabaseLocation(database_path=database))
+    except ValueError:
+        raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
 
 
 def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
