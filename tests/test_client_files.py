@@ -125,6 +125,7 @@ BROKEN: list[tuple[ModuleType, str, str]] = [
     (json_file, "[1]", "line 1, column 1: the file must hold an object"),
     (json_file, "{} {}", "line 1, column 4: nothing may follow"),
     (json_file, "/* not closed", "line 1, column 1: a value is missing"),
+    (toml_file, "servers = 5\n", '"servers" must be a table'),
     (toml_file, "a = 1\nb = = 2\n", "line 2"),
 ]
 

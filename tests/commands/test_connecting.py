@@ -177,10 +177,12 @@ def test_a_mistake_in_the_file_is_an_error_with_its_line_and_what_to_add(run: Ru
     Path(".vscode").mkdir()
     broken = '{\n  "servers": {\n    "a": {}\n    "b": {}\n  }\n}\n'
     Path(".vscode/mcp.json").write_text(broken, encoding="utf-8")
-    for command in ("install", "uninstall"):
+    for command in ("uninstall", "install"):
         ended = run(command, "vscode", "--yes")
         assert ended.code == 2
-        assert f"{Path.cwd()}/.vscode/mcp.json, line 4, column 5: a comma or }} is missing" in ended.err
+        assert f"{Path.cwd()}/.vscode/mcp.json, line 4, column 5: a comma or }} is missing. Nothing" in ended.err
+    snippet = json.loads(ended.err.partition("\n\n")[2])
+    assert snippet["servers"]["vector-memory"]["args"][:3] == ["serve", "--profile", "core"]
     assert Path(".vscode/mcp.json").read_text(encoding="utf-8") == broken
     assert [path.name for path in Path(".vscode").iterdir()] == ["mcp.json"]
 

@@ -30,12 +30,15 @@ class Place:
         """The client's file."""
         return self.client.files[self.scope](self.project)
 
-    def entry(self) -> dict[str, Any] | None:
-        """Return the entry of this server; None if there is none. Raises ConfigurationError if the file is broken."""
+    def entry(self, snippet: str = "") -> dict[str, Any] | None:
+        """Return the entry of this server; None if there is none.
+
+        Raises ConfigurationError, with the snippet to paste, if the file has a mistake.
+        """
         text = read(self.file) or ""
         if self.scope in self.client.by_command:
             return _of_claude(self.file, text)
-        with explained(self.file):
+        with explained(self.file, snippet):
             return self.client.format.entry(text, self.client.section, NAME)  # type: ignore[no-any-return]
 
     def put(self, text: str, entry: dict[str, Any]) -> str:
@@ -45,7 +48,8 @@ class Place:
 
 def installation(place: Place, entry: dict[str, Any]) -> list[Change]:
     """Return the changes that connect a client; none if it is connected in this way."""
-    there = place.entry()
+    snippet = place.client.format.snippet(place.client.section, NAME, entry)
+    there = place.entry(snippet)
     wanted = merged(there, entry)
     if there == wanted:
         return []
@@ -54,7 +58,7 @@ def installation(place: Place, entry: dict[str, Any]) -> list[Change]:
         return [CommandChange(NAME, there, wanted)]
     before = read(place.file)
     is_known, original = _original(place, before, there)
-    with explained(place.file, place.client.format.snippet(place.client.section, NAME, entry)):
+    with explained(place.file, snippet):
         after = place.put((original or "") if is_known else (before or ""), wanted)
     change = FileChange(place.file, before, after, new_backup=not is_known or there is None)
     private = place.file if is_known and original is None else backup_of(place.file)
@@ -109,7 +113,7 @@ def _of_claude(file: Path, text: str) -> dict[str, Any] | None:
         servers = json.loads(text or "{}").get("mcpServers") or {}
     except json.JSONDecodeError as error:
         raise ConfigurationError(
-            f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. Nothing was changed: correct the file."
+            f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. Nothing was changed."
         ) from None
     found = servers.get(NAME)
     return dict(found) if isinstance(found, dict) else None
@@ -121,5 +125,5 @@ def explained(file: Path, snippet: str = "") -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        paste = f" To connect the client, put this into it:\n\n{snippet}" if snippet else ""
-        raise ConfigurationError(f"{file}, {error}. Nothing was changed: correct the file.{paste}") from None
+        paste = f" To connect the client by hand, put this into the file:\n\n{snippet}" if snippet else ""
+        raise ConfigurationError(f"{file}, {error}. Nothing was changed.{paste}") from None

@@ -15,7 +15,9 @@ NOT_A_STATEMENT = re.compile(r"\s*(#.*)?$")
 def entry(text: str, section: str, name: str) -> dict[str, Any] | None:
     """Return the table `section.name`. Raises ConfigurationError for text that is not TOML."""
     tables = _parsed(text).get(section, {})
-    found = tables.get(name) if isinstance(tables, dict) else None
+    if not isinstance(tables, dict):
+        raise ConfigurationError(f'"{section}" must be a table')
+    found = tables.get(name)
     return dict(found) if isinstance(found, dict) else None
 
 
