@@ -7,6 +7,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vector_memory.clients import json_file, toml_file
 from vector_memory.errors import ConfigurationError
@@ -158,3 +160,26 @@ def test_a_table_that_is_written_in_another_way_is_refused(text: str) -> None:
 def test_a_snippet_is_the_file_with_nothing_else(form: ModuleType) -> None:
     read: Any = {json_file: json.loads, toml_file: tomllib.loads}[form]
     assert read(form.snippet("servers", "vm", ENTRY)) == {"servers": {"vm": ENTRY}}
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    others=st.dictionaries(NAMES, VALUES, max_size=3),
+    servers=st.dictionaries(NAMES, VALUES, max_size=3),
+    indent=st.sampled_from([None, 2, 4, "\t"]),
+    as_ascii=st.booleans(),
+)
+def test_any_json_file_is_as_it_was_after_an_entry_was_added_and_taken_out(
+    others: dict[str, Any], servers: dict[str, Any], indent: int | str | None, as_ascii: bool
+) -> None:
+    text = json.dumps({**others, "servers": servers}, indent=indent, ensure_ascii=as_ascii)
+    added = json_file.put(text, "servers", "vector-memory", ENTRY)
+    assert json.loads(added) == {**others, "servers": {**servers, "vector-memory": ENTRY}}
+    assert json_file.remove(added, "servers", "vector-memory") == text
