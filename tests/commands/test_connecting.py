@@ -228,6 +228,23 @@ def test_the_repository_ignores_what_has_paths_of_this_machine(run: Run) -> None
     assert "/.mcp.json" not in Path(".gitignore").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_said"),
+    [
+        ('{"enabledPlugins": {"vector-memory@somewhere": true}}', True),
+        ('{"enabledPlugins": {"vector-memory@somewhere": false, "other@x": true}}', False),
+        ("[]", False),
+        ("{", False),
+    ],
+)
+def test_who_has_the_plugin_is_told_that_there_would_be_two_servers(
+    settings: str, is_said: bool, run: Run, home: Path
+) -> None:
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_text(settings, encoding="utf-8")
+    assert ("two servers" in run("install", "claude", "--project", "--dry-run").out) == is_said
+
+
 def test_outside_a_repository_no_gitignore_is_written(run: Run) -> None:
     Path(".git").rmdir()
     run("install", "claude", "--project", "--yes")

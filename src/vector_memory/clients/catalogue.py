@@ -59,6 +59,11 @@ def claude_user_file(_project: Path) -> Path:
     return home_of("CLAUDE_CONFIG_DIR", "") / ".claude.json"
 
 
+def claude_settings() -> Path:
+    """Return the file with the plugins of Claude Code's user."""
+    return home_of("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+
+
 IN_EDITOR = ("--working-dir", "${workspaceFolder}")
 """Editors start servers in any folder and put the project's path here."""
 

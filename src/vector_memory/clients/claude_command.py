@@ -58,6 +58,15 @@ def require_claude() -> None:
         )
 
 
+def has_plugin(settings: str | None, name: str) -> bool:
+    """Return whether Claude Code's settings enable a plugin of this name. Settings that are not JSON enable nothing."""
+    try:
+        enabled = json.loads(settings or "{}").get("enabledPlugins", {})
+        return any(plugin.split("@")[0] == name for plugin, is_enabled in enabled.items() if is_enabled)
+    except (ValueError, AttributeError):
+        return False
+
+
 def _run(words: list[str]) -> None:
     try:
         done = subprocess.run(  # noqa: S603 - the words are this program's own

@@ -82,7 +82,10 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Add this server to the configuration of a client, with absolute paths. Shows the change and asks first."""
-    from vector_memory.clients.launching import entry_for, shared_memory
+    from vector_memory.clients.catalogue import claude_settings
+    from vector_memory.clients.changes import read
+    from vector_memory.clients.claude_command import has_plugin
+    from vector_memory.clients.launching import NAME, entry_for, shared_memory
     from vector_memory.clients.planning import installation
     from vector_memory.storage.disk.filesystem import make_private_folders
 
@@ -93,6 +96,8 @@ def install(
     if not changes:
         say(f"{place.client.title} is already connected in this way: nothing to change.")
         return 0
+    if client == "claude" and has_plugin(read(claude_settings()), NAME):
+        say("The plugin vector-memory is enabled: with this entry too, Claude Code starts two servers.\n")
     if not _agreed(place, changes, how):
         return 0 if how.dry_run else 1
     if str(shared_memory()) in entry["args"]:
