@@ -77,7 +77,7 @@ CLIENTS: dict[str, Client] = {
         approval={
             Scope.USER: "Nothing needs approval: sessions that start from now on are connected.",
             Scope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
-            '.mcp.json. Until then the server is "pending approval".',
+            '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
         },
         instructions="CLAUDE.md",
         checked_with="claude mcp list",
