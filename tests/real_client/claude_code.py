@@ -19,7 +19,15 @@ CHECKOUT = Path(__file__).parents[2]
 ALLOWED = (f"{PLUGIN}*", "Agent", "ToolSearch")
 WORDS = (
     *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-hook-events"),
-    *("--permission-mode", "default", "--plugin-dir", str(CHECKOUT / "plugin"), "--allowedTools", *ALLOWED),
+    *(
+        "--forward-subagent-text",
+        "--permission-mode",
+        "default",
+        "--plugin-dir",
+        str(CHECKOUT / "plugin"),
+        "--allowedTools",
+        *ALLOWED,
+    ),
 )
 ALONE = {
     "ANTHROPIC_API_KEY": "none",
@@ -64,6 +72,7 @@ class Session:
 
     def __init__(self, user: User) -> None:
         self.events: list[dict[str, Any]] = []
+        """What was typed, and all that the client has reported, in this order."""
         self._model = user.model
         self._errors = (user.home / "errors.txt").open("ab")
         self._process = subprocess.Popen(
@@ -106,6 +115,7 @@ class Session:
         assert self._process.stdin is not None
         content = [{"type": "text", "text": prompt}]
         message = {"type": "user", "message": {"role": "user", "content": content}}
+        self.events.append({"type": "typed", "text": prompt})
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 

@@ -59,20 +59,12 @@ Script = dict[str, Sequence[Turn | Callable[[], Turn]]]
 DONE: Turn = (Say("Done."),)
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """A request, and the blocks of the turn that answered it."""
-
-    request: Request
-    reply: list[dict[str, Any]]
-
-
 class ScriptedModel:
-    """Serves a script on 127.0.0.1, and records the exchanges. Prompts can be added to `script` at any time."""
+    """Serves a script on 127.0.0.1, and records the requests. Prompts can be added to `script` at any time."""
 
     def __init__(self, script: Script | None = None) -> None:
         self.script: Script = script or {}
-        self.exchanges: list[Exchange] = []
+        self.requests: list[Request] = []
         self._calls: dict[str, Call] = {}
         self._numbers = itertools.count(1)
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": self}))
@@ -90,14 +82,13 @@ class ScriptedModel:
 
     def answers(self) -> list[Answer]:
         """Return what the model has received for its calls so far, in the order in which it made them."""
-        found = {answer.call_id: answer for exchange in list(self.exchanges) for answer in exchange.request.answers}
+        found = {answer.call_id: answer for request in list(self.requests) for answer in request.answers}
         return [found[call_id] for call_id in list(self._calls) if call_id in found]
 
     def play(self, request: Request) -> list[dict[str, Any]]:
         """Return the blocks of the turn that is due."""
-        reply = [self._block(part) for part in self._due(request)]
-        self.exchanges.append(Exchange(request, reply))
-        return reply
+        self.requests.append(request)
+        return [self._block(part) for part in self._due(request)]
 
     def _due(self, request: Request) -> Turn:
         prompt, turns_since = request.newest(self.script)

@@ -79,7 +79,7 @@ def test_an_agent_that_looks_for_a_tool_is_shown_one_of_the_memory(session: Sess
 
 def test_the_instructions_reach_the_agent_to_their_last_word(session: Session, model: ScriptedModel) -> None:
     session.ask("What do you know about the memory?")
-    assert INSTRUCTIONS.strip() in model.exchanges[-1].request.text
+    assert INSTRUCTIONS.strip() in model.requests[-1].text
 
 
 def test_two_clients_use_one_memory_at_once(user: User, model: ScriptedModel) -> None:
@@ -111,8 +111,7 @@ def test_two_clients_use_one_memory_at_once(user: User, model: ScriptedModel) ->
 def last_answer(model: ScriptedModel, name: str) -> Answer:
     """Return the last answer that this client's agent has received."""
     prompt = f"You are the {name}."
-    requests = [exchange.request for exchange in model.exchanges]
-    return next(request.answers[-1] for request in reversed(requests) if request.newest({prompt})[0])
+    return next(request.answers[-1] for request in reversed(model.requests) if request.newest({prompt})[0])
 
 
 def test_nothing_acknowledged_is_lost_when_the_client_is_killed(user: User, model: ScriptedModel) -> None:
