@@ -53,10 +53,15 @@ def _emptied(place: Path) -> Path:
     return place
 
 
-if __name__ == "__main__":
-    if not installed():
-        try:
+def main() -> None:
+    """Install it unless it is there, and print where it is."""
+    try:
+        if not installed():
             install()
-        except (OSError, subprocess.CalledProcessError) as error:
-            sys.exit(f"Claude Code {version()} cannot be installed: {error}")
-    print(installed())
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"Claude Code {version()} cannot be installed: {error}")
+    print(installed() or sys.exit(f"There is no Claude Code {version()} for this machine"))
+
+
+if __name__ == "__main__":
+    main()

@@ -118,13 +118,7 @@ def test_the_summary_of_a_compacted_session_is_stored_without_its_analysis(user:
     (context,) = stored(user, "session_context")
     assert "the disk of the staging machine is full" in context
     assert "think aloud" not in context
-
-
-def test_the_report_of_a_compaction_is_not_a_report(user: User) -> None:
-    with user.session() as session:
-        session.ask(QUESTION, [Say(ANSWER)])
-        session.ask(COMPACT, [Say(f"<analysis>...</analysis><summary>{ANSWER}</summary>")])
-    assert stored(user, "report") == []
+    assert stored(user, "report") == [], "Claude Code has a sub-agent write the summary"
 
 
 def test_no_hook_fails_whatever_the_user_types(user: User, delegating: list[list[Call | Say]]) -> None:
@@ -134,7 +128,8 @@ def test_no_hook_fails_whatever_the_user_types(user: User, delegating: list[list
         session.ask("Have somebody look at the racks.", *delegating)
         session.ask(COMPACT, [Say(f"<analysis>...</analysis><summary>{ANSWER}</summary>")])
         session.ask("continue")
-    ended = {hook["hook_event"] for hook in session.hooks()}
-    assert ended >= {"UserPromptSubmit", "Stop", "SubagentStop", "PostCompact"}
+    assert {hook["hook_event"] for hook in session.hooks()} >= {"UserPromptSubmit", "Stop", "SubagentStop"}
     assert [hook for hook in session.hooks() if hook["outcome"] != "success" or hook["stderr"]] == []
-    assert "hook error" not in json.dumps(session.events)
+    shown = json.dumps(session.events)
+    assert "hook_compaction] completed successfully" in shown, "the client reports this hook in a text"
+    assert "hook error" not in shown
