@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -62,22 +63,22 @@ class User:
         log = {"VECTOR_MEMORY_LOG_FILE": str(self.log), "VECTOR_MEMORY_LOG_LEVEL": "DEBUG"}
         return {**own, **log, **ALONE, **INSTALLED, "ANTHROPIC_BASE_URL": self.model.url}
 
-    def session(self) -> "Session":
-        """Start Claude Code."""
-        return Session(self)
+    def session(self, **variables: str) -> "Session":
+        """Start Claude Code, with these variables too."""
+        return Session(self, variables)
 
 
 class Session:
     """Claude Code running in a process group of its own, which is killed at the end."""
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: User, variables: Mapping[str, str]) -> None:
         self.events: list[dict[str, Any]] = []
         """What was typed, and all that the client has reported, in this order."""
         self._model = user.model
         self._errors = (user.home / "errors.txt").open("ab")
         self._process = subprocess.Popen(
             [user.command, *WORDS],
-            env=user.variables,
+            env={**user.variables, **variables},
             cwd=user.project,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ from vector_memory.server.app import INSTRUCTIONS
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
-pytestmark = pytest.mark.real_client
+pytestmark = [pytest.mark.real_client, pytest.mark.timeout(600)]
 
 WHO = {"agent_id": "engineer", "session_id": "outage"}
 KILLS = effort(quick=4, long=40)

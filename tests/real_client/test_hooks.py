@@ -7,11 +7,12 @@ import pytest
 
 from real_client.claude_code import Session, User
 from real_client.received import COMPACT
-from real_client.scripted_model import Call, Say, ScriptedModel, memory
+from real_client.scripted_model import Call, Say, ScriptedModel, Turn, memory
 from vector_memory.domain import Scope
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
-pytestmark = pytest.mark.real_client
+pytestmark = [pytest.mark.real_client, pytest.mark.timeout(600)]
 
 QUESTION = "Find out why the nightly import fails."
 ANSWER = (
@@ -27,6 +28,9 @@ SECRETS = {
     "a password in an address": "Tr0ub4dor-7x9Qz2",
     "a private remark": "the merger with Initech",
 }
+IMPATIENT = {"MCP_CONNECTION_NONBLOCKING": "1"}
+"""As by default: a session begins before its server is connected."""
+
 ODD_PROMPTS = [
     "continue",
     "continue",
@@ -36,12 +40,11 @@ ODD_PROMPTS = [
 ]
 
 
-@pytest.fixture
-def delegating(model: ScriptedModel) -> list[list[Call | Say]]:
-    """The turns of an agent that has another one look at the racks."""
+def delegating(model: ScriptedModel, *, in_background: bool = False) -> list[Turn]:
+    """Return the turns of an agent that has another one look at the racks."""
     model.script[TASK] = [[Say(REPORT)]]
     task = {"description": "Inspect racks", "prompt": TASK, "subagent_type": "general-purpose"}
-    return [[Call("Agent", {**task, "run_in_background": False})], [Say("A fan is broken.")]]
+    return [[Call("Agent", {**task, "run_in_background": in_background})], [Say("They have gone to the racks.")]]
 
 
 def told(session: Session) -> str:
@@ -60,7 +63,7 @@ def test_a_second_session_is_told_what_the_first_left(user: User, model: Scripte
     with user.session() as first:
         first.ask(QUESTION, [Say(ANSWER)])
         assert "staging machine" not in told(first)
-    with user.session() as second:
+    with user.session(**IMPATIENT) as second:
         second.ask("Repair it now.", [Say("Repaired.")])
         recap = told(second)
         assert QUESTION in recap
@@ -70,9 +73,9 @@ def test_a_second_session_is_told_what_the_first_left(user: User, model: Scripte
         assert told(second).count(QUESTION) == 1
 
 
-def test_what_a_sub_agent_reports_is_found(user: User, delegating: list[list[Call | Say]]) -> None:
+def test_what_a_sub_agent_reports_is_found(user: User, model: ScriptedModel) -> None:
     with user.session() as session:
-        session.ask("Have somebody look at the racks.", *delegating)
+        session.ask("Have somebody look at the racks.", *delegating(model))
         (found,) = session.ask(
             "Did anybody find a hardware failure?",
             [memory("search_reports_specific_chunks", query="hardware failure: a ventilator")],
@@ -82,10 +85,20 @@ def test_what_a_sub_agent_reports_is_found(user: User, delegating: list[list[Cal
     assert result["agent_id"] == "general-purpose"
 
 
+def test_the_end_of_an_agent_in_the_background_is_not_taken_for_a_prompt(user: User, model: ScriptedModel) -> None:
+    with user.session() as session:
+        session.ask("Have somebody look at the racks.", *delegating(model, in_background=True))
+        eventually(lambda: len(session.hooks("Stop")) == 2)
+    assert len(session.hooks("UserPromptSubmit")) == 2, "the client tells hooks of the end as if it were a prompt"
+    assert stored(user, "input_prompt") == ["Have somebody look at the racks."]
+    assert stored(user, "report") == [REPORT]
+
+
 def test_a_secret_that_the_user_types_is_in_no_byte_of_the_memory(user: User) -> None:
     key, token, password, remark = SECRETS.values()
     with user.session() as session:
-        session.ask(f"Deploy the blue service with {key}, and with the token {token} for GitHub.")
+        blue = f"Deploy the blue service with {key}, and with the token {token} for GitHub."
+        session.ask(blue, [Say(f"{ANSWER} As you said: {blue}")])
         session.ask(f"The database of the green service is postgres://admin:{password}@db.example.com/orders.")
         session.ask(f"Plan the red service. <private>It is for {remark}.</private>", [Say(ANSWER)])
         assert_clean(user)
@@ -121,11 +134,11 @@ def test_the_summary_of_a_compacted_session_is_stored_without_its_analysis(user:
     assert stored(user, "report") == [], "Claude Code has a sub-agent write the summary"
 
 
-def test_no_hook_fails_whatever_the_user_types(user: User, delegating: list[list[Call | Say]]) -> None:
+def test_no_hook_fails_whatever_the_user_types(user: User, model: ScriptedModel) -> None:
     with user.session() as session:
         for prompt in ODD_PROMPTS:
             session.ask(prompt)
-        session.ask("Have somebody look at the racks.", *delegating)
+        session.ask("Have somebody look at the racks.", *delegating(model))
         session.ask(COMPACT, [Say(f"<analysis>...</analysis><summary>{ANSWER}</summary>")])
         session.ask("continue")
     assert {hook["hook_event"] for hook in session.hooks()} >= {"UserPromptSubmit", "Stop", "SubagentStop"}
