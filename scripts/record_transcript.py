@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from real_client.claude_code import User
-from real_client.installing import installed, version
+from real_client.installing import installed
 from real_client.scripted_model import Say, Script, ScriptedModel, memory
 from real_client.transcript import transcript
 
@@ -45,9 +45,9 @@ SESSIONS: list[Script] = [
 
 def main() -> None:
     """Play the sessions one after the other, and print them."""
-    command = installed()
+    command = installed("claude")
     if command is None:
-        sys.exit(f"Claude Code {version()} is not installed: uv run python tests/real_client/installing.py")
+        sys.exit("Claude Code is not installed: uv run python tests/real_client/installing.py")
     with tempfile.TemporaryDirectory() as folder, ScriptedModel() as model:
         user = User(command, Path(folder), model)
         for number, script in enumerate(SESSIONS, start=1):

@@ -105,10 +105,10 @@ class Session:
         """
         if turns:
             self._model.script[prompt] = turns
-        received, results = len(self._model.answers()), self._results()
+        received, results = len(self._model.answers()), self.results()
         self.type(prompt)
-        eventually(lambda: self._results() > results or self._process.poll() is not None)
-        assert self._results() > results, "Claude Code ended before the model did"
+        eventually(lambda: self.results() > results or self._process.poll() is not None)
+        assert self.results() > results, "Claude Code ended before the model did"
         return self._model.answers()[received:]
 
     def type(self, prompt: str) -> None:
@@ -142,13 +142,14 @@ class Session:
         messages = [event["message"] for event in list(self.events) if event["type"] == "user"]
         return [answer for message in messages for answer in answers_in(message["content"])]
 
+    def results(self) -> int:
+        """Return how often the model has said all that it had to say."""
+        return sum(event["type"] == "result" for event in list(self.events))
+
     def hooks(self, event: str = "") -> list[dict[str, Any]]:
         """Return how hooks have ended, or those of an event such as UserPromptSubmit."""
         ended = [happened for happened in list(self.events) if happened.get("subtype") == "hook_response"]
         return [hook for hook in ended if hook["hook_event"].startswith(event)]
-
-    def _results(self) -> int:
-        return sum(event["type"] == "result" for event in list(self.events))
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -1,6 +1,9 @@
-"""Installs the Claude Code of package.json into a cache: `uv run python tests/real_client/installing.py`. Needs npm."""
+"""Installs the clients of package.json into a cache: `uv run python tests/real_client/installing.py`. Needs npm.
 
-import json
+Prints the folder of their commands.
+"""
+
+import hashlib
 import os
 import shutil
 import subprocess
@@ -9,58 +12,53 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGE = "@anthropic-ai"
-
-
-def version() -> str:
-    """Return the pinned version."""
-    (found,) = set(json.loads((HERE / "package.json").read_text(encoding="utf-8"))["optionalDependencies"].values())
-    return str(found)
+PINNED = ("package.json", "package-lock.json")
+COMMANDS = {"claude": "@anthropic-ai/claude-code-*/claude", "codex": "codex-*/vendor/*/bin/codex"}
+"""Where npm puts them."""
 
 
 def folder() -> Path:
-    """Return where the pinned version is installed, outside the clone."""
+    """Return where these versions are installed, outside the clone."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "vector-memory-ci" / f"claude-{version()}"
+    versions = b"".join((HERE / name).read_bytes() for name in PINNED)
+    return Path(cache) / "vector-memory-ci" / f"clients-{hashlib.sha256(versions).hexdigest()[:12]}"
 
 
-def installed() -> Path | None:
-    """Return the command of the pinned version if it is installed, or the one that CLAUDE_COMMAND names."""
-    if named := os.environ.get("CLAUDE_COMMAND"):
-        return Path(named)
-    return next((folder() / "node_modules" / PACKAGE).glob("claude-code-*/claude"), None)
+def installed(name: str) -> Path | None:
+    """Return a client's pinned command if it is installed, or what CLAUDE_COMMAND or CODEX_COMMAND says."""
+    command = Path(os.environ.get(f"{name.upper()}_COMMAND") or folder() / "bin" / name)
+    return command if command.exists() else None
 
 
 def install() -> None:
-    """Install the pinned version, whole or not at all.
+    """Install the clients that this machine can run: all of them, or none after an error.
 
     Raises:
-        CalledProcessError: It cannot be downloaded.
+        CalledProcessError: They cannot be downloaded.
         OSError: There is no npm.
     """
     folder().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder().parent) as scratch:
-        for name in ("package.json", "package-lock.json"):
+        for name in PINNED:
             shutil.copy(HERE / name, scratch)
         npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run(npm, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
-        Path(scratch, "node_modules").rename(_emptied(folder()) / "node_modules")
-
-
-def _emptied(place: Path) -> Path:
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    return place
+        commands = Path(scratch, "bin")
+        commands.mkdir()
+        for name, pattern in COMMANDS.items():
+            for found in Path(scratch, "node_modules").glob(pattern):
+                (commands / name).symlink_to(os.path.relpath(found, commands))
+        Path(scratch).rename(folder())
 
 
 def main() -> None:
-    """Install it unless it is there, and print where it is."""
+    """Install them unless they are there."""
     try:
-        if not installed():
+        if not folder().exists():
             install()
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"Claude Code {version()} cannot be installed: {error}")
-    print(installed() or sys.exit(f"There is no Claude Code {version()} for this machine"))
+        sys.exit(f"the clients cannot be installed: {error}")
+    print(folder() / "bin")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A model that plays a script: a small server of the Messages API, so that the real Claude Code needs no account.
+"""A model that plays a script: a small server of the APIs of real clients, which then need no account.
 
 A script maps prompts to turns. A prompt is what the user types, or what an agent tells the agent that it starts. Its
 turns are what the model says and calls in answer to it, one for each request of the client:
@@ -10,7 +10,7 @@ turns are what the model says and calls in answer to it, one for each request of
         ],
     }
     with ScriptedModel(script) as model:
-        ...  # run Claude Code with ANTHROPIC_BASE_URL=model.url
+        ...  # run the client against model.url
         (answer,) = model.answers()
 
 A turn can be a function that returns one. It is called when the turn is due, and may look at `model.answers()` or wait
@@ -27,6 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from real_client import messages_api, responses_api
 from real_client.received import Answer, Request
 
 PLUGIN = "mcp__plugin_vector-memory_vector-memory__"
@@ -114,7 +115,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Speaks the part of the Messages API that Claude Code uses."""
+    """Speaks the part of the APIs that clients use."""
 
     model: ScriptedModel
     protocol_version = "HTTP/1.1"
@@ -126,15 +127,23 @@ class _Handler(BaseHTTPRequestHandler):
         """Show that there is a server."""
         self._send(b"")
 
+    def do_GET(self) -> None:
+        """List no models."""
+        self._send(b'{"data": [], "models": []}')
+
     def do_POST(self) -> None:
         """Send a turn, or a number of tokens."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if "/count_tokens" in self.path:
+        if self.path.startswith(responses_api.PATH):
+            self._stream(responses_api.streamed(self.model.play(responses_api.request(body))))
+        elif "/count_tokens" in self.path:
             self._send(json.dumps({"input_tokens": len(json.dumps(body)) // 4}).encode())
         else:
-            events = streamed(self.model.play(Request(body)), body["model"])
-            lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-            self._send("".join(lines).encode(), "text/event-stream")
+            self._stream(messages_api.streamed(self.model.play(Request(body)), body["model"]))
+
+    def _stream(self, events: Iterator[dict[str, Any]]) -> None:
+        lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        self._send("".join(lines).encode(), "text/event-stream")
 
     def _send(self, content: bytes, kind: str = "application/json") -> None:
         self.send_response(200)
@@ -142,24 +151,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-
-_messages = itertools.count(1)
-
-
-def streamed(blocks: Sequence[dict[str, Any]], model: str) -> Iterator[dict[str, Any]]:
-    """Yield the events of a message with these blocks. Its id is new: Claude Code joins messages with the same id."""
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {"id": f"msg_{next(_messages)}", "type": "message", "role": "assistant", "model": model, "content": []}
-    yield {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}}
-    for index, block in enumerate(blocks):
-        if block["type"] == "text":
-            empty, delta = {"text": ""}, {"type": "text_delta", "text": block["text"]}
-        else:
-            empty, delta = {"input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        yield {"type": "content_block_start", "index": index, "content_block": block | empty}
-        yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
-    reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
-    yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
-    yield {"type": "message_stop"}

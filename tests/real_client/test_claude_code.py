@@ -11,7 +11,8 @@ import pytest
 
 from faults.effort import effort
 from forked import finished
-from real_client.claude_code import CHECKOUT, Session, User
+from real_client.claude_code import Session, User
+from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
 from real_client.scripted_model import Call, ScriptedModel, Turn, memory
 from vector_memory.server.app import INSTRUCTIONS
@@ -25,9 +26,9 @@ KILLS = effort(quick=4, long=40)
 
 
 @pytest.fixture(scope="module")
-def session(command: Path, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(claude: Path, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A session that several tests share: starting the client takes most of a test's time."""
-    with User(command, tmp_path_factory.mktemp("shared"), model).session() as running:
+    with User(claude, tmp_path_factory.mktemp("shared"), model).session() as running:
         yield running
 
 
@@ -44,14 +45,8 @@ def test_what_an_agent_stores_is_found_by_its_meaning(session: Session) -> None:
 
 
 def test_the_longest_answer_arrives_whole(session: Session) -> None:
-    pages = sorted((CHECKOUT / "docs").glob("*.md"), key=lambda page: page.stat().st_size)[-8:]
-    documents = [page.read_text(encoding="utf-8") for page in pages]
-    *_, found = session.ask(
-        "What do all pages say?",
-        [memory("store_report", content=text, agent_id="reader", session_id="pages") for text in documents],
-        [memory("search_reports_full_documents", query="memory", session_id="pages", limit=20)],
-    )
-    assert len(found.fields["results"]) == len(documents)
+    *_, found = session.ask("What do all pages say?", *ASKING_FOR_MUCH)
+    assert len(found.fields["results"]) == len(LONG_DOCUMENTS)
     assert 40_000 < len(found.text) < 48_000, "the longest that every client hands on"
 
 

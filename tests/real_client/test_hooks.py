@@ -88,7 +88,7 @@ def test_what_a_sub_agent_reports_is_found(user: User, model: ScriptedModel) -> 
 def test_the_end_of_an_agent_in_the_background_is_not_taken_for_a_prompt(user: User, model: ScriptedModel) -> None:
     with user.session() as session:
         session.ask("Have somebody look at the racks.", *delegating(model, in_background=True))
-        eventually(lambda: len(session.hooks("Stop")) == 2)
+        eventually(lambda: session.results() == 2)
     assert len(session.hooks("UserPromptSubmit")) == 2, "the client tells hooks of the end as if it were a prompt"
     assert stored(user, "input_prompt") == ["Have somebody look at the racks."]
     assert stored(user, "report") == [REPORT]
