@@ -94,9 +94,11 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.end()
-        self.kill()
+        try:
+            if kind is None:
+                self.end()
+        finally:
+            self.kill()
 
     def ask(self, prompt: str, *turns: Turn) -> list[Answer]:
         """Type a prompt and wait for the end of the model's last turn; return what its calls have returned.
