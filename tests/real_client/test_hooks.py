@@ -1,6 +1,8 @@
 """What the plugin's hooks store and tell in the real Claude Code, without being asked."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,10 @@ SECRETS = {
     "a password in an address": "Tr0ub4dor-7x9Qz2",
     "a private remark": "the merger with Initech",
 }
-IMPATIENT = {"MCP_CONNECTION_NONBLOCKING": "1"}
-"""As by default: a session begins before its server is connected."""
+WAITING_UV = """#!/bin/sh
+until [ -e "$GATE" ]; do sleep 0.1; done
+exec "$UV" "$@"
+"""
 
 ODD_PROMPTS = [
     "continue",
@@ -49,7 +53,8 @@ def delegating(model: ScriptedModel, *, in_background: bool = False) -> list[Tur
 
 def told(session: Session) -> str:
     """Return what the hooks have added to the prompts of a session."""
-    outputs = [json.loads(hook["output"] or "{}") for hook in session.hooks("UserPromptSubmit")]
+    answered = [hook for hook in session.hooks("UserPromptSubmit") if hook["outcome"] == "success"]
+    outputs = [json.loads(hook["output"] or "{}") for hook in answered]
     return "\n".join(output.get("hookSpecificOutput", {}).get("additionalContext", "") for output in outputs)
 
 
@@ -63,7 +68,7 @@ def test_a_second_session_is_told_what_the_first_left(user: User, model: Scripte
     with user.session() as first:
         first.ask(QUESTION, [Say(ANSWER)])
         assert "staging machine" not in told(first)
-    with user.session(**IMPATIENT) as second:
+    with user.session() as second:
         second.ask("Repair it now.", [Say("Repaired.")])
         recap = told(second)
         assert QUESTION in recap
@@ -71,6 +76,24 @@ def test_a_second_session_is_told_what_the_first_left(user: User, model: Scripte
         assert recap.strip() in model.requests[-1].text
         second.ask("Thank you. Is there anything else?")
         assert told(second).count(QUESTION) == 1
+
+
+def test_a_session_that_begins_before_its_server_is_told_as_soon_as_the_server_is_there(
+    user: User, tmp_path: Path
+) -> None:
+    with user.session() as first:
+        first.ask(QUESTION, [Say(ANSWER)])
+    waiting, gate = tmp_path / "bin" / "uv", tmp_path / "gate"
+    waiting.parent.mkdir()
+    waiting.write_text(WAITING_UV, encoding="utf-8")
+    waiting.chmod(0o755)
+    variables = {"PATH": f"{waiting.parent}:{os.environ['PATH']}", "UV": str(shutil.which("uv")), "GATE": str(gate)}
+    with user.session(MCP_CONNECTION_NONBLOCKING="1", **variables) as second:
+        second.ask("Repair it now.")
+        assert told(second) == ""
+        gate.touch()
+        eventually(lambda: second.ask("Go on, please.") or told(second))
+        assert QUESTION in told(second)
 
 
 def test_what_a_sub_agent_reports_is_found(user: User, model: ScriptedModel) -> None:
