@@ -14,7 +14,7 @@ from forked import finished
 from real_client.claude_code import Session, User
 from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
-from real_client.scripted_model import Call, ScriptedModel, Turn, memory
+from real_client.scripted_model import PLUGIN, Call, ScriptedModel, Turn, memory
 from vector_memory.server.app import INSTRUCTIONS
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -26,9 +26,20 @@ KILLS = effort(quick=4, long=40)
 
 
 @pytest.fixture(scope="module")
-def session(claude: Path, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def shared(claude: Path, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> User:
+    return User(claude, tmp_path_factory.mktemp("shared"), model)
+
+
+@pytest.fixture(scope="module")
+def session(shared: User) -> Iterator[Session]:
     """A session that several tests share: starting the client takes most of a test's time."""
-    with User(claude, tmp_path_factory.mktemp("shared"), model).session() as running:
+    with shared.session() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session_with_all_tools(shared: User) -> Iterator[Session]:
+    with shared.session(VECTOR_MEMORY_PROFILE="full") as running:
         yield running
 
 
@@ -66,14 +77,26 @@ def test_the_message_of_an_error_reaches_the_agent(session: Session) -> None:
         ("search memory", "search_"),
     ],
 )
-def test_an_agent_that_looks_for_a_tool_is_shown_one_of_the_memory(session: Session, words: str, tool: str) -> None:
-    (answer,) = session.ask(f"Is there a tool for: {words}?", [Call("ToolSearch", {"query": words, "max_results": 3})])
+def test_an_agent_that_looks_for_a_tool_is_shown_one_of_the_memory(
+    session_with_all_tools: Session, words: str, tool: str
+) -> None:
+    looking = [Call("ToolSearch", {"query": words, "max_results": 3})]
+    (answer,) = session_with_all_tools.ask(f"Is there a tool for: {words}?", looking)
     assert tool in answer.text
     assert "vector-memory" in answer.text
 
 
-def test_the_instructions_reach_the_agent_to_their_last_word(session: Session, model: ScriptedModel) -> None:
-    session.ask("What do you know about the memory?")
+def test_an_agent_need_not_look_for_what_it_always_needs(session: Session, model: ScriptedModel) -> None:
+    session.ask("Which tools are there?")
+    shown = {tool["name"] for tool in model.requests[-1].body["tools"]}
+    needed = ("store_report", "search_reports_specific_chunks", "load_session_context_for_task")
+    assert shown >= {PLUGIN + name for name in needed}
+
+
+def test_the_instructions_reach_the_agent_to_their_last_word(
+    session_with_all_tools: Session, model: ScriptedModel
+) -> None:
+    session_with_all_tools.ask("What do you know about the memory?")
     assert INSTRUCTIONS.strip() in model.requests[-1].text
 
 
