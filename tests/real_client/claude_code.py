@@ -36,6 +36,7 @@ ALONE = {
     "DISABLE_AUTOUPDATER": "1",
     "MCP_CONNECTION_NONBLOCKING": "0",  # otherwise the first turn begins before the server is connected
     "MCP_CONNECT_TIMEOUT_MS": "60000",
+    "MCP_TIMEOUT": "60000",  # after a start that took longer, Claude Code does not try again for 15 minutes
 }
 INSTALLED = {"UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1"}
 """The plugin's server runs in the environment of these tests."""
