@@ -64,9 +64,9 @@ class ScriptedModel:
     """Serves a script on 127.0.0.1, and records the requests. Prompts can be added to `script` at any time."""
 
     def __init__(self, script: Script | None = None) -> None:
-        self.script: Script = script or {}
+        self.script: Script = {} if script is None else script
         self.requests: list[Request] = []
-        self._calls: dict[str, Call] = {}
+        self._call_ids: list[str] = []
         self._numbers = itertools.count(1)
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"model": self}))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -84,7 +84,7 @@ class ScriptedModel:
     def answers(self) -> list[Answer]:
         """Return what the model has received for its calls so far, in the order in which it made them."""
         found = {answer.call_id: answer for request in list(self.requests) for answer in request.answers}
-        return [found[call_id] for call_id in list(self._calls) if call_id in found]
+        return [found[call_id] for call_id in list(self._call_ids) if call_id in found]
 
     def play(self, request: Request) -> list[dict[str, Any]]:
         """Return the blocks of the turn that is due."""
@@ -101,7 +101,7 @@ class ScriptedModel:
         if isinstance(part, Say):
             return {"type": "text", "text": part.text}
         call_id = f"toolu_{next(self._numbers)}"
-        self._calls[call_id] = part
+        self._call_ids.append(call_id)
         return {"type": "tool_use", "id": call_id, "name": part.tool, "input": dict(part.arguments)}
 
 
