@@ -204,13 +204,12 @@ def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
     opened: SessionMemoryStore, embedder: GatedEmbedder
 ) -> None:
     embedder.gate.set()
-    eventually(lambda: opened._background.is_running)
     memory_id = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
     with opened._database.write() as connection:
         connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
         connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
-        connection.execute("insert into pending_vectors values (?, 'gone', 1e11)", (memory_id,))
+        connection.execute("insert into pending_vectors values (?, 'gone', 1e11, 0)", (memory_id,))
     eventually(lambda: passages(opened, memory_id))
 
 

@@ -86,6 +86,11 @@ def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(pending.TABLE)
 
 
+def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
+    """Record how often processes have failed to compute the vectors of a memory."""
+    connection.execute(pending.ATTEMPTS)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -95,6 +100,7 @@ MIGRATIONS = (
     Migration("count deletes until their bytes are erased", count_deletes),
     Migration("add a revision for what processes keep in memory", add_revision),
     Migration("let receipts come before vectors", add_pending_vectors),
+    Migration("count attempts to compute vectors", count_attempts),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 
