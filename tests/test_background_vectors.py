@@ -89,7 +89,7 @@ def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
     threading.Timer(0.2, embedder.gate.set).start()
     answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=5), mode="vector")
     assert answer.results
-    assert "no vectors" not in (answer.message or "")
+    assert "lacks vectors" not in (answer.message or "")
 
 
 def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
@@ -99,7 +99,7 @@ def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
     opened.store_memory("report", DOCUMENT, session_id="s")
     answer = opened.search_chunks("lemurs", REPORTS)
     assert answer.results
-    assert "1 memory in this scope has no vectors yet" in (answer.message or "")
+    assert "1 memory in this scope still lacks vectors" in (answer.message or "")
     assert "repeat the search in a moment" in (answer.message or "")
 
 

@@ -206,5 +206,5 @@ def test_what_is_new_says_only_of_what_is_new_that_it_is_being_computed(
         cursor = opened.search_changes(replace(REPORTS, kind=None), since="now").cursor
         opened.store_memory("report", text, session_id="s")
     answer = opened.search_changes(replace(REPORTS, kind=None), since=cursor, query="two")
-    assert "1 memory in this scope has no vectors yet" in (answer.message or "")
+    assert "1 memory in this scope still lacks vectors" in (answer.message or "")
     assert "repeat the search in a moment" in (answer.message or "")

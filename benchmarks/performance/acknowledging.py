@@ -89,13 +89,13 @@ def until_found(server: Server, number: int) -> None:
 
     def is_complete() -> bool:
         answer = server.call("search_reports_specific_chunks", query=query, session_id=SESSION)
-        return "no vectors yet" not in (answer["message"] or "")
+        return "vectors and may be found by words only" not in (answer["message"] or "")
 
     wait_until(is_complete)
 
 
 def without_vectors(path: Path) -> int:
-    """Return how many memories of a file have no vectors yet."""
+    """Return how many memories of a file still lack vectors."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         connection.set_busy_timeout(10_000)
