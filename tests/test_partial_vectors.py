@@ -109,7 +109,7 @@ def contents(store: SessionMemoryStore) -> list[Any]:
         ]
     hits: list[Any] = store.search_chunks("word3x7 word3x8", REPORTS, Page(limit=20)).results
     hits += store.search_memories("entry50", Scope("working_memory"), Page(limit=20)).results
-    return [stored, [hit.model_dump(exclude={"created_at", "accessed_at"}) for hit in hits]]
+    return [stored, [hit.model_dump(exclude={"created_at", "updated_at", "accessed_at"}) for hit in hits]]
 
 
 @contextmanager
