@@ -216,12 +216,18 @@ def test_a_text_that_is_deleted_between_two_batches_leaves_nothing(
 
 
 def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_that_one_only(
-    opened: SessionMemoryStore, path: Path, embedder: SteppingEmbedder, tmp_path: Path
+    opened: SessionMemoryStore,
+    path: Path,
+    embedder: SteppingEmbedder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(background, "LEASE_SECONDS", 60.0)  # otherwise a busy machine may let it run out
     begun(opened, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=OtherModel()) as changing:
         assert changing.reembed().remaining == 1
         assert not spans(changing)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
     embedder.go_on()
     with deferring(path, OtherModel()) as renewed:
         eventually(lambda: not without_vectors(renewed))
