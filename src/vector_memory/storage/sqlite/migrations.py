@@ -86,6 +86,11 @@ def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(pending.TABLE)
 
 
+def index_observations(connection: apsw.Connection, _dimensions: int) -> None:
+    """Create the index by which answers find the observations on their reports."""
+    connection.execute(schema.OBSERVATIONS)
+
+
 def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
     """Record how often processes have failed to compute the vectors of a memory."""
     connection.execute(pending.ATTEMPTS)
@@ -100,6 +105,7 @@ MIGRATIONS = (
     Migration("count deletes until their bytes are erased", count_deletes),
     Migration("add a revision for what processes keep in memory", add_revision),
     Migration("let receipts come before vectors", add_pending_vectors),
+    Migration("find observations by their report", index_observations),
     Migration("count attempts to compute vectors", count_attempts),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
