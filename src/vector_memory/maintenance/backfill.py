@@ -42,7 +42,7 @@ class Backfill:
         self._thread: threading.Thread | None = None
 
     def start(self, threshold: int, background: BackgroundVectors) -> None:
-        """Leave what is missing to threads in the background; `threshold` memories or more are left to a command."""
+        """Leave what is missing to the background; `threshold` memories or more are left to a command."""
         try:
             with self._storage.read() as reader:
                 missing = reader.count(Scope(), without_vectors=True)
