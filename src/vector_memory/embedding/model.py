@@ -81,6 +81,7 @@ class LatestVectors:
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing:
             computed = engine.embed(list(missing.values()))
+            # Copies, because a row would keep the vectors of its whole call in memory.
             vectors |= {key: vector.copy() for key, vector in zip(missing, computed, strict=True)}
         self._remember(vectors)
         return np.array([vectors[key] for key in keys], np.float32).reshape(-1, engine.fingerprint.dimensions)
