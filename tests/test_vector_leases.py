@@ -171,8 +171,10 @@ def test_short_texts_do_not_wait_for_a_long_one(opened: SessionMemoryStore, embe
         opened.store_memory("working_memory", note, session_id="s")
     embedder.gate.set()
     eventually(lambda: not without_vectors(opened))
-    assert embedder.embedded[BATCH : BATCH + 2] == ["First note.", "Second note."]
-    assert len(passages(opened, long)) == len(embedder.embedded) - 2
+    first = embedder.embedded.index("First note.")
+    assert first <= BATCH  # passages that chunks share are embedded once
+    assert embedder.embedded[first : first + 2] == ["First note.", "Second note."]
+    assert len(passages(opened, long)) > len(embedder.embedded) - 2
 
 
 def test_a_backfill_does_what_was_promised_before_the_clock_was_set_back(store: SessionMemoryStore) -> None:
