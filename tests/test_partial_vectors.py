@@ -157,7 +157,8 @@ def test_the_next_process_embeds_only_what_is_not_stored(
     with deferring(path, later) as store, reference(tmp_path) as expected:
         finish(store, later)
         assert contents(store) == contents(expected)
-        assert len(later.embedded) == len(spans(store)) - 3 * BATCH
+        rest = [DOCUMENT[start:end] for start, end in spans(store)[3 * BATCH :]]
+        assert sorted(later.embedded) == sorted(set(rest))  # chunks overlap: some passages are in two of them
 
 
 def test_a_backfill_goes_on_where_a_server_was_killed(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
