@@ -57,8 +57,10 @@ since: search_changes, with the cursor from its last answer.
 - Text that does not fit into an answer is cut and marked: read on with get_memory_by_id, offset = content_end.
 - Storing the same text again in the same place is refused and returns its memory_id, so repeating a call is safe.
 - A failed call has success false, an error code, and a message that says what to do next.
-- session_id and agent_id are labels, not access control: every client of this file can read all of it.
 """
+
+LABELS = "- session_id and agent_id are labels, not access control: every client of this file can read all of it.\n"
+LABELS_OVER_HTTP = "- You see what your token opens; session_id and agent_id are labels within it.\n"
 
 CORE = """\
 Search this memory before you begin a task; store what you found, with store_report, when you end: it outlasts the \
@@ -145,7 +147,7 @@ def create_server(
 
     server = MemoryServer(
         "vector-memory",
-        instructions=instructions_for(offer),
+        instructions=instructions_for(offer, over_http=over_http is not None),
         version=__version__,
         lifespan=lifespan,
         auth=over_http and over_http.auth,
@@ -168,10 +170,12 @@ def create_server(
     return server
 
 
-def instructions_for(offer: ServerOptions) -> str:
+def instructions_for(offer: ServerOptions, *, over_http: bool = False) -> str:
     """Return the instructions that a client receives when it connects."""
     first, *others = offer.chosen()
     told = CORE if offer.profile is Profile.CORE else ALONE[first]
+    if told is INSTRUCTIONS:
+        told += LABELS_OVER_HTTP if over_http else LABELS
     told += "".join(BESIDES[toolset] for toolset in others)
     return told + ONLY_READS if offer.read_only else told
 
