@@ -18,6 +18,7 @@ import numpy as np
 
 from vector_memory.domain import Scope
 from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, where
+from vector_memory.search.index.bm25 import blocks_of
 from vector_memory.search.index.signatures import CachedVectors, Passages, View
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
@@ -33,6 +34,9 @@ MAX_CACHED_BYTES = 84_000_000
 
 MIN_CACHED_SIZE = 100
 """Number of passages that a smaller session counts as, to limit the number of cached sessions."""
+
+BLOCKS_PER_READ = 32
+"""Blocks whose words are read in one transaction by the background thread."""
 
 RETRY_SECONDS = 60.0
 """After a failure, the storage engine answers for this long before the index is loaded again."""
@@ -93,6 +97,8 @@ class PassageIndex:
                 passages = self._catch_up(feed, passages, revision)
         if passages.last_id < revision.last_passage_id:
             return None
+        if passages.units.sketch.lags_behind(passages.units.memory_count):
+            self.start_loading()
         units = passages.units if passages.units.revision[:4] == revision[:4] else passages.units.as_of(revision)
         return None if units is None else View(self, feed, passages, units, revision.last_passage_id)
 
@@ -161,6 +167,29 @@ class PassageIndex:
             # In this order, so that no snapshot stays open while this thread waits for searches.
             with self._failures_logged(), self._lock, self._storage.read() as reader:
                 more = reader.feed is not None and self._load_some(reader.feed)
+        self._sketch_words()
+
+    def _sketch_words(self) -> None:
+        """Add the memories that the sketch of words does not cover to it, if there are many."""
+        known = self._passages
+        if known is None or not known.units.sketch.lags_behind(known.units.memory_count):
+            return
+        units, sketch = known.units, known.units.sketch
+        later = blocks_of(units, np.arange(sketch.memory_count, units.memory_count))
+        with self._failures_logged():
+            for start in range(0, len(later), BLOCKS_PER_READ):
+                with self._storage.read() as reader:
+                    if self._stopping.is_set() or reader.feed is None or not is_same_epoch(reader.feed, units):
+                        return
+                    blocks = later[start : start + BLOCKS_PER_READ]
+                    sketch.add(blocks, *reader.feed.keys_in(blocks))
+            with self._lock, self._storage.read() as reader:
+                current = self._passages
+                if current is not None and reader.feed is not None and is_same_epoch(reader.feed, units):
+                    # The sketch lacks what was deleted meanwhile: let no view of an earlier revision use it.
+                    passages = self._catch_up(reader.feed, current, reader.feed.revision())
+                    covered = replace(passages.units, sketch=sketch.covering(units.memory_count))
+                    self._passages = passages.with_units(covered)
 
     def _load_some(self, feed: IndexFeed) -> bool:
         """Read all new units and at most PASSAGES_PER_READ passages; return whether there are more."""
@@ -206,6 +235,11 @@ class PassageIndex:
                 rows = extended.rows_in(session_id, known.count)
                 self._cached[session_id] = cached.extended(rows, vectors[rows - known.count], extended.count)
         return extended
+
+
+def is_same_epoch(feed: IndexFeed, units: Units) -> bool:
+    """Return whether the units are of the snapshot's epoch."""
+    return feed.revision().epoch == units.revision.epoch
 
 
 def is_behind(passages: Passages, revision: Revision) -> bool:

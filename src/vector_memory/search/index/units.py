@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
+from vector_memory.search.index.sketch import WordSketch
 from vector_memory.storage.ranking import IndexedMemory, Revision
 
 ABSENT = -1
@@ -38,9 +39,20 @@ class PostingList:
     counts: NDArray[np.uint16]
     memory_count: int
 
+    def extended(
+        self, entries: NDArray[np.int32], counts: NDArray[np.uint16], memory_count: int
+    ) -> "PostingList":
+        """Return a copy with the postings of further memories."""
+        return PostingList(
+            np.concatenate([self.entries, entries]), np.concatenate([self.counts, counts]), memory_count
+        )
+
     def size(self) -> int:
         """Return the bytes that it occupies in the cache."""
         return self.entries.nbytes + self.counts.nbytes + 500
+
+
+NO_POSTINGS = PostingList(np.empty(0, np.int32), np.empty(0, np.uint16), 1)
 
 
 class PostingLists:
@@ -100,6 +112,7 @@ class Units:
     lengths: NDArray[np.int32]
     names: dict[str, int]
     postings: PostingLists = field(default_factory=PostingLists)
+    sketch: WordSketch = field(default_factory=WordSketch)
 
     @classmethod
     def empty(cls, epoch: int) -> Self:
