@@ -92,8 +92,16 @@ def work(file: Path) -> None:
 
 def answer_of(found: Any, took: float, processor: float) -> Answer:
     """Return an answer with what the two versions must agree on."""
-    units = [[getattr(unit, "chunk_id", None), unit.memory_id if hasattr(unit, "memory_id") else unit.id, unit.score,
-              unit.similarity, unit.sources] for unit in found.results]
+    units = [
+        [
+            getattr(unit, "chunk_id", None),
+            unit.memory_id if hasattr(unit, "memory_id") else unit.id,
+            unit.score,
+            unit.similarity,
+            unit.sources,
+        ]
+        for unit in found.results
+    ]
     said = {"found": units, "confidence": found.confidence, "elsewhere": found.elsewhere, "message": found.message}
     memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return {"ms": took, "processor": processor, "MB": memory, "said": said}
@@ -147,8 +155,20 @@ def main() -> None:
 def compare(options: argparse.Namespace) -> None:
     """Ask both versions the same, and print a table."""
     asked = iter(questions(options.file, 20_000))
-    scopes = options.scopes or ["session of about 2,500", "session of about 50,000", "one agent", "one kind, everything"]
-    grains = options.grains or ["fine", "medium", "coarse, best", "coarse, newest", "fine, by meaning", "fine, by words"]
+    scopes = options.scopes or [
+        "session of about 2,500",
+        "session of about 50,000",
+        "one agent",
+        "one kind, everything",
+    ]
+    grains = options.grains or [
+        "fine",
+        "medium",
+        "coarse, best",
+        "coarse, newest",
+        "fine, by meaning",
+        "fine, by words",
+    ]
     rows: dict[str, dict[str, dict[str, float]]] = {}
     different, memory = 0, defaultdict[str, float](float)
     trees = {"old": options.against, "new": ROOT}

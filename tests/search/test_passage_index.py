@@ -29,7 +29,7 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
-from vector_memory.search.index.scan import candidates
+from vector_memory.search.index.comparison import candidates
 from vector_memory.search.index.signatures import NEAREST_SHARE, Passages, signatures_of
 from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
@@ -289,9 +289,9 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     bonus[1::7] += 0.3
     passages = passages_with(vectors)
     limit, nearest = 80, 80 // NEAREST_SHARE
-    chosen = passages.likeliest(query, bonus, 3000, limit)
+    chosen, _ = passages.likeliest(query, bonus, 3000, limit)
     rows = np.flatnonzero(np.isfinite(bonus[1:]))
-    assert set(passages.likeliest(query, bonus, rows, limit).tolist()) == set(chosen.tolist())
+    assert set(passages.likeliest(query, bonus, rows, limit)[0].tolist()) == set(chosen.tolist())
     unequal = ((vectors > 0) != (query > 0)).sum(axis=1)
     once, own = np.cos(np.pi * unequal / 100), bonus[1:]
     twice = np.where(vectors > 0, query, -query).sum(axis=1) / np.sqrt(2 * 100 / np.pi)

@@ -185,9 +185,7 @@ class IndexFeed(Protocol):
     def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
         """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
 
-    def occurrences(
-        self, terms: Sequence[str], blocks: Sequence[Numbers]
-    ) -> list[tuple[Numbers, NDArray[np.uint16]]]:
+    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
 
         One query reads the postings of all terms.

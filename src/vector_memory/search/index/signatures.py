@@ -119,8 +119,10 @@ class Passages:
         self.first_passages[self.entries[rows]] = NOT_EMBEDDED
         self.entries[rows] = 0
 
-    def likeliest(self, query: Vectors, bonus: Vectors, among: Rows | int, limit: int) -> Rows:
-        """Return the rows of about `limit` passages that are likeliest to have the highest sums of cosine and bonus.
+    def likeliest(self, query: Vectors, bonus: Vectors, among: Rows | int, limit: int) -> tuple[Rows, Vectors]:
+        """Return about `limit` passages that are likeliest to have the highest sums of cosine and bonus.
+
+        The result has their rows, ascending, and estimates of their cosines.
 
         `among`: the rows to choose from, or their number if they are the first ones. `bonus`: for each entry, -inf to
         exclude it. One in NEAREST_SHARE is chosen by its cosine alone. Signatures are compared twice. The first
@@ -135,7 +137,8 @@ class Passages:
         signs = np.unpackbits(packed.view(np.uint8), axis=1, count=self.dimensions)
         agreement = 2 * np.vecdot(signs.astype(np.float32), query) - query.sum()
         closer = agreement / np.sqrt(np.float32(2 * self.dimensions / np.pi))
-        return rows[best_by_either(closer, closer + bonus[self.entries[rows]], limit)]
+        best = best_by_either(closer, closer + bonus[self.entries[rows]], limit)
+        return rows[best], closer[best]
 
     def _estimates(self, query: Vectors, bonus: Vectors, among: Rows | int) -> tuple[Vectors, Vectors]:
         """Return the cosines estimated from the number of equal bits, and their sums with the bonus."""

@@ -39,13 +39,9 @@ class PostingList:
     counts: NDArray[np.uint16]
     memory_count: int
 
-    def extended(
-        self, entries: NDArray[np.int32], counts: NDArray[np.uint16], memory_count: int
-    ) -> "PostingList":
+    def extended(self, entries: NDArray[np.int32], counts: NDArray[np.uint16], memory_count: int) -> "PostingList":
         """Return a copy with the postings of further memories."""
-        return PostingList(
-            np.concatenate([self.entries, entries]), np.concatenate([self.counts, counts]), memory_count
-        )
+        return PostingList(np.concatenate([self.entries, entries]), np.concatenate([self.counts, counts]), memory_count)
 
     def size(self) -> int:
         """Return the bytes that it occupies in the cache."""

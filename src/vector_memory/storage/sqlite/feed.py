@@ -33,7 +33,8 @@ from vector_memory.storage.sqlite.keywords import (
     read_postings,
 )
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
-from vector_memory.storage.sqlite.vectors import all_vectors_of, as_arrays, vector_dimensions
+from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
+from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
 MISSING = "The revision record of the database is missing: run `vector-memory doctor --fix`."
 
@@ -107,9 +108,7 @@ class SqliteFeed:
         block, bucket = np.divmod(rows, BUCKETS)
         return block, bucket << HASH_BITS | hashes_of(postings).astype(np.int64)
 
-    def occurrences(
-        self, terms: Sequence[str], blocks: Sequence[Numbers]
-    ) -> list[tuple[Numbers, NDArray[np.uint16]]]:
+    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
 
         One query reads the postings of all terms.
@@ -144,12 +143,7 @@ class SqliteFeed:
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the same for passages of a scope of one kind, one at a time: fast for ids that are far apart."""
-        sql = f"""
-            select v.passage_id, v.embedding
-            from json_each(?) wanted join {table_of(scope)} v on v.passage_id = wanted.value order by v.passage_id
-        """
-        rows: list[Any] = self._connection.execute(sql, (json.dumps(passage_ids),)).fetchall()
-        return as_arrays(rows, self.dimensions())
+        return read_scattered_vectors(self._connection, table_of(scope), self.dimensions(), passage_ids)
 
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
         sql = f"""
