@@ -93,7 +93,7 @@ def main() -> None:
         for compared in arguments.compared:
             begin = time.perf_counter()
             rows = [
-                view.passages.likeliest(query, bonus, view.count, compared)[0]
+                view.passages.likeliest(query, bonus, view.count, view.differences(query, view.count), compared)[0]
                 for query, bonus in zip(queries, bonuses, strict=True)
             ]
             milliseconds = (time.perf_counter() - begin) / len(queries) * 1000

@@ -289,9 +289,10 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     bonus[1::7] += 0.3
     passages = passages_with(vectors)
     limit, nearest = 80, 80 // NEAREST_SHARE
-    chosen, _ = passages.likeliest(query, bonus, 3000, limit)
+    chosen, _ = passages.likeliest(query, bonus, 3000, passages.differences(query, 3000), limit)
     rows = np.flatnonzero(np.isfinite(bonus[1:]))
-    assert set(passages.likeliest(query, bonus, rows, limit)[0].tolist()) == set(chosen.tolist())
+    same, _ = passages.likeliest(query, bonus, rows, passages.differences(query, rows), limit)
+    assert set(same.tolist()) == set(chosen.tolist())
     unequal = ((vectors > 0) != (query > 0)).sum(axis=1)
     once, own = np.cos(np.pi * unequal / 100), bonus[1:]
     twice = np.where(vectors > 0, query, -query).sum(axis=1) / np.sqrt(2 * 100 / np.pi)

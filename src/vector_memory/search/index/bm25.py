@@ -69,7 +69,7 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
     window /= sum(most for most, _ in words) or 1.0
-    return WordScores(first, window, first + np.flatnonzero(window), Wording(covered_by_best(window, words), count))
+    return WordScores(first, window, first + np.flatnonzero(window > 0), Wording(covered_by_best(window, words), count))
 
 
 def occurrences_in_file(feed: IndexFeed, units: Units, terms: Sequence[str]) -> list[Occurrences]:

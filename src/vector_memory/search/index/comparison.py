@@ -191,7 +191,8 @@ class SignatureComparison(Comparison):
         bonus = np.where(self._inside, np.float32(0), np.float32(-np.inf))
         if self._words is not None:
             bonus[self._words.entries] = self._bonus(self._words.entries)
-        return self._view.passages.likeliest(self._query, bonus, self._among, limit)
+        differences = self._view.differences(self._query, self._among)
+        return self._view.passages.likeliest(self._query, bonus, self._among, differences, limit)
 
     def _rows_inside(self) -> Rows:
         return np.flatnonzero(self._inside.take(self._entries[: self._view.count]))

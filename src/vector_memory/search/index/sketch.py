@@ -23,8 +23,8 @@ LAG_SHARE = 8
 class WordSketch:
     """The terms of the memories in rows below `memory_count`. Blocks that have later memories may contain any term.
 
-    `groups`: matrices of BLOCKS_PER_GROUP blocks, shape (SLOTS, BLOCKS_PER_GROUP / 8). Later values share them: bits are
-    only ever added, so that an earlier value stays true.
+    `groups`: matrices of BLOCKS_PER_GROUP blocks, shape (SLOTS, BLOCKS_PER_GROUP / 8). Later values share them: bits
+    are only ever added, so that an earlier value stays true.
     """
 
     memory_count: int = 1
