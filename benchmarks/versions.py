@@ -65,8 +65,8 @@ class Version:
 def work(file: Path) -> None:
     """Answer questions from standard input, with the package that is first on the path."""
     from files import opened, parts  # noqa: PLC0415 - only the workers import the package, each its own
+    from grains import GRAINS  # noqa: PLC0415
     from metering import MeteredEmbedder  # noqa: PLC0415
-    from searching import GRAINS  # noqa: PLC0415
 
     from vector_memory.embedding import load_embedder  # noqa: PLC0415
     from vector_memory.settings import Settings  # noqa: PLC0415

@@ -90,7 +90,7 @@ def read_scattered_vectors(
     vectors = np.empty((len(places), dimensions), np.float32)
     if places:
         size = vectors.strides[0]
-        target = memoryview(vectors).cast("B")
+        target = vectors.data.cast("B")
         try:
             with connection.blob_open(
                 "main", f"{table}_vector_chunks00", "vectors", places[0][1], writeable=False
