@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from baselines import Baselines
 from files import Part, opened, parts, shares
+from grains import GRAINS
 from metering import MeteredEmbedder
 from numpy.typing import NDArray
 from profiling import profile

@@ -29,6 +29,7 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
+from vector_memory.search.index import revisions
 from vector_memory.search.index.comparison import candidates
 from vector_memory.search.index.signatures import NEAREST_SHARE, Passages, signatures_of
 from vector_memory.search.index.units import Units
@@ -206,6 +207,7 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
     with open_store(tmp_path / "memory.db") as store:
         fill(store, random.Random(3), 30)
         load_index(store)
+        store._index._cached.clear()
         monkeypatch.setattr(SqliteFeed, "vectors", counted)
         with store._database.read() as first:
             earlier = store._index.view(SqliteFeed(first))
@@ -228,6 +230,7 @@ def test_many_new_memories_of_another_process_are_found_before_they_are_read(
     store: SessionMemoryStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passage_index, "PASSAGES_PER_READ", 3)
+    monkeypatch.setattr(revisions, "MAX_BEHIND", 3)
     with open_store(path) as other:
         fill(other, random.Random(8), 20)
     assert not answers_from_memory(store)

@@ -184,6 +184,13 @@ class Units:
         there: NDArray[np.int64] = self.memory_ids[: self.memory_count][self.kinds[: self.memory_count] != ABSENT]
         return there
 
+    def latest_sessions(self) -> list[str]:
+        """Return the names of the sessions, those with the latest memories first."""
+        there = self.kinds[: self.memory_count] != ABSENT
+        numbers, last = np.unique(self.sessions[: self.memory_count][there][::-1], return_index=True)
+        names = list(self.names)
+        return [name for number in numbers[np.argsort(last)].tolist() if (name := names[number])]
+
     def as_of(self, revision: Revision) -> "Units | None":
         """Return the units as of an earlier revision of the file; None if they are no longer known."""
         now, ids = self.revision, self.memory_ids[1 : self.memory_count]
