@@ -282,6 +282,15 @@ def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMe
     assert some.tolist() == vectors[3:40:7].tolist()
 
 
+def test_vectors_read_one_by_one_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
+    with store._database.read() as connection:
+        rows = dict(connection.execute("select passage_id, embedding from vec_chunk_search").fetchall())
+        wanted = sorted(rows)[::5]
+        ids, vectors = SqliteFeed(connection).scattered_vectors(REPORTS, [*wanted, 10**6])
+    assert ids.tolist() == wanted
+    assert [vector.tobytes() for vector in vectors] == [rows[number] for number in wanted]
+
+
 @pytest.mark.parametrize("share", [1.0, 0.6, 0.1])
 def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: float) -> None:
     numbers = np.random.default_rng(4)
@@ -333,6 +342,12 @@ def test_a_damaged_block_of_vectors_is_reported_with_advice(store: SessionMemory
     connection.close()
     with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
         vectors_of(reader, "vec_chunk_search", [1, 2, 3])
+    for change in ("select 1", "delete from vec_chunk_search_vector_chunks00"):
+        connection = apsw.Connection(str(path))
+        connection.execute(change)
+        connection.close()
+        with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+            SqliteFeed(reader).scattered_vectors(REPORTS, [1, 2, 3])
     with open_store(path) as other:
         other._index.start_loading()
         other._index.wait_for_loading()
