@@ -114,15 +114,16 @@ class SqliteFeed:
         One query reads the postings of all terms.
         """
         hashes = [hash_of(term) for term in terms]
-        numbers = [own * BUCKETS + bucket for own, (bucket, _) in zip(blocks, hashes, strict=True)]
-        wanted = np.concatenate(numbers)
-        rows, postings = read_postings(self._connection, wanted)
-        ends = np.searchsorted(rows, np.cumsum([len(own) for own in numbers])).tolist()
+        row_ids = [own * BUCKETS + bucket for own, (bucket, _) in zip(blocks, hashes, strict=True)]
+        rows, postings = read_postings(self._connection, np.concatenate(row_ids))
+        starts = np.concatenate(blocks) * PLACES_PER_BLOCK
+        ends = np.searchsorted(rows, np.cumsum([len(own) for own in blocks])).tolist()
         found = []
         for begin, end, (_, hashed) in zip([0, *ends], ends, hashes, strict=False):
             hits = begin + hits_in(postings[begin:end], hashed)
-            places = wanted[rows[hits]] // BUCKETS * PLACES_PER_BLOCK + numbers_of(postings[hits])
-            found.append((places, (postings[hits] & np.uint64(MAX_COUNT)).astype(np.uint16)))
+            own = postings[hits]
+            places = starts[rows[hits]] + numbers_of(own)
+            found.append((places, (own & np.uint64(MAX_COUNT)).astype(np.uint16)))
         return found
 
     def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
