@@ -75,7 +75,7 @@ class MemoryWriter:
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
         words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
-        is_pending = self._background.is_running
+        is_pending = self._background.defers
         embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
         now = utc_now()
         with self._storage.write() as writer:
