@@ -63,6 +63,4 @@ def _value(dice: random.Random, found: re.Match) -> str:
         case ("uuid", _):
             return str(uuid.UUID(int=dice.getrandbits(128), version=4))
         case (name, length):
-            # A digit and a letter at the start: a value that is a word by chance would prove nothing.
-            value = "".join(dice.choices(ALPHABETS[name], k=int(length)))
-            return value
+            return "".join(dice.choices(ALPHABETS[name], k=int(length)))

@@ -4,7 +4,7 @@ Each is replaced by what it was, as in `[redacted: GitHub token]`. The time is l
 """
 
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["Redacted", "redact"]
@@ -14,11 +14,14 @@ PRIVATE_TAG = re.compile(r"<(/?)private\b[^<>]{0,200}>(?!`)", re.IGNORECASE)
 
 REPLACED = re.compile(r"\[redacted: [\w .-]{1,40}\]")
 
-DOTTED_I = "\u0130"
-"""The only character whose lower case is longer than itself."""
+TAKEN = b"1"
+
+MAX_PASSES = 10
+"""A secret may be recognized only when its neighbour is gone. No text that was not made for it needs more passes."""
 
 
-class Redacted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Redacted:
     """A text without secrets. `count`: the number of places that were replaced."""
 
     text: str
@@ -35,24 +38,26 @@ class Place(NamedTuple):
 
 def redact(text: str) -> Redacted:
     """Return the text with private parts and secrets replaced. Doing it again changes nothing."""
-    text, private = without_private_parts(text)
-    places = secret_places(text)
-    return Redacted(replaced(text, places), private + len(places))
+    result = Redacted(text, 0)
+    for _ in range(MAX_PASSES):
+        places = private_places(result.text) or secret_places(result.text)
+        if not places:
+            break
+        result = Redacted(replaced(result.text, places), result.count + len(places))
+    return result
 
 
-def without_private_parts(text: str) -> Redacted:
-    """Replace what is in `<private>` tags, which may be nested; one that is not closed reaches to the end."""
+def private_places(text: str) -> list[Place]:
+    """Return what is in `<private>` tags, which may be nested; one that is not closed reaches to the end."""
     places, depth, start = [], 0, 0
-    for tag in PRIVATE_TAG.finditer(text) if "<" in text else ():
+    for tag in PRIVATE_TAG.finditer(text):
         if not tag[1]:
             start = start if depth else tag.start()
             depth += 1
         elif depth:
             depth -= 1
             places += [] if depth else [Place(start, tag.end(), "private")]
-    if depth:
-        places.append(Place(start, len(text), "private"))
-    return Redacted(replaced(text, places), len(places))
+    return [*places, Place(start, len(text), "private")] if depth else places
 
 
 def secret_places(text: str) -> list[Place]:
@@ -60,29 +65,19 @@ def secret_places(text: str) -> list[Place]:
 
     Where two rules apply, the first one of the table counts.
     """
-    from vector_memory.redaction.rules import RULES  # compiled when a text is redacted first
+    from vector_memory.redaction.rules import RULES, Searched  # noqa: PLC0415 - compiled when needed
 
-    lowered = text.replace(DOTTED_I, "I").lower()
-    places = []
     taken = bytearray(len(text))
     for found in REPLACED.finditer(text):
-        taken[found.start() : found.end()] = b"1" * len(found[0])
+        taken[found.start() : found.end()] = TAKEN * len(found[0])
+    searched = Searched(REPLACED.sub(lambda found: "\0" * len(found[0]), text))
+    places = []
     for rule in RULES:
-        for anchor in rule.anchors:
-            for position in positions(lowered, anchor):
-                span = None if taken[position] else rule.find(text, position)
-                if span is not None and taken.find(b"1", *span) < 0:
-                    taken[slice(*span)] = b"1" * (span[1] - span[0])
-                    places.append(Place(*span, rule.name))
+        for start, end in rule.spans(searched):
+            if taken.find(TAKEN, start, end) < 0:
+                taken[start:end] = TAKEN * (end - start)
+                places.append(Place(start, end, rule.name))
     return sorted(places)
-
-
-def positions(text: str, part: str) -> Iterator[int]:
-    """Yield where a part occurs in a text."""
-    position = text.find(part)
-    while position >= 0:
-        yield position
-        position = text.find(part, position + len(part))
 
 
 def replaced(text: str, places: list[Place]) -> str:

@@ -8,7 +8,7 @@ PLACEHOLDER = re.compile(
     r"""
     ^\$[\w{(] [^!$*~]*$ | ^%\w | \$\{ | \{\{ | \{[\w.\s:$]*\} | \$\( | %\(\w | ^<.*>$ | \.\.\. | … | (.)\1{5,} |
     your[_-] | [_-]here$ | example | changeme | change[_-]me | placeholder | replace | redacted | dummy | sample |
-    ^todo | ^fixme | ^enc\[ | ^[/.~]/ | ^\^ | \.(?:html?|md|py|json|ya?ml|txt)\b | \[a-z | ^\w+\\
+    ^todo | ^fixme | ^enc\[ | ^[/.~]/ | ^\^ | ^![a-z]+$ | \.(?:html?|md|py|json|ya?ml|txt)\b | \[a-z | ^\w+\\
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -19,14 +19,20 @@ CODE = re.compile(
     """,
     re.VERBOSE,
 )
-NAMES = re.compile(r"passw|token|secret|key|user|admin|test|arg|value|field|param|config|env|str|int|old|new", re.I)
-WORDS = frozenset("password passwd pass secret postgres guest root admin string required none null true false".split())
+NAMES = re.compile(
+    r"passw|token|secret|key|user|admin|test|arg|value|field|param|config|str|int|old|new", re.IGNORECASE
+)
+WORDS = frozenset(
+    ["password", "passwd", "pass", "secret", "postgres", "guest", "root", "admin", "string", "required", "none", "null"]
+)
 PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 """The words of a name such as `maxHTTPRetries2`."""
 
 PART_LENGTH = 3.4
 """Names have longer words, on average, and random characters shorter ones."""
 
+PHRASE = re.compile(r"[a-z]+(?: [a-z]+){2,}")
+SIGNS = "!@#$%^&*+~"
 MIN_PASSWORD, MIN_KEY = 6, 16
 
 
@@ -47,7 +53,7 @@ def is_password(value: str) -> bool:
         return False
     if CODE.fullmatch(value):
         return is_random_word(value) or (any(map(str.isdigit, value)) and value.isalnum() and not NAMES.search(value))
-    return any(map(str.isdigit, value)) or is_random_word(value) or any(sign in value for sign in "!@#%^&*+~")
+    return any(map(str.isdigit, value)) or is_random_word(value) or any(sign in value for sign in SIGNS)
 
 
 def is_url_password(value: str) -> bool:
@@ -57,16 +63,15 @@ def is_url_password(value: str) -> bool:
 
 def is_quoted_password(value: str) -> bool:
     """Return whether a quoted value that is called a password looks like one: it may be a phrase of several words."""
-    words = value.split(" ")
-    if len(words) > 1:
-        return len(words) > 2 and value.islower() and value.replace(" ", "").isalpha()
+    if " " in value:
+        return bool(PHRASE.fullmatch(value))
     return is_password(value)
 
 
 def is_spoken(value: str) -> bool:
     """Return whether a word of prose behind "password" is one: it has digits or signs between its letters."""
-    has_letter, has_digit = any(map(str.isalpha, value)), any(map(str.isdigit, value))
-    return has_letter and has_digit and is_password(value)
+    has_more = any(sign.isdigit() or sign in SIGNS for sign in value)
+    return has_more and any(map(str.isalpha, value)) and is_password(value)
 
 
 def is_key(value: str) -> bool:

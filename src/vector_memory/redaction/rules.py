@@ -5,17 +5,44 @@ backtrack: this keeps the time linear. Patterns are matched at the anchor, so wh
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from vector_memory.redaction.judging import any_value, entropy, is_key, is_password, is_quoted_password, is_spoken, is_url_password
+from vector_memory.redaction.judging import (
+    any_value,
+    entropy,
+    is_key,
+    is_password,
+    is_quoted_password,
+    is_spoken,
+    is_url_password,
+)
+
+LONG_WORD = 20
+"""The shortest token that is recognized by its beginning has so many characters."""
+
+DOTTED_I = "\u0130"
+"""The only character whose lower case is longer than itself."""
+
+
+class Searched:
+    """A text, in lower case, and those of its words that are long enough for a token."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lowered = text.replace(DOTTED_I, "I").lower()
+        self.long_words = "\n".join(word for word in text.split() if len(word) >= LONG_WORD)
+
+
+LONG = 200
+"""Nothing is looked for inside a longer value that is no secret."""
 
 
 class Rule(NamedTuple):
     """A sort of secret.
 
-    `anchors`: texts in lower case, one of which must occur. `pattern`: matches at an anchor; its group `secret`, or
-    else all of it, is the secret. `min_entropy`: bits per character. `accepts`: judges the secret.
+    `anchors`: texts, one of which must occur; in lower case if `any_case`. `pattern`: matches at an anchor; its group
+    `secret` is the secret. `min_entropy`: bits per character. `accepts`: judges the secret.
     """
 
     name: str
@@ -23,25 +50,32 @@ class Rule(NamedTuple):
     pattern: re.Pattern[str]
     min_entropy: float = 0.0
     accepts: Callable[[str], bool] = any_value
+    any_case: bool = True
 
-    def find(self, text: str, position: int) -> tuple[int, int] | None:
-        """Return the range of the secret whose anchor stands at a position, or None."""
-        found = self.pattern.match(text, position)
-        if found is None:
-            return None
-        group = "secret" if "secret" in self.pattern.groupindex else 0
-        secret = found[group]
-        if entropy(secret) < self.min_entropy or not self.accepts(secret):
-            return None
-        return found.span(group)
+    def spans(self, text: Searched) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of the secrets in a text."""
+        searched = text.lowered if self.any_case else text.text
+        for anchor in self.anchors:
+            if not self.any_case and anchor not in text.long_words:
+                continue
+            position = searched.find(anchor)
+            while position >= 0:
+                end = position + len(anchor)
+                if found := self.pattern.match(text.text, position):
+                    secret = found["secret"]
+                    if entropy(secret) >= self.min_entropy and self.accepts(secret):
+                        yield found.span("secret")
+                    elif len(secret) > LONG:
+                        end = found.end()
+                position = searched.find(anchor, end)
 
 
 def prefixed(name: str, prefixes: str, body: str, min_entropy: float = 3.0) -> Rule:
-    """Return the rule for tokens that begin with one of the prefixes, which are separated by spaces."""
+    """Return the rule for tokens of at least 20 characters that begin with one of the prefixes, separated by spaces."""
     starts = prefixes.split()
     either = "|".join(map(re.escape, starts))
-    pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{either}){body}(?![A-Za-z0-9])")
-    return Rule(name, tuple(start.lower() for start in starts), pattern, min_entropy)
+    pattern = re.compile(rf"(?<![A-Za-z0-9])(?P<secret>(?:{either}){body})(?![A-Za-z0-9])")
+    return Rule(name, tuple(starts), pattern, min_entropy, any_case=False)
 
 
 def labelled(name: str, anchors: str, pattern: str, accepts: Callable[[str], bool], min_entropy: float = 0.0) -> Rule:
@@ -58,22 +92,34 @@ KEY_BODY = r"""
     )
 """
 
-PASSWORD = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw) )"""
+PASS_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw) )"""
 BEFORE_KEY = "".join(
     f"|(?<={word})|(?<={word}[ _-])"
-    for word in "api app access secret private encryption auth account signing master service license admin".split()
+    for word in (
+        "api",
+        "app",
+        "access",
+        "secret",
+        "private",
+        "encryption",
+        "auth",
+        "account",
+        "signing",
+        "master",
+        "license",
+    )
 )
-KEY = rf"""(?:secret|token|auth_?token|credential|(?:{BEFORE_KEY[1:]})key)"""
+KEY_NAME = rf"""(?:secret|token|auth_?token|credential|(?:{BEFORE_KEY[1:]}|(?-i:(?<=[A-Z]_)(?<!PUBLIC_)(?=K)))key)"""
 
 NAME_ENDS = r"""
     (?!\w{0,40}(?:hash|regex|pattern|length|len|count|limit|expir|ttl|name|url|uri|file|path|type|header|field|ref\b|
-        policy|manager|min|max|_?id\b|ids\b|izer|format|version|prefix))
+        policy|manager|(?<!ad)min|max|_?id\b|ids\b|izer|format|version|prefix))
     (?-i:s?(?=[^a-z])|(?=[A-Z]))[\w.-]{0,40}+
 """
-IS = r"""["'`\]]{0,2}+ \s{0,3}+ (?: =>|:=|={1,3}|:|"?\s+value= ) \s{0,3}+"""
-UNQUOTED = r"""(?!["'`]) (?P<secret>[^\s"'`<>,;()\[\]{}]{4,4096}+) (?![(\[])"""
-QUOTED = r"""(?:b|r|u)?(?P<quote>["'`]) (?P<secret>[^"'`\n]{4,4096}+) (?P=quote)"""
-TAGGED = r"""(?P<secret>[^\s<>]{4,4096}+)</"""
+IS = r"""["'`\]]{0,2}+ \s{0,3}+ (?: =>|:=|={1,3}|:|value= ) \s{0,3}+"""
+UNQUOTED = r"""(?!["'`]) (?P<secret>[^\s"'`<>,;()\[\]{}]{4,2048}+) (?![(\[])"""
+QUOTED = r"""(?:b|r|u)?(?P<quote>["'`]) (?P<secret>[^"'`\n]{4,2048}+) (?P=quote)"""
+TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
 SPOKEN = r"""["'`]?(?P<secret>[^\s"'`<>,;()\[\]{}]{6,200}+)(?<![.:!?])(?![(\[])"""
 VERB = r"""(?:\ (?!is\b|was\b)[\w/'-]{1,20}){0,4} (?:\ (?:is|was|are|ist|war|lautet)|:) (?:\ now|\ still)? [ :]{1,2}"""
 
@@ -90,7 +136,6 @@ RULES = (
     prefixed("Slack token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[A-Za-z0-9-]{20,300}"),
     labelled("Slack webhook", "hooks.slack.com/", r"hooks\.slack\.com/\w{1,12}/ (?P<secret>[\w/]{20,120})", any_value),
     labelled("Discord webhook", "/api/webhooks/", r"/api/webhooks/\d{15,20}/ (?P<secret>[\w-]{30,120})", any_value),
-    prefixed("Discord token", "M N O", r"[A-Za-z0-9]{22,27}\.[\w-]{6}\.[\w-]{27,45}"),
     prefixed("Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{16,250}"),
     prefixed("webhook secret", "whsec_", r"[A-Za-z0-9+/=]{24,200}"),
     prefixed("Google API key", "AIza", r"[\w-]{35}"),
@@ -130,29 +175,55 @@ RULES = (
     labelled("Terraform token", ".atlasv1.", r"(?<=\w{14}) (?P<secret>\.atlasv1\.[\w-]{60,70})", any_value),
     labelled("Telegram token", ":aa", r"(?<=\d{8}) (?P<secret>:AA[\w-]{32,34}) (?![\w-])", any_value, 3.0),
     prefixed("JSON web token", "eyJ", r"[\w-]{8,8192}+\.[\w-]{8,8192}+\.[\w-]{8,8192}+"),
-    labelled("password hash", "$apr1$|$2a$|$2b$|$2y$|$argon2|$5$|$6$", r"\$\w{1,9}\$[^\s\"':]{20,200}", any_value, 3.0),
+    labelled(
+        "password hash",
+        "$apr1$|$2a$|$2b$|$2y$|$argon2|$5$|$6$",
+        r"(?P<secret>\$\w{1,9}\$[^\s\"':]{20,200})",
+        any_value,
+        3.0,
+    ),
     labelled("password", "://", r"""://[^\s/:@"'`<>]{0,100}+:(?P<secret>[^\s/@"'`<>]{3,300}+)@""", is_url_password),
     labelled("token", "bearer", r"""bearer(?:\s|%20){1,3}+["']?(?P<secret>[\w.~+/=-]{16,4096}+)""", is_key, 2.5),
     labelled("password", "basic", r"""basic\s{1,3}+(?P<secret>[A-Z0-9+/]{12,1000}+={0,2})(?![\w-])""", is_key, 3.0),
     labelled("password", '"auth"', r""""auth"\s{0,3}:\s{0,3}"(?P<secret>[A-Z0-9+/]{12,2000}+={0,2})" """, is_key, 3.0),
-    labelled("cookie", "cookie", r"""cookie["']?\s{0,3}[:=][^\n]{0,300}?(?:sess|sid|auth|token)[\w.-]{0,20}+=
-        (?P<secret>[^\s;"']{16,4096}+)""", is_key, 3.0),
+    labelled(
+        "cookie",
+        "cookie",
+        r"""cookie["']?\s{0,3}[:=][^\n]{0,300}?(?:sess|sid|auth|token)[\w.-]{0,20}+=
+        (?P<secret>[^\s;"']{16,4096}+)""",
+        is_key,
+        3.0,
+    ),
     labelled("signature", "sig=|signature=", r"""sig(?:nature)?=(?P<secret>[\w%+/=-]{32,400}+)""", is_key, 3.0),
-    labelled("password", "-u|--user", rf"""(?<=\s)(?:-u|--user)[ =]?["']?[^\s:"'$]{{1,60}}+:
-        (?P<secret>[^\s"']{{4,200}}+)""", is_password),
-    labelled("password", "mysql|mariadb|mongo|sshpass|docker login|twine|redis-cli|podman login",
+    labelled(
+        "password",
+        "-u|--user",
+        r"""(?<=\s)(?:-u|--user)[ =]?["']?[^\s:"'$]{1,60}+:
+        (?P<secret>[^\s"']{4,200}+)""",
+        is_password,
+    ),
+    labelled(
+        "password",
+        "mysql|mariadb|mongo|sshpass|docker login|twine|redis-cli|podman login",
         r"""(?:mysql|mariadb|mongo|sshpass|docker\ login|twine|redis-cli|podman\ login)[^\n|;]{0,200}?\s(?-i:-[pa])\s?
-        ["']?(?P<secret>[^\s"'$:][^\s"':]{3,200}+)""", is_password),
-    labelled("password", "pass|pwd|pw|kennwort", rf"{PASSWORD} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
-    labelled("password", "pass|pwd|pw|kennwort", rf"{PASSWORD} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
-    labelled("password", "pass|pwd", rf"(?<=<) {PASSWORD} > {TAGGED}", is_password),
-    labelled("secret", "secret|token|key", rf"{KEY} > {TAGGED}", is_key, 2.5),
-    labelled("password", "pass|kennwort", rf"{PASSWORD} {VERB} {SPOKEN}", is_spoken),
+        ["']?(?P<secret>[^\s"'$:][^\s"':]{3,200}+)""",
+        is_password,
+    ),
+    labelled("password", "pass|pwd|pw|kennwort", rf"{PASS_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
+    labelled("password", "pass|pwd|pw|kennwort", rf"{PASS_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
+    labelled("password", "pass|pwd", rf"(?<=<) {PASS_NAME} > {TAGGED}", is_password),
+    labelled("secret", "secret|token|key", rf"{KEY_NAME} > {TAGGED}", is_key, 2.5),
+    labelled("password", "pass|kennwort", rf"{PASS_NAME} {VERB} {SPOKEN}", is_spoken),
     labelled("password", "pass|kennwort", rf"(?:password|passphrase|passwort|kennwort) \ {{1,3}} {SPOKEN}", is_spoken),
-    labelled("password", "pass|kennwort", rf"{PASSWORD} {VERB} {QUOTED}", is_quoted_password),
-    labelled("password", "credential|login", r"""(?:credentials?|login)\b[^\n:]{0,20}?:\s*[\w.@+-]{1,60}\s*/\s*
-        (?P<secret>[^\s"']{6,200}+)""", is_spoken),
-    labelled("secret", "secret|token|key|credential", rf"{KEY} {NAME_ENDS} {IS} {QUOTED}", is_key, 2.5),
-    labelled("secret", "secret|token|key|credential", rf"{KEY} {NAME_ENDS} {IS} {UNQUOTED}", is_key, 2.5),
-    labelled("secret", "secret|token|key", rf"{KEY} (?:{VERB}|\ {{1,3}}) {SPOKEN}", is_key, 3.0),
+    labelled("password", "pass|kennwort", rf"{PASS_NAME} {VERB} {QUOTED}", is_quoted_password),
+    labelled(
+        "password",
+        "credential|login",
+        r"""(?:credentials?|login)\b[^\n:]{0,20}?:\s*[\w.@+-]{1,60}\s*/\s*
+        (?P<secret>[^\s"']{6,200}+)""",
+        is_spoken,
+    ),
+    labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {QUOTED}", is_key, 2.5),
+    labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_key, 2.5),
+    labelled("secret", "secret|token|key", rf"{KEY_NAME} (?:{VERB}|\ {{1,3}}) {SPOKEN}", is_key, 3.0),
 )
