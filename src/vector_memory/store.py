@@ -40,6 +40,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
@@ -116,6 +117,7 @@ class SessionMemoryStore:
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
+        self.batches = Batches(storage, indexer)
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,8 @@ Store and search:
 Import and export:
   export       write one session, or everything, to a JSON Lines file
   import       add the memories of an exported file
+  import-sessions
+               store the past sessions of Claude Code and Codex
 
 Maintenance:
   delete       delete memories, or a session

@@ -92,7 +92,7 @@ KEY_BODY = r"""
     )
 """
 
-PASS_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw) )"""
+PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw) )"""
 BEFORE_KEY = "".join(
     f"|(?<={word})|(?<={word}[ _-])"
     for word in (
@@ -209,13 +209,13 @@ RULES = (
         ["']?(?P<secret>[^\s"'$:][^\s"':]{3,200}+)""",
         is_password,
     ),
-    labelled("password", "pass|pwd|pw|kennwort", rf"{PASS_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
-    labelled("password", "pass|pwd|pw|kennwort", rf"{PASS_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
-    labelled("password", "pass|pwd", rf"(?<=<) {PASS_NAME} > {TAGGED}", is_password),
+    labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
+    labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
+    labelled("password", "pass|pwd", rf"(?<=<) {PW_NAME} > {TAGGED}", is_password),
     labelled("secret", "secret|token|key", rf"{KEY_NAME} > {TAGGED}", is_key, 2.5),
-    labelled("password", "pass|kennwort", rf"{PASS_NAME} {VERB} {SPOKEN}", is_spoken),
+    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {SPOKEN}", is_spoken),
     labelled("password", "pass|kennwort", rf"(?:password|passphrase|passwort|kennwort) \ {{1,3}} {SPOKEN}", is_spoken),
-    labelled("password", "pass|kennwort", rf"{PASS_NAME} {VERB} {QUOTED}", is_quoted_password),
+    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {QUOTED}", is_quoted_password),
     labelled(
         "password",
         "credential|login",
