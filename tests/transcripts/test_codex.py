@@ -72,7 +72,9 @@ def test_what_the_client_adds_is_no_prompt(read: Callable[..., Transcript | None
     """Neither alone nor beside the user's words."""
     environment = "<environment_context>\n<cwd>/home/ann/shop</cwd>\n</environment_context>"
     rules = message("user", "# AGENTS.md instructions for /home/ann/shop\n\nBe brief.")
-    transcript = read(line("session_meta", META), message("user", environment), rules, message("user", environment, "Why?"))
+    transcript = read(
+        line("session_meta", META), message("user", environment), rules, message("user", environment, "Why?")
+    )
     assert texts(transcript) == [("input_prompt", "Why?")]
 
 

@@ -27,21 +27,21 @@ class Batches:
                     new[key] = memory
         return list(new.values())
 
-    def store(self, memories: Sequence[NewMemory]) -> int:
-        """Store memories in one transaction, and return how many: those that are already stored are skipped.
+    def store(self, memories: Sequence[NewMemory]) -> list[NewMemory]:
+        """Store memories in one transaction, and return them without those that were stored before.
 
         Each is found by its words at once. Raises ChunkingError, DatabaseError; then nothing is stored.
         """
         self._storage.require_time_to_write()
         prepared = [self._prepared(memory) for memory in memories]
-        stored, now = 0, utc_now()
+        stored, now = [], utc_now()
         with self._storage.write() as writer:
             for memory, derived in prepared:
                 content_hash, created_at = hash_of(memory.content), memory.created_at or now
                 if writer.find_duplicate(memory, content_hash) is None:
                     history = History(created_at, created_at, created_at)
                     writer.add_memory(memory, derived, content_hash=content_hash, history=history)
-                    stored += 1
+                    stored.append(memory)
         return stored
 
     def _prepared(self, memory: NewMemory) -> tuple[NewMemory, Derived]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from vector_memory.domain import MemoryKind, NewMemory
-from vector_memory.errors import ChunkingError, ValidationError
+from vector_memory.errors import ValidationError
 from vector_memory.redaction import redact
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
@@ -56,7 +56,7 @@ class ImportedSessions:
 
     transcripts: int = 0
     stored: Counter[MemoryKind] = field(default_factory=Counter)
-    sessions: set[str] = field(default_factory=set)
+    sessions: set[str | None] = field(default_factory=set)
     skipped: int = 0
     redacted: int = 0
     unread: list[Unread] = field(default_factory=list)
@@ -72,6 +72,8 @@ class Importer:
         self._store = store
         self._is_dry = is_dry
         self._redacts = redacts
+        self._waiting: list[NewMemory] = []
+        self._redacted: dict[str, int] = {}
         self.result = ImportedSessions()
 
     def run(self, clients: Iterable[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
@@ -84,48 +86,50 @@ class Importer:
                 transcript = client.read(path)
                 if transcript is not None and is_within(transcript, project):
                     self._add(transcript)
-            except (ValidationError, ChunkingError) as error:
+            except ValidationError as error:
                 self.result.unread.append(Unread(path, str(error)))
             except OSError as error:
                 self.result.unread.append(Unread(path, f"It cannot be read ({error.strerror})."))
             on_progress(done := done + size, total)
+        self._store_waiting(least=1)
         return self.result
 
     def _add(self, transcript: Transcript) -> None:
-        """Store what was said. All of it is checked first: a transcript is never stored in part."""
-        redacted: dict[str, int] = {}
-        memories = []
-        for said in transcript.said:
-            content = said.content.encode(errors="replace").decode()  # JSON may hold half a character
-            if self._redacts:
-                found = redact(content)
-                content = found.text[:MAX_CONTENT]
-                redacted[content] = found.count
-            memories.append(memory_of(transcript, said, content))
-        new = self._store.batches.new_among(memories)
-        result = self.result
-        result.transcripts += 1
-        result.skipped += len(memories) - len(new)
-        for start in range(0, len(new), BATCH):
-            batch = new[start : start + BATCH]
-            if not self._is_dry:
-                self._store.batches.store(batch)
-            result.stored.update(memory.kind for memory in batch)
-            result.redacted += sum(redacted.get(memory.content, 0) for memory in batch)
-            result.sessions.add(transcript.session_id)
+        """Have all that was said stored, after checking it: a transcript is never stored in part."""
+        self._waiting += [self._memory(transcript, said) for said in transcript.said]
+        self.result.transcripts += 1
+        self._store_waiting(least=BATCH)
 
+    def _memory(self, transcript: Transcript, said: Said) -> NewMemory:
+        """Return the memory to store for what was said. Raises ValidationError."""
+        content = said.content.encode(errors="replace").decode()  # JSON may hold half a character
+        if self._redacts:
+            found = redact(content)
+            content = found.text[:MAX_CONTENT]
+            self._redacted[content] = found.count
+        return NewMemory.of(
+            said.kind,
+            content,
+            agent_id=said.agent_id[:MAX_IDENTIFIER],
+            session_id=transcript.session_id,
+            title=said.title,
+            metadata={PROJECT: transcript.project},
+            created_at=said.time,
+        )
 
-def memory_of(transcript: Transcript, said: Said, content: str) -> NewMemory:
-    """Return the memory to store for what was said. Raises ValidationError."""
-    return NewMemory.of(
-        said.kind,
-        content,
-        agent_id=said.agent_id[:MAX_IDENTIFIER],
-        session_id=transcript.session_id,
-        title=said.title,
-        metadata={PROJECT: transcript.project},
-        created_at=said.time,
-    )
+    def _store_waiting(self, least: int) -> None:
+        """Store what is waiting in batches, as long as there are at least so many."""
+        while len(self._waiting) >= least:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            new = self._store.batches.new_among(batch)
+            stored = new if self._is_dry else self._store.batches.store(new)
+            result = self.result
+            result.skipped += len(batch) - len(stored)
+            result.stored.update(memory.kind for memory in stored)
+            result.sessions.update(memory.session_id for memory in stored)
+            result.redacted += sum(self._redacted.get(memory.content, 0) for memory in stored)
+            if not self._waiting:
+                self._redacted.clear()
 
 
 def is_within(transcript: Transcript, project: Path | None) -> bool:
