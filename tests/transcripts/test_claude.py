@@ -101,7 +101,10 @@ def test_what_the_client_writes_is_no_prompt(content: str, write: Write) -> None
 
 def test_reminders_are_cut_from_a_prompt(write: Write) -> None:
     """The rest is what the user wrote."""
-    blocks = [{"type": "text", "text": "<ide_selection>x</ide_selection>"}, {"type": "text", "text": "/var/log is full"}]
+    blocks = [
+        {"type": "text", "text": "<ide_selection>x</ide_selection>"},
+        {"type": "text", "text": "/var/log is full"},
+    ]
     assert texts(write(user(blocks))) == [("input_prompt", "/var/log is full")]
 
 

@@ -40,17 +40,17 @@ def import_sessions(
         Literal["claude", "codex"] | None, Parameter(help="Only the sessions of this client; default: both.")
     ] = None,
     dry_run: Annotated[bool, Parameter(help="Only say what would be stored.", negative=(), show_default=False)] = False,
-    redact: Annotated[
-        bool, Parameter(help="--no-redact stores secrets and <private> parts too.", negative="--no-redact")
-    ] = True,
+    no_redact: Annotated[
+        bool, Parameter(help="Store secrets and <private> parts too.", negative=(), show_default=False)
+    ] = False,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
 ) -> int:
-    """Store the past sessions of Claude Code and Codex. Can be interrupted and repeated: only what is new is added.
+    """Store the past sessions of Claude Code and Codex. Can be interrupted and repeated: it adds only what is new.
 
-    Prompts, long answers, reports of sub-agents and summaries are stored with their times and session ids. What tools
-    have returned is not. Secrets are replaced, and so is what is in <private> tags.
+    Prompts, long answers, reports of sub-agents and summaries keep their times and session ids.
+    The results of tools are left out. Secrets are replaced, and so is what is in <private> tags.
 
     Exit code 0: every transcript was read, 1: some were not.
     """
@@ -65,7 +65,7 @@ def import_sessions(
     missing, problem = 0, None
     with resumable(), SessionMemoryStore(path, settings, read_only=dry_run) as store:
         with progress("Transcripts") as update:
-            result = Importer(store, is_dry=dry_run, redacts=redact).run(clients, folder, update)
+            result = Importer(store, is_dry=dry_run, redacts=not no_redact).run(clients, folder, update)
         if result.stored and not dry_run:
             with progress("Vectors") as update:
                 missing, problem = backfilled(store, update)
