@@ -6,9 +6,10 @@ from collections import Counter
 
 PLACEHOLDER = re.compile(
     r"""
-    ^\$[\w{(] [^!$*~]*$ | ^%\w | \$\{ | \{\{ | \{[\w.\s:$]*\} | \$\( | %\(\w | ^<.*>$ | \.\.\. | … | (.)\1{5,} |
+    ^\$\{?[a-z_][\w.:]*\}?$ | ^%\w | \$\{ | \{\{ | \{[\w.\s:$]*\} | \$\( | %\(\w | ^<.*>$ | \.\.\. | … | (.)\1{5,} |
     your[_-] | [_-]here$ | example | changeme | change[_-]me | placeholder | replace | redacted | dummy | sample |
-    ^todo | ^fixme | ^enc\[ | ^[/.~]/ | ^\^ | ^![a-z]+$ | \.(?:html?|md|py|json|ya?ml|txt)\b | \[a-z | ^\w+\\
+    ^todo | ^fixme | ^enc\[ | ^[.~]{1,2}/ | ^/(?:\w+/){2} | ^\^ | ^![a-z]+$ |
+    \.(?:html?|md|py|json|ya?ml|txt)\b | \[a-z | ^\w+\\
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -32,7 +33,7 @@ PART_LENGTH = 3.4
 """Names have longer words, on average, and random characters shorter ones."""
 
 PHRASE = re.compile(r"[a-z]+(?: [a-z]+){2,}")
-SIGNS = "!@#$%^&*+~"
+SIGNS = "!@#$%^&+"
 MIN_PASSWORD, MIN_KEY = 6, 16
 
 
@@ -69,9 +70,9 @@ def is_quoted_password(value: str) -> bool:
 
 
 def is_spoken(value: str) -> bool:
-    """Return whether a word of prose behind "password" is one: it has digits or signs between its letters."""
-    has_more = any(sign.isdigit() or sign in SIGNS for sign in value)
-    return has_more and any(map(str.isalpha, value)) and is_password(value)
+    """Return whether a word of prose behind "password" is one: it has digits among its letters, or is no word."""
+    has_digits = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return (has_digits or (value.isalnum() and is_random_word(value))) and is_password(value)
 
 
 def is_key(value: str) -> bool:

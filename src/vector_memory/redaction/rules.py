@@ -92,7 +92,7 @@ KEY_BODY = r"""
     )
 """
 
-PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw) )"""
+PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw)(?![a-z0-9]) )"""
 BEFORE_KEY = "".join(
     f"|(?<={word})|(?<={word}[ _-])"
     for word in (
@@ -120,7 +120,7 @@ IS = r"""["'`\]]{0,2}+ \s{0,3}+ (?: =>|:=|={1,3}|:|value= ) \s{0,3}+"""
 UNQUOTED = r"""(?!["'`]) (?P<secret>[^\s"'`<>,;()\[\]{}]{4,2048}+) (?![(\[])"""
 QUOTED = r"""(?:b|r|u)?(?P<quote>["'`]) (?P<secret>[^"'`\n]{4,2048}+) (?P=quote)"""
 TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
-SPOKEN = r"""["'`]?(?P<secret>[^\s"'`<>,;()\[\]{}]{6,200}+)(?<![.:!?])(?![(\[])"""
+SPOKEN = r"""["'`*]{0,3}+(?P<secret>[^\s"'`<>,;()\[\]{}]{6,200}+)(?<![.:!?])(?![(\[])"""
 VERB = r"""(?:\ (?!is\b|was\b)[\w/'-]{1,20}){0,4} (?:\ (?:is|was|are|ist|war|lautet)|:) (?:\ now|\ still)? [ :]{1,2}"""
 
 RULES = (
@@ -213,7 +213,7 @@ RULES = (
     labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
     labelled("password", "pass|pwd", rf"(?<=<) {PW_NAME} > {TAGGED}", is_password),
     labelled("secret", "secret|token|key", rf"{KEY_NAME} > {TAGGED}", is_key, 2.5),
-    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {SPOKEN}", is_spoken),
+    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {SPOKEN}", is_password),
     labelled("password", "pass|kennwort", rf"(?:password|passphrase|passwort|kennwort) \ {{1,3}} {SPOKEN}", is_spoken),
     labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {QUOTED}", is_quoted_password),
     labelled(
@@ -221,7 +221,7 @@ RULES = (
         "credential|login",
         r"""(?:credentials?|login)\b[^\n:]{0,20}?:\s*[\w.@+-]{1,60}\s*/\s*
         (?P<secret>[^\s"']{6,200}+)""",
-        is_spoken,
+        is_password,
     ),
     labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {QUOTED}", is_key, 2.5),
     labelled("secret", "secret|token|key|credential", rf"{KEY_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_key, 2.5),
