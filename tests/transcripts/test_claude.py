@@ -1,6 +1,7 @@
 """What is taken from transcripts of Claude Code, and which are refused."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,14 @@ def test_an_agent_that_is_still_at_work_has_not_answered(write: Write) -> None:
     assert texts(write(*working)) == [("input_prompt", "Why?")]
     assert texts(write(user("Why?"), agent(LONG, 1, None))) == [("input_prompt", "Why?")]
     assert len(texts(write(*working, user("Stop.", 5)))) == 3
+
+
+def test_a_transcript_of_an_earlier_release_is_at_its_end_when_it_has_not_changed_for_an_hour(write: Write) -> None:
+    """Its messages do not say why they end."""
+    path = write(user("Why?"), agent(LONG, 1, None))
+    assert len(texts(path)) == 1
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 2 * 3_600))
+    assert len(texts(path)) == 2
 
 
 def test_the_blocks_of_one_message_are_one_answer(write: Write) -> None:

@@ -8,6 +8,7 @@ digits. Beside the transcript of a sub-agent, `agent-<id>.meta.json` names its t
 import json
 import os
 import re
+import time as clock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ SUBAGENT = "subagent"
 
 FINAL = ("end_turn", "stop_sequence", "refusal")
 """Why a message ends when the agent has nothing more to do."""
+
+REST_SECONDS = 3_600
+"""Earlier releases did not write why a message ends. After this time without a change, the agent has nothing to do."""
 
 OTHER = re.compile(r"[^A-Za-z0-9]")
 SCAFFOLDING = re.compile(r"<(system-reminder|ide_\w+|local-command-\w+)\b[^>]*>.*?</\1>", re.DOTALL)
@@ -58,6 +62,7 @@ def read(path: Path) -> Transcript | None:
     is_subagent = path.name.startswith("agent-")
     meta = _meta(path) if is_subagent else {}
     conversation = Conversation(_text(meta, "agentType") or SUBAGENT if is_subagent else AGENT)
+    is_at_rest = clock.time() - path.stat().st_mtime > REST_SECONDS
     session_id, project, message_id = "", "", None
     parts: list[str] = []
     for number, line in read_lines(path):
@@ -76,11 +81,11 @@ def read(path: Path) -> Transcript | None:
         # Each block of a message has a line of its own.
         parts = parts if message_id is not None and message.get("id") == message_id else []
         message_id = message.get("id")
-        if any(block["type"] == "tool_use" for block in blocks):
-            conversation.work_on()
-        elif texts := texts_of(number, blocks, ("text",)):
+        if texts := texts_of(number, blocks, ("text",)):
             parts += texts
-            conversation.answer("\n\n".join(parts), time, is_final=message.get("stop_reason") in FINAL)
+            stop = message.get("stop_reason")
+            is_final = is_at_rest if stop is None else stop in FINAL
+            conversation.answer("\n\n".join(parts), time, is_final=is_final)
     if not session_id:
         return None
     if is_subagent:
@@ -93,11 +98,9 @@ def read(path: Path) -> Transcript | None:
 def _hear(conversation: Conversation, number: int, line: Line, blocks: list[Line], time: str) -> None:
     """Note a line of the user: a prompt, a summary, or results of tools, which are left out."""
     text = SCAFFOLDING.sub("", "\n\n".join(texts_of(number, blocks, ("text",))))
-    if any(block["type"] == "tool_result" for block in blocks):
-        conversation.work_on()
-    elif line.get("isCompactSummary"):
+    if line.get("isCompactSummary"):
         conversation.summary(AROUND_SUMMARY.sub("", text), time)
-    else:
+    elif not any(block["type"] == "tool_result" for block in blocks):
         conversation.prompt(text, time)
 
 

@@ -81,14 +81,11 @@ def _follow(conversation: Conversation, number: int, line: Line) -> None:
         case "response_item", "message", "assistant":
             texts = texts_of(number, blocks_of(number, payload), ("output_text", "text"))
             conversation.answer("\n\n".join(texts), time_of(number, line))
-        case "response_item", str(), _:
-            if payload["type"].endswith("_call"):
-                conversation.work_on()
         case "event_msg", "task_complete" | "turn_complete", _:
             conversation.end_turn()
         case "compacted", _, _:
             conversation.summary(field(number, payload, "message", str), time_of(number, line))
-        case "response_item", _, _:
+        case "response_item", kind, _ if not isinstance(kind, str):
             raise FormatError(number, "a string as `payload.type`")
 
 

@@ -70,10 +70,6 @@ class Conversation:
         """Note that the agent has nothing more to do."""
         self._is_final = True
 
-    def work_on(self) -> None:
-        """Note that the agent goes on after what it wrote."""
-        self._is_final = False
-
     def summary(self, text: str, time: str) -> None:
         """Note the summary of what was said so far."""
         text = ANALYSIS.sub("", text).strip()[:MAX_CONTENT]
