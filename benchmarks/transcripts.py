@@ -9,6 +9,7 @@ to redact what was said, and to import them.
 """
 
 import argparse
+import gc
 import gzip
 import json
 import os
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from vector_memory.cli.main import RARELY
 from vector_memory.redaction import redact
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -79,6 +81,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure and print."""
+    gc.set_threshold(RARELY)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--share", type=float, default=0.03)
@@ -96,6 +99,8 @@ def main() -> None:
             )
             print(f"read: {seconds(lambda: [claude.read(path) for path in paths]):.2f} s")
             print(f"redact: {seconds(lambda: [redact(text) for text in texts]):.2f} s")
+
+            store.store_memory("working_memory", "Loads the model.", session_id="first")
 
             def importing() -> None:
                 Importer(store).run(["claude"], None, lambda _done, _total: None)
