@@ -93,23 +93,21 @@ KEY_BODY = r"""
 """
 
 PW_NAME = r"""(?: pass(?:word|wd|phrase|wort|code)|kennwort | (?<![a-z0-9])(?:pass|pwd|pw)(?![a-z0-9]) )"""
-BEFORE_KEY = "".join(
-    f"|(?<={word})|(?<={word}[ _-])"
-    for word in (
-        "api",
-        "app",
-        "access",
-        "secret",
-        "private",
-        "encryption",
-        "auth",
-        "account",
-        "signing",
-        "master",
-        "license",
-    )
+BEFORE_KEY = (
+    "api",
+    "app",
+    "access",
+    "secret",
+    "private",
+    "encryption",
+    "auth",
+    "account",
+    "signing",
+    "master",
+    "license",
 )
-KEY_NAME = rf"""(?:secret|token|auth_?token|credential|(?:{BEFORE_KEY[1:]}|(?-i:(?<=[A-Z]_)(?<!PUBLIC_)(?=K)))key)"""
+OF_SECRETS = "|".join(f"(?<={word})|(?<={word}[ _-])" for word in BEFORE_KEY)
+KEY_NAME = rf"""(?:secret|token|auth_?token|credential|(?:{OF_SECRETS}|(?-i:(?<=[A-Z]_)(?<!PUBLIC_)(?=K)))key)"""
 
 NAME_ENDS = r"""
     (?!\w{0,40}(?:hash|regex|pattern|length|len|count|limit|expir|ttl|name|url|uri|file|path|type|header|field|ref\b|
