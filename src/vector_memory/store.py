@@ -40,6 +40,7 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
@@ -105,17 +106,16 @@ class SessionMemoryStore:
         self._documents = Documents(storage, packer, self._access, exports)
         self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
-        self._deletion = Deletion(storage)
+        self._deletion, self._overview = Deletion(storage), Overview(storage)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill = Backfill(storage, indexer, vocabulary)
-        self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags = TagListing(storage, packer)
+        self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
 
     def __enter__(self) -> Self:
         return self

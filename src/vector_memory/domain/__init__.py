@@ -5,13 +5,14 @@ Values are always valid: constructors raise a ValidationError that says what to 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
+from vector_memory.domain.times import past_time
+from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
     LARGEST,
@@ -79,11 +80,6 @@ TRAITS: dict[MemoryKind, KindTraits] = {
 DEFAULT_CATEGORY = "general"
 
 
-def utc_now() -> str:
-    """Return the current time as ISO 8601 in UTC with microseconds: a fixed format that sorts as text."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
 def parse_kind(value: MemoryKind | str) -> MemoryKind:
     """Parse a memory kind from its wire name."""
     try:
@@ -105,11 +101,12 @@ class MemoryFields(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     category: str | None
     parent_report_id: str | int | None
+    created_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """A memory to be stored; `of` creates one from a caller's values."""
+    """A memory to be stored; `of` creates one from a caller's values. `created_at`: None for now."""
 
     kind: MemoryKind
     agent_id: str
@@ -122,6 +119,7 @@ class NewMemory:
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     parent_report_id: int | None = None
+    created_at: str | None = None
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
@@ -132,7 +130,7 @@ class NewMemory:
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
-        title = fields.get("title")
+        title, created_at = fields.get("title"), fields.get("created_at")
         if kind is MemoryKind.KNOWLEDGE_BASE:
             extra["title"] = check_text("title", title, MAX_TITLE)
             category = check_optional_text("category", fields.get("category"), MAX_IDENTIFIER)
@@ -149,6 +147,7 @@ class NewMemory:
             tags=check_tags(fields.get("tags")),
             metadata=with_facts(check_metadata(fields.get("metadata")), extra),
             parent_report_id=report_id,
+            created_at=None if created_at is None else past_time("created_at", created_at),
         )
 
     def __post_init__(self) -> None:

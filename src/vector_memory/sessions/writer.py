@@ -77,18 +77,19 @@ class MemoryWriter:
         words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
         is_pending = self._background.defers
         embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
-        now = utc_now()
+        created_at = memory.created_at or utc_now()
         with self._storage.write() as writer:
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
-                memory = complete(writer, memory, now)
+                memory = complete(writer, memory, created_at)
             derived = Derived(
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )
-            memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
+            history = History(created_at, created_at, created_at)
+            memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending := is_pending and problem is None:
                 self._background.defer(writer, memory_id)
         if is_pending:
@@ -100,7 +101,7 @@ class MemoryWriter:
             token_count=token_count,
             chunk_count=len(chunks),
             passage_count=0 if embedded is None else len(embedded.passages),
-            created_at=now,
+            created_at=created_at,
             is_pending=is_pending,
             problem=problem or late_problem,
         )
