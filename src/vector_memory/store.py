@@ -45,7 +45,9 @@ from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
+from vector_memory.sessions.redacting import Redacting
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
@@ -96,7 +98,7 @@ class SessionMemoryStore:
         self._index = PassageIndex(storage)
         self._background = BackgroundVectors(storage, indexer)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background)
+        self._writer = MemoryWriter(storage, indexer, self._background, Redacting(settings.redact))
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -116,6 +118,7 @@ class SessionMemoryStore:
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags = TagListing(storage, packer)
+        self.past = Past(storage, retriever)
 
     def __enter__(self) -> Self:
         return self
@@ -155,13 +158,15 @@ class SessionMemoryStore:
         content: str,
         *,
         on_progress: EmbeddingProgress | None = None,
+        captured: bool = False,
         **fields: Unpack[MemoryFields],
     ) -> StoreMemoryResult:
         """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
-        `on_progress(done, total)` counts passages. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
+        `redact` tells them apart. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress, captured=captured)
 
     def search_scoped(self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
@@ -204,9 +209,9 @@ class SessionMemoryStore:
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(
-        self, session_id: str, session_iter: str | int, max_tokens: int | None = None
+        self, session_id: str, session_iter: str | int | None = None, max_tokens: int | None = None
     ) -> TaskContextResult:
-        """Return what a sub-agent needs to go on with a session's iteration, in at most 4,000 tokens by default."""
+        """Return what a sub-agent needs to go on with an iteration (or the latest), in 4,000 tokens by default."""
         return self._task_context.load(session_id, session_iter, max_tokens)
 
     def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:

@@ -6,18 +6,21 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from fastmcp import FastMCP
 from mcp_types import JSONRPCRequest
 
 from vector_memory import __version__
+from vector_memory.domain import Project
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import VectorMemoryError
 from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.completions import add_completions
+from vector_memory.server.conversation import Conversation
 from vector_memory.server.fastmcp_adapter import MemoryServer, serve_streams
+from vector_memory.server.hooks import HookTools
 from vector_memory.server.prompts import add_prompts
 from vector_memory.server.resources import add_resources
 from vector_memory.server.shutdown import end_process, stop_on_signals
@@ -25,7 +28,7 @@ from vector_memory.server.stdio import Wire, take_standard_streams
 from vector_memory.server.tools import files as file_tools
 from vector_memory.server.tools import may_wait_to_write, offered
 from vector_memory.server.tools.failures import UnknownTools
-from vector_memory.settings import FileLocations, Profile, ServerOptions, Settings, Toolset
+from vector_memory.settings import FileLocations, Profile, ServerOptions, Settings, Toolset, project_folder
 from vector_memory.store import SessionMemoryStore
 
 logger = logging.getLogger(__name__)
@@ -89,6 +92,10 @@ SECONDS_UNASKED = 0.3
 SECONDS_BETWEEN_LOOKS = 1.0
 
 
+NO_PROJECT = Project("", owns_memory=True)
+"""For a server that was not started in a project: all sessions are of one."""
+
+
 IN_STORE = {Toolset.SESSION, Toolset.TAGGED}
 """The toolsets that work on the store."""
 
@@ -107,11 +114,12 @@ def create_server(
     open_store: Callable[[], AbstractContextManager[SessionMemoryStore]],
     offer: ServerOptions = ServerOptions(),
     open_files: Callable[[], AbstractContextManager[FileMemory]] | None = None,
+    project: Project = NO_PROJECT,
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
 
     @asynccontextmanager
-    async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Part]]:
+    async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Any]]:
         with ExitStack() as stack:
             parts: dict[str, Part] = {}
             if not IN_STORE.isdisjoint(offer.chosen()):
@@ -120,7 +128,7 @@ def create_server(
                 parts["files"] = stack.enter_context(open_files())
             background = asyncio.create_task(work_in_background(parts.values()))
             try:
-                yield parts
+                yield {**parts, "conversation": Conversation(project, may_store=not offer.read_only)}
             finally:
                 background.cancel()
 
@@ -129,7 +137,7 @@ def create_server(
         instructions=instructions_for(offer),
         version=__version__,
         lifespan=lifespan,
-        middleware=[UnknownTools()],
+        middleware=[UnknownTools(), HookTools()],
         tools=offered(offer.chosen(), read_only=offer.read_only, profile=offer.profile),
         on_duplicate="error",
         mask_error_details=True,
@@ -208,7 +216,7 @@ def run_server(
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        asyncio.run(serve(create_server(open_store, offer, open_files), wire))
+        asyncio.run(serve(create_server(open_store, offer, open_files, Project.at(project_folder(), path)), wire))
     except VectorMemoryError:
         raise
     except Exception:

@@ -11,6 +11,7 @@ from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, searchable_texts
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
+from vector_memory.sessions.redacting import Redacting
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.validation import MAX_TITLE
@@ -27,7 +28,7 @@ class StoredMemory:
     """A memory that was stored. `problem`: why it cannot be found by meaning yet; None if it can.
 
     `token_count`: tokens of the whole content; None for kinds that are not chunked. `passage_count`: passages with
-    vectors. `is_pending`: the vectors follow in the background.
+    vectors. `is_pending`: the vectors follow in the background. `redacted`: places that were replaced in the text.
     """
 
     memory: NewMemory
@@ -39,19 +40,27 @@ class StoredMemory:
     created_at: str
     is_pending: bool
     problem: str | None
+    redacted: int
 
 
 class MemoryWriter:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacting: Redacting) -> None:
         self._storage = storage
         self._indexer = indexer
         self._background = background
+        self._redacting = redacting
 
-    def store(self, memory: NewMemory, on_progress: EmbeddingProgress | None = None) -> StoreMemoryResult:
+    def store(
+        self, memory: NewMemory, on_progress: EmbeddingProgress | None = None, *, captured: bool = False
+    ) -> StoreMemoryResult:
         """Store a memory and return the receipt. Raises the errors of `write`."""
-        return receipt(self.write(memory, on_progress=on_progress))
+        return receipt(self.write(memory, on_progress=on_progress, captured=captured))
+
+    def hash_of_stored(self, content: str) -> str:
+        """Return the hash that the memory of a text has, or would have."""
+        return hash_of(self._redacting.text(content))
 
     def write(
         self,
@@ -60,14 +69,16 @@ class MemoryWriter:
         on_progress: EmbeddingProgress | None = None,
         *,
         replacing: Collection[int] = (),
+        captured: bool = False,
     ) -> StoredMemory:
         """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
-        Both happen in one transaction. Without a usable model the text is stored anyway, and its vectors are computed
-        once there is a model. Raises DuplicateMemoryError, NotFoundError (the report of an observation), ChunkingError,
-        DatabaseError.
+        Both happen in one transaction. `captured`: by a hook or an import, not by an agent. Without a usable model the
+        text is stored anyway, and its vectors are computed once there is a model. Raises DuplicateMemoryError,
+        NotFoundError (the report of an observation), ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
+        memory, redacted = self._redacting.memory(memory, captured=captured)
         content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
@@ -103,6 +114,7 @@ class MemoryWriter:
             created_at=now,
             is_pending=is_pending,
             problem=problem or late_problem,
+            redacted=redacted,
         )
 
     def _embed(
@@ -173,6 +185,7 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
         passages_created=stored.passage_count,
         vectors=vectors_state(stored),
         token_count=stored.token_count,
+        redacted=stored.redacted,
         created_at=stored.created_at,
     )
 
