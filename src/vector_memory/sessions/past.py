@@ -16,7 +16,7 @@ from vector_memory.validation import MAX_QUERY
 LAST = "last"
 """The word for the session before this one."""
 
-STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE = 700, 150, 400, 1_000, 80
+STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT = 600, 150, 350, 850, 80, 24
 """Maximum characters of each part of a recap. An answer has more room in a session without a stored state."""
 PROMPTS, REPORTS = 3, 5
 """Maximum number of prompts and reports in a recap."""
@@ -142,7 +142,7 @@ def recap_of(reader: Reader, session_id: str) -> Told | None:
 
 def title_of(memory: Memory) -> str:
     """Return a report's title, or its first words, and who wrote it."""
-    return f"{shortened(memory.title or memory.content, TITLE)} ({shortened(memory.agent_id, TITLE // 2)})"
+    return f"{shortened(memory.title or memory.content, TITLE)} ({shortened(memory.agent_id, AGENT)})"
 
 
 def shortened(text: str, length: int) -> str:
