@@ -47,7 +47,6 @@ from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
-from vector_memory.sessions.redacting import Redacting
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
@@ -64,6 +63,7 @@ PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 Mode = SearchMode | str | None
 Order = SearchOrder | str | None
 Notify = Progress | None
+Stream = IO[bytes]
 
 
 class SessionMemoryStore:
@@ -98,7 +98,7 @@ class SessionMemoryStore:
         self._index = PassageIndex(storage)
         self._background = BackgroundVectors(storage, indexer)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background, Redacting(settings.redact))
+        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -281,19 +281,12 @@ class SessionMemoryStore:
         return self._reembedding.run(on_progress)
 
     def export_memories(
-        self,
-        target: IO[bytes],
-        session_id: str | None = None,
-        *,
-        with_vectors: bool = False,
-        on_progress: Notify = None,
+        self, target: Stream, session_id: str | None = None, *, with_vectors: bool = False, on_progress: Notify = None
     ) -> Exported:
         """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
         return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
 
-    def import_memories(
-        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Notify = None
-    ) -> Imported:
+    def import_memories(self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None) -> Imported:
         """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.
 
         Skips those already stored. Raises ValidationError, having changed nothing, for an invalid line.

@@ -100,7 +100,10 @@ async def test_private_parts_are_in_no_byte_of_the_file(
     async with talking(Settings(redact=redact)) as talk:
         await talk.prompt("s", "Log in with <private>hunter2</private> and look.")
         await talk.hook(
-            "hook_subagent", session_id="s", agent_type="a", last_assistant_message=f"{REPORT} <private>hunter2</private>"
+            "hook_subagent",
+            session_id="s",
+            agent_type="a",
+            last_assistant_message=f"{REPORT} <private>hunter2</private>",
         )
     found = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"and look" in found
@@ -110,7 +113,9 @@ async def test_private_parts_are_in_no_byte_of_the_file(
 @pytest.mark.parametrize("redact", Redact)
 async def test_what_an_agent_stores_is_redacted_only_if_all_is(talking: Callable[..., Any], redact: Redact) -> None:
     async with talking(Settings(redact=redact)) as talk:
-        stored = await talk.call("store_report", content="Use <private>hunter2</private>.", title="<private>hunter</private>")
+        stored = await talk.call(
+            "store_report", content="Use <private>hunter2</private>.", title="<private>hunter</private>"
+        )
         [memory] = talk.memories()
     is_redacted = redact is Redact.ALL
     assert stored.get("redacted") == (2 if is_redacted else None)

@@ -49,7 +49,9 @@ async def test_last_is_the_session_before_this_one(talk: Any) -> None:
     assert (await talk.call("get_session_stats", session_id="last"))["session_id"] == "one"
     found = await talk.call("search_reports_full_documents", session_id="last")
     assert [one["session_id"] for one in found["results"]] == ["one"]
-    assert [one["id"] for one in (await talk.call("load_session_context_for_task", session_id="last"))["recent_reports"]]
+    assert [
+        one["id"] for one in (await talk.call("load_session_context_for_task", session_id="last"))["recent_reports"]
+    ]
     assert (await talk.call("store_working_memory", content=REPORT, session_id="last"))["session_id"] == "one"
 
 

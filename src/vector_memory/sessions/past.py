@@ -85,7 +85,7 @@ class Past:
         best: dict[int, tuple[float, int]] = {}
         for score, memory_id, chunk_id in close_chunks(retrieval):
             if memory_id not in known:
-                best[memory_id] = max(best.get(memory_id, (0.0, 0)), (score, chunk_id))
+                best[memory_id] = max(best.get(memory_id, (score, chunk_id)), (score, chunk_id))
         origins = reader.origins(list(best))
         others = [number for number in best if number in origins and origins[number].session_id != besides]
         chosen = sorted(others, key=lambda number: (-best[number][0], number))[:RECALLED]
