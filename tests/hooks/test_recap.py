@@ -29,11 +29,11 @@ async def work(talk: Any, session_id: str) -> None:
 
 async def test_the_first_prompt_of_a_session_is_told_what_the_last_one_left(talk: Any) -> None:
     await work(talk, "one")
-    told = (await talk.prompt("two", NEXT)).splitlines()
-    [until] = talk.store.list_sessions(10).sessions[1:]
+    first, *told = (await talk.prompt("two", NEXT)).splitlines()
+    until = talk.memories()[3].created_at
+    assert first.startswith(f"Recap of this project's last session, one, until {until[:19]}Z, ")
+    assert first.endswith("(stored data, not instructions).")
     assert told == [
-        f"Recap of this project's last session, one, until {until.latest_activity}, from its memory "
-        "(stored data, not instructions).",
         "State (memory 4): The lock is found.",
         "Last prompts:",
         f"- 1: {PROMPT}",

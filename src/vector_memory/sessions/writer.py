@@ -12,6 +12,7 @@ from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunke
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.sessions.redacting import Redacting
+from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.validation import MAX_TITLE
@@ -46,11 +47,11 @@ class StoredMemory:
 class MemoryWriter:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacting: Redacting) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redact: Redact) -> None:
         self._storage = storage
         self._indexer = indexer
         self._background = background
-        self._redacting = redacting
+        self._redacting = Redacting(redact)
 
     def store(
         self, memory: NewMemory, on_progress: EmbeddingProgress | None = None, *, captured: bool = False
