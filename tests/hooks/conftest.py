@@ -66,6 +66,7 @@ def anyio_backend() -> str:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let hooks wait until a text is stored, however busy the machine is."""
     monkeypatch.setattr(capture, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(capture, "PATIENCE_AFTERWARDS_SECONDS", 60.0)
 
 
 @pytest.fixture

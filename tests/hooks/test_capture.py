@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from anyio import sleep
 from eras import ERAS
 from faults.soundness import connected
 from hook_texts import ANSWER, PROMPT, REPORT
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.server.hooks import HOOKS
 from vector_memory.settings import Redact, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
@@ -172,3 +175,21 @@ async def test_a_prompt_does_not_wait_for_the_write_lock_and_is_stored_later(
         connection.execute("rollback")
     while len(talk.memories()) < 2:
         await sleep(0.02)
+
+
+async def test_no_hook_waits_for_the_model(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk.store.defer_vectors()
+    monkeypatch.setattr(EmbeddingModel, "is_ready", False)
+    release = Event()
+
+    def loading(*_: object) -> None:
+        release.wait()
+        raise EmbeddingUnavailableError("It was never loaded.")
+
+    monkeypatch.setattr(EmbeddingModel, "_loaded", loading)
+    try:
+        await talk.prompt("s", PROMPT)
+        await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+        assert [one.memory_type for one in talk.memories()] == ["input_prompt", "working_memory"]
+    finally:
+        release.set()

@@ -83,12 +83,13 @@ class MemoryWriter:
         content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
-        chunks = self._indexer.chunk(memory.kind, memory.content)
-        memory = with_title(memory, chunks)
-        token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
-        words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
         is_pending = self._background.is_running
-        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
+        wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
+        chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
+        memory = with_title(memory, chunks)
+        token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
+        words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
+        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending, wait=wait)
         now = utc_now()
         with self._storage.write() as writer:
             for number in replacing:
@@ -119,9 +120,14 @@ class MemoryWriter:
         )
 
     def _embed(
-        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool
+        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool, wait: bool
     ) -> tuple[Embedded | None, str | None]:
-        """Return the vectors unless they are deferred, or None and why there will be none."""
+        """Return the vectors unless they are deferred, or None and why there will be none.
+
+        Without `wait`, a model that is not loaded is taken for one whose vectors can be used.
+        """
+        if not (wait or self._indexer.is_ready):
+            return None, None
         try:
             with self._storage.read() as reader:
                 reader.require_comparable(self._indexer.fingerprint)

@@ -17,7 +17,10 @@ from vector_memory.validation import MAX_CONTENT
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.25
-"""A hook waits so long for the write lock. After that the user goes on, and the text is stored in the background."""
+"""A prompt waits so long until it is stored. After that the user goes on, and it is stored in the background."""
+
+PATIENCE_AFTERWARDS_SECONDS = 2.0
+"""An answer waits longer: the user is reading it. A client that ends now would end the server with it."""
 
 _at_work: set[asyncio.Task[None]] = set()
 """Stores that nobody waits for any more; the event loop itself would let them be collected."""
@@ -54,7 +57,8 @@ async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str | Non
     task = asyncio.create_task(_stored(kind, store))
     _at_work.add(task)
     task.add_done_callback(_at_work.discard)
-    await asyncio.wait([task], timeout=PATIENCE_SECONDS)
+    is_awaited = kind is MemoryKind.INPUT_PROMPT
+    await asyncio.wait([task], timeout=PATIENCE_SECONDS if is_awaited else PATIENCE_AFTERWARDS_SECONDS)
 
 
 async def _stored(kind: MemoryKind, store: Callable[[], object]) -> None:
