@@ -25,6 +25,7 @@ IGNORED: dict[str, tuple[str, dict[str, object]]] = {
     "output of a local command": ("hook_prompt", {"prompt": "<local-command-stdout>x</local-command-stdout>"}),
     "command in tags": ("hook_prompt", {"prompt": "<command-name>/model</command-name>"}),
     "shell input": ("hook_prompt", {"prompt": "<bash-input>ls</bash-input>"}),
+    "interruption": ("hook_prompt", {"prompt": "[Request interrupted by user for tool use]"}),
     "slash command": ("hook_prompt", {"prompt": "/compact keep the plan"}),
     "slash command of a plugin": ("hook_prompt", {"prompt": "/vector-memory:recall locks"}),
     "white space": ("hook_prompt", {"prompt": " \n"}),

@@ -9,7 +9,10 @@ from vector_memory.server.hooks.capture import Event, keep
 from vector_memory.sessions.past import Told
 from vector_memory.settings import Recall
 
-NOT_THE_USERS = re.compile(r"<task-notification|<local-command|<command-|<bash-|/[A-Za-z][\w:.-]*(?=\s|$)")
+NOT_THE_USERS = re.compile(
+    r"<task-notification|<local-command|<command-|<bash-|<user-memory-input|\[Request interrupted by user"
+    r"|Caveat: The messages below|/[A-Za-z][\w:.-]*(?=\s|$)"
+)
 """How prompts begin that a user did not write: reports of background agents, and commands of the client."""
 
 LEAST_PROMPT = 20
