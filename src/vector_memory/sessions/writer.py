@@ -9,9 +9,9 @@ from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, searchable_texts
+from vector_memory.redaction import redact
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
-from vector_memory.sessions.redacting import Redacting
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
@@ -47,11 +47,11 @@ class StoredMemory:
 class MemoryWriter:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redact: Redact) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact) -> None:
         self._storage = storage
         self._indexer = indexer
         self._background = background
-        self._redacting = Redacting(redact)
+        self._redacted = redacted
 
     def store(
         self, memory: NewMemory, on_progress: EmbeddingProgress | None = None, *, captured: bool = False
@@ -61,7 +61,7 @@ class MemoryWriter:
 
     def hash_of_stored(self, content: str) -> str:
         """Return the hash that the memory of a text has, or would have."""
-        return hash_of(self._redacting.text(content))
+        return hash_of(redact(content).text if self._redacts(captured=False) else content)
 
     def write(
         self,
@@ -79,7 +79,7 @@ class MemoryWriter:
         NotFoundError (the report of an observation), ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
-        memory, redacted = self._redacting.memory(memory, captured=captured)
+        memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
         content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
@@ -119,6 +119,9 @@ class MemoryWriter:
             redacted=redacted,
         )
 
+    def _redacts(self, *, captured: bool) -> bool:
+        return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
+
     def _embed(
         self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool, wait: bool
     ) -> tuple[Embedded | None, str | None]:
@@ -137,6 +140,13 @@ class MemoryWriter:
             return self._indexer.embed(units, on_progress), None
         except EmbeddingUnavailableError as error:
             return None, str(error)
+
+
+def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
+    """Return the memory with redacted content, title and description, and the number of places replaced."""
+    content, title, description = map(redact, (memory.content, memory.title or "", memory.description or ""))
+    kept = replace(memory, content=content.text, title=title.text or None, description=description.text or None)
+    return kept, content.count + title.count + description.count
 
 
 def require_storable(reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = ()) -> None:
