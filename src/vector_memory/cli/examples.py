@@ -6,6 +6,13 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "serve --database-path ~/memory.db": "one memory for all projects",
         "serve --toolsets all --read-only": "all tools that read",
     },
+    "install": {
+        "install claude": "for all projects of Claude Code, each with its own memory",
+        "install codex --project --dry-run": "show what would change in this project",
+        "install cursor --database-path ~/memory.db": "one memory for all projects",
+        "install claude --profile full --yes": "all session tools, without a question",
+    },
+    "uninstall": {"uninstall claude": "take out what `install claude` added"},
     "demo": {
         "demo": "on the documentation of vector-memory",
         "demo notes --question 'how do we deploy?'": "on your own files",

@@ -4,6 +4,8 @@ Usage: vector-memory [COMMAND] [FLAGS]
 
 Server:
   serve        serve an MCP client over standard input and output (default)
+  install      connect a client: claude, codex, cursor, vscode or desktop
+  uninstall    disconnect a client
   demo         store a folder of Markdown files and ask questions about it
 
 Store and search:

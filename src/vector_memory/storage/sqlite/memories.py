@@ -12,6 +12,7 @@ from vector_memory.storage.base import CountedBy
 from vector_memory.storage.records import Expendable, Memory, Observation, Origin
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
+from vector_memory.storage.sqlite.schema import ABOUT_REPORT
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
@@ -95,12 +96,11 @@ def get_observations(
         connection,
         Observation,
         f"""
-        select m.id, m.metadata ->> '$.parent_report_id' as report_id, m.agent_id, m.created_at,
-            substr(m.content, 1, :characters) as beginning
-        from session_memories m
-        where m.memory_type = '{MemoryKind.REPORT_OBSERVATION}'
-            and m.metadata ->> '$.parent_report_id' in (select value from json_each(:reports))
-        order by m.id desc limit :limit
+        select id, {ABOUT_REPORT} as report_id, agent_id, created_at, substr(content, 1, :characters) as beginning
+        from session_memories indexed by idx_observed_report
+        where memory_type = '{MemoryKind.REPORT_OBSERVATION}'
+            and {ABOUT_REPORT} in (select value from json_each(:reports))
+        order by id desc limit :limit
         """,
         {"reports": json.dumps(report_ids), "limit": limit, "characters": characters},
     )

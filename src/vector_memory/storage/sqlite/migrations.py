@@ -86,6 +86,11 @@ def add_pending_vectors(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(pending.TABLE)
 
 
+def index_observations(connection: apsw.Connection, _dimensions: int) -> None:
+    """Create the index by which answers find the observations on their reports."""
+    connection.execute(schema.OBSERVATIONS)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -95,6 +100,7 @@ MIGRATIONS = (
     Migration("count deletes until their bytes are erased", count_deletes),
     Migration("add a revision for what processes keep in memory", add_revision),
     Migration("let receipts come before vectors", add_pending_vectors),
+    Migration("find observations by their report", index_observations),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 

@@ -213,6 +213,13 @@ create table canonical_tags (
 );
 """
 
+ABOUT_REPORT = "case when json_valid(metadata) then metadata ->> '$.parent_report_id' end"
+"""The report that an observation is about. Queries must use this very expression, or SQLite ignores the index."""
+
+OBSERVATIONS = f"""
+create index idx_observed_report on session_memories({ABOUT_REPORT}) where memory_type = 'report_observation';
+"""
+
 WRITERS_FUNCTION = "vector_memory_schema"
 """An SQL function of each connection of this release: it returns the newest schema version that it knows."""
 
