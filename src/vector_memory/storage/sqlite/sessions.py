@@ -58,7 +58,7 @@ def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
     )
 
 
-LOOKED_THROUGH = 5_000
+LOOKED_THROUGH = 20_000
 """So many of a shared file's newest prompts are looked through for a session of the project: in about 20 ms."""
 
 LATEST_OF_ALL = """
