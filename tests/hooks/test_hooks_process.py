@@ -45,7 +45,7 @@ def test_a_session_is_told_what_the_one_before_it_left(server: Server, folder: P
     assert not [tool for tool in listed if tool["name"].startswith("hook")]
 
 
-def test_a_call_without_a_name_before_any_hook_is_of_the_folder_and_the_day(tmp_path: Path) -> None:
-    with Server(tmp_path, CLAUDE_PROJECT_DIR="") as server:
+def test_a_server_starts_and_names_sessions_even_if_the_client_did_not_fill_in_the_project(tmp_path: Path) -> None:
+    with Server(tmp_path, CLAUDE_PROJECT_DIR="${CLAUDE_PROJECT_DIR}") as server:
         stored = server.hello().call("store_report", content="Found.")
-    assert stored["session_id"] == f"{tmp_path.name}-{stored['created_at'][:10]}"
+    assert stored["session_id"] == f"project-{stored['created_at'][:10]}"

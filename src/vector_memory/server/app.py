@@ -14,7 +14,7 @@ from mcp_types import JSONRPCRequest
 from vector_memory import __version__
 from vector_memory.domain import Project
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.errors import VectorMemoryError
+from vector_memory.errors import ConfigurationError, VectorMemoryError
 from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.completions import add_completions
@@ -219,7 +219,7 @@ def run_server(
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        asyncio.run(serve(create_server(open_store, offer, open_files, Project.at(project_folder(), path)), wire))
+        asyncio.run(serve(create_server(open_store, offer, open_files, project_at(path)), wire))
     except VectorMemoryError:
         raise
     except Exception:
@@ -227,6 +227,14 @@ def run_server(
         logger.exception("The server failed")
         end_process(close, exit_code=1)
     end()
+
+
+def project_at(path: Path) -> Project:
+    """Return the client's project. A server whose memory is elsewhere starts even if the client's path is invalid."""
+    try:
+        return Project.at(project_folder(), path)
+    except (ConfigurationError, OSError):
+        return NO_PROJECT
 
 
 def index_of(place: FileLocations, settings: Settings) -> Path:
