@@ -144,8 +144,9 @@ async def test_a_read_only_server_stores_nothing_and_says_nothing_of_it(
     assert not [record for record in caplog.records if record.name.startswith("vector_memory.server")]
 
 
-async def test_a_server_without_session_tools_answers_nothing(talking: Callable[..., Any]) -> None:
-    async with talking(offer=ServerOptions(toolsets="files")) as talk:
+@pytest.mark.parametrize("toolsets", ["files", "tagged"])
+async def test_a_server_without_session_tools_answers_nothing(talking: Callable[..., Any], toolsets: str) -> None:
+    async with talking(offer=ServerOptions(toolsets=toolsets)) as talk:
         assert await talk.prompt("s", PROMPT) is None
         assert not talk.memories()
 

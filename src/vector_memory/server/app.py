@@ -120,6 +120,9 @@ def create_server(
     project: Project = NO_PROJECT,
 ) -> FastMCP:
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
+    conversation: dict[str, Any] = {}
+    if Toolset.SESSION in offer.chosen():
+        conversation["conversation"] = Conversation(project, may_store=not offer.read_only)
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Any]]:
@@ -131,7 +134,7 @@ def create_server(
                 parts["files"] = stack.enter_context(open_files())
             background = asyncio.create_task(work_in_background(parts.values()))
             try:
-                yield {**parts, "conversation": Conversation(project, may_store=not offer.read_only)}
+                yield parts | conversation
             finally:
                 background.cancel()
 

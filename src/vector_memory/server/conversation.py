@@ -32,6 +32,12 @@ class Conversation:
         return self._session_id or self.project.session_on(utc_now()[: len("2000-01-01")])
 
 
+def conversation_of(context: Context) -> Conversation:
+    """Return the conversation that a server with session tools serves."""
+    conversation: Conversation = context.lifespan_context["conversation"]
+    return conversation
+
+
 def client_of(context: Context) -> str:
     """Return the name of the client, as the agent for a store that names none."""
     client = context.session.client_params

@@ -15,7 +15,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, TextContent
 
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.server.conversation import Conversation, client_of
+from vector_memory.server.conversation import client_of, conversation_of
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
 from vector_memory.server.hooks.prompts import hear_prompt
@@ -58,9 +58,9 @@ class HookTools(Middleware):
 
 def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
     """Return the event that a call reports; None on a server without session tools."""
-    if context is None or "store" not in context.lifespan_context:
+    if context is None or "conversation" not in context.lifespan_context:
         return None
-    conversation: Conversation = context.lifespan_context["conversation"]
+    conversation = conversation_of(context)
     given = {name: value for name, value in arguments.items() if isinstance(value, str)}
     if session_id := given.get("session_id", "").strip():
         conversation.enter(session_id)

@@ -6,7 +6,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 from fastmcp import Context
 
-from vector_memory.server.conversation import Conversation, client_of
+from vector_memory.server.conversation import client_of, conversation_of
 from vector_memory.sessions.past import LAST
 
 
@@ -25,9 +25,3 @@ async def with_names(given: dict[str, Any], properties: Mapping[str, Any], conte
         given.setdefault("session_id", conversation_of(context).session())
     if stores and "agent_id" in properties and "default" not in properties["agent_id"]:
         given.setdefault("agent_id", client_of(context))
-
-
-def conversation_of(context: Context) -> Conversation:
-    """Return the conversation that the server serves."""
-    conversation: Conversation = context.lifespan_context["conversation"]
-    return conversation
