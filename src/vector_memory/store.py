@@ -132,12 +132,13 @@ class SessionMemoryStore:
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         if not self._storage.read_only:
-            self._backfill.start(self.settings.auto_backfill_threshold)
+            self._background.start()
+            self._backfill.start(self.settings.auto_backfill_threshold, self._background)
 
     def defer_vectors(self) -> None:
         """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
         if not self._storage.read_only:
-            self._background.start()
+            self._background.start(defers=True)
 
     def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""

@@ -326,7 +326,7 @@ else:
     held["mcpServers"][name] = json.loads(entry[0])
 file.write_text(json.dumps(held))
 """
-"""Does what `claude mcp add-json` and `claude mcp remove` do; tests/test_real_clients.py has the real one."""
+"""Does what `claude mcp add-json` and `claude mcp remove` do; tests/real_client/test_connecting.py has the real one."""
 
 
 @pytest.fixture

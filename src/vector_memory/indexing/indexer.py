@@ -1,7 +1,7 @@
 """Derives search data from a text: chunks, passages and vectors."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,14 @@ class UnitText:
     text: str
     start: int
     header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The passages of a memory's units, in order, and the text that is embedded for each."""
+
+    passages: list[EmbeddedPassage]
+    texts: list[str]
 
 
 class Indexer:
@@ -87,6 +95,20 @@ class Indexer:
 
     def embed(self, units: Sequence[UnitText], on_progress: EmbeddingProgress | None = None) -> Embedded:
         """Split units into passages and embed these. Raises EmbeddingUnavailableError."""
+        cut = self.cut(units)
+        return Embedded(cut.passages, self._vectors(cut.texts, on_progress), self._model.fingerprint)
+
+    def embed_batches(self, cut: Cut, first: int) -> Iterator[Embedded]:
+        """Embed the passages from `first` on; yield each batch when it is computed, and at least one, even if empty.
+
+        Raises EmbeddingUnavailableError.
+        """
+        for start in range(first, max(len(cut.texts), first + 1), BATCH):
+            batch = slice(start, start + BATCH)
+            yield Embedded(cut.passages[batch], self._model.embed(cut.texts[batch]), self._model.fingerprint)
+
+    def cut(self, units: Sequence[UnitText]) -> Cut:
+        """Split units into passages. Raises EmbeddingUnavailableError."""
         passages: list[EmbeddedPassage] = []
         texts: list[str] = []
         for position, unit in enumerate(units):
@@ -94,7 +116,7 @@ class Indexer:
             for span in self._cut(unit.text):
                 passages.append(EmbeddedPassage(position, unit.start + span.start, unit.start + span.end))
                 texts.append(head + unit.text[span.start : span.end])
-        return Embedded(passages, self._vectors(texts, on_progress), self._model.fingerprint)
+        return Cut(passages, texts)
 
     def _vectors(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> Vectors:
         """Return a vector for each text. The batch size does not change the vectors."""

@@ -174,7 +174,7 @@ class Retrieval:
         return self._find(self.question, scope, count, memories=memories)
 
     def note_on_missing(self, scope: Scope) -> str | None:
-        """Return a sentence on the memories of the scope that have no vectors yet; None if all have."""
+        """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
         missing = self.reader.count(scope, without_vectors=True)
         return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
 

@@ -83,7 +83,7 @@ class MemoryWriter:
         content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
-        is_pending = self._background.is_running
+        is_pending = self._background.defers
         wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory, chunks)

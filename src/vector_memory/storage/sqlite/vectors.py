@@ -19,6 +19,7 @@ from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
 from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
 
@@ -132,6 +133,25 @@ def add_passages(
         """,
         (len(vectors), first, *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
     )
+
+
+def count_passages(connection: apsw.Connection, memory_id: int) -> int:
+    """Return how many passages of a memory are stored."""
+    return int(fetch_value(connection, "select count(*) from memory_passages where memory_id = ?", (memory_id,)))
+
+
+def discard_partial_vectors(connection: apsw.Connection, memory_id: int | None = None) -> None:
+    """Delete the passages and vectors of a memory that does not have all of them; None: of all such memories."""
+    connection.execute(
+        """
+        delete from memory_passages where memory_id in (
+            select id from session_memories where embedding_model_id is null and id = coalesce(?, id)
+        )
+        """,
+        (memory_id,),
+    )
+    if connection.changes():
+        begin_epoch(connection)  # processes notice by themselves only that whole memories are gone
 
 
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
