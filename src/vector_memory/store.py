@@ -46,6 +46,7 @@ from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
@@ -63,6 +64,7 @@ PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 Mode = SearchMode | str | None
 Order = SearchOrder | str | None
 Notify = Progress | None
+Stream = IO[bytes]
 
 
 class SessionMemoryStore:
@@ -97,7 +99,7 @@ class SessionMemoryStore:
         self._index = PassageIndex(storage)
         self._background = BackgroundVectors(storage, indexer)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background)
+        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -115,7 +117,11 @@ class SessionMemoryStore:
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
+        self.tags, self.batches, self.past = (
+            TagListing(storage, packer),
+            Batches(storage, indexer),
+            Past(storage, retriever),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -156,13 +162,15 @@ class SessionMemoryStore:
         content: str,
         *,
         on_progress: EmbeddingProgress | None = None,
+        captured: bool = False,
         **fields: Unpack[MemoryFields],
     ) -> StoreMemoryResult:
         """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
-        `on_progress(done, total)` counts passages. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
+        `redact` tells them apart. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress, captured=captured)
 
     def search_scoped(self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
@@ -205,9 +213,9 @@ class SessionMemoryStore:
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(
-        self, session_id: str, session_iter: str | int, max_tokens: int | None = None
+        self, session_id: str, session_iter: str | int | None = None, max_tokens: int | None = None
     ) -> TaskContextResult:
-        """Return what a sub-agent needs to go on with a session's iteration, in at most 4,000 tokens by default."""
+        """Return what a sub-agent needs to go on with an iteration (or the latest), in 4,000 tokens by default."""
         return self._task_context.load(session_id, session_iter, max_tokens)
 
     def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
@@ -277,19 +285,12 @@ class SessionMemoryStore:
         return self._reembedding.run(on_progress)
 
     def export_memories(
-        self,
-        target: IO[bytes],
-        session_id: str | None = None,
-        *,
-        with_vectors: bool = False,
-        on_progress: Notify = None,
+        self, target: Stream, session_id: str | None = None, *, with_vectors: bool = False, on_progress: Notify = None
     ) -> Exported:
         """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
         return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
 
-    def import_memories(
-        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Notify = None
-    ) -> Imported:
+    def import_memories(self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None) -> Imported:
         """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.
 
         Skips those already stored. Raises ValidationError, having changed nothing, for an invalid line.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.project import Project as Project
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
@@ -91,7 +92,7 @@ def parse_kind(value: MemoryKind | str) -> MemoryKind:
 class MemoryFields(TypedDict, total=False):
     """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
 
-    agent_id: str
+    agent_id: str | None
     session_id: str | None
     session_iter: str | int | None
     task_code: str | None
@@ -130,14 +131,14 @@ class NewMemory:
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
-        title, created_at = fields.get("title"), fields.get("created_at")
+        title, agent_id, created_at = fields.get("title"), fields.get("agent_id"), fields.get("created_at")
         if kind is MemoryKind.KNOWLEDGE_BASE:
             extra["title"] = check_text("title", title, MAX_TITLE)
             category = check_optional_text("category", fields.get("category"), MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
         return cls(
             kind=kind,
-            agent_id=fields.get("agent_id", MAIN_AGENT),
+            agent_id=MAIN_AGENT if agent_id is None else agent_id,
             content=content,
             session_id=fields.get("session_id"),
             session_iter=1 if iteration is None else parse_iteration(iteration),

@@ -101,6 +101,11 @@ class Retriever:
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a query can be compared by meaning without waiting for the model."""
+        return self._model.is_ready
+
     def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 

@@ -1,47 +1,49 @@
 """Every setting, documented once for the command line, the environment and docs/configuration.md."""
 
-import os
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode
-from vector_memory.errors import ConfigurationError
+from vector_memory.settings.locations import DATABASE_NAME as DATABASE_NAME
+from vector_memory.settings.locations import EXPORT_FOLDER as EXPORT_FOLDER
+from vector_memory.settings.locations import MEMORY_FOLDER as MEMORY_FOLDER
+from vector_memory.settings.locations import DatabaseLocation as DatabaseLocation
+from vector_memory.settings.locations import FileLocations as FileLocations
+from vector_memory.settings.locations import FullPath as FullPath
+from vector_memory.settings.locations import ServerLocations as ServerLocations
+from vector_memory.settings.locations import full_path as full_path
+from vector_memory.settings.locations import project_folder as project_folder
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
 MAX_RESPONSE_TOKENS = 1_000_000
-
-MEMORY_FOLDER = "memory"
-"""Folder of a project that holds its memory and its memory files."""
-
-EXPORT_FOLDER = "exports"
-"""Folder beside a memory that documents are written to."""
-
-DATABASE_NAME = "agent_session_memory.db"
-"""Name of the memory there."""
-
-
-def full_path(path: Path) -> Path:
-    """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here."""
-    if "${" in str(path):
-        raise ValueError("it contains a ${variable} that the client did not expand")
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError:
-        raise ValueError("its ~ cannot be expanded to a home folder") from None
 
 
 def _upper_case(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-FullPath = Annotated[Path, AfterValidator(full_path)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper_case)]
 Synchronous = Annotated[Literal["FULL", "NORMAL"], BeforeValidator(_upper_case)]
+
+
+class Recall(StrEnum):
+    """What a client is told when its user sends a prompt."""
+
+    OFF = "off"
+    RECAP = "recap"
+    ALL = "all"
+
+
+class Redact(StrEnum):
+    """Which texts lose their private parts and secrets before they are stored."""
+
+    CAPTURED = "captured"
+    ALL = "all"
+    OFF = "off"
 
 
 class Settings(BaseModel):
@@ -110,6 +112,20 @@ class Settings(BaseModel):
         le=10_000_000,
         description="Maximum number of tagged memories; clear_old_memories makes room for more.",
     )
+    capture: bool = Field(
+        default=True,
+        description="Store what a client's hooks report: prompts, long answers, reports of sub-agents, summaries.",
+    )
+    recall: Recall = Field(
+        default=Recall.RECAP,
+        description="What a client's hooks add to prompts: nothing (off), a recap of the project's last session to the "
+        "first prompt of a session (recap), and to later prompts also memories that are close to them (all).",
+    )
+    redact: Redact = Field(
+        default=Redact.CAPTURED,
+        description="Remove <private> parts and what looks like a secret before storing: from what hooks and imports "
+        "store (captured), from everything (all), or not (off).",
+    )
     auto_backfill_threshold: int = Field(
         default=1000,
         ge=0,
@@ -167,75 +183,6 @@ SPECIFIED = frozenset((
 def refused_together(message: str, *names: str) -> PydanticCustomError:
     """Return the error for settings that contradict each other; `names` are the ones to change."""
     return PydanticCustomError("together", "{message}", {"message": message, "names": names})
-
-
-def project_folder() -> Path:
-    """Return the folder of the client's project. Raises ConfigurationError if the client's path is invalid."""
-    try:
-        return full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
-    except ValueError as error:
-        raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
-
-
-class DatabaseLocation(BaseModel):
-    """Where the database is. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    database_path: FullPath | None = Field(
-        default=None, description="Database file of the memory; created when something is stored."
-    )
-    working_dir: FullPath | None = Field(
-        default=None,
-        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
-        "if set, else the current folder.",
-    )
-
-    @model_validator(mode="after")
-    def _one_location(self) -> "DatabaseLocation":
-        if self.database_path is not None and self.working_dir is not None:
-            raise ValueError("Use either --database-path or --working-dir (or one of their variables), not both")
-        return self
-
-    def file(self) -> Path:
-        """Return the path of the database."""
-        if self.database_path is not None:
-            return self.database_path
-        return (self.working_dir or project_folder()) / MEMORY_FOLDER / DATABASE_NAME
-
-
-class ServerLocations(DatabaseLocation):
-    """Where the server keeps the database and may write documents."""
-
-    export_dir: list[FullPath] | None = Field(
-        default=None,
-        description="Folder that documents may be written to; repeatable, in the variable separated by colons. "
-        "Default: exports/ next to the database.",
-    )
-
-
-class FileLocations(BaseModel):
-    """Where the Markdown files of `--toolsets files` and their index are.
-
-    A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`, or `CWE_NAME` as in the specification.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    memory_dir: FullPath | None = Field(
-        default=None,
-        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR if set, else in "
-        "the current folder.",
-    )
-    db_dir: FullPath = Field(
-        default=Path("~/.claude/cwe/memory"),
-        description="Folder for the index of the Markdown files; it should be outside the project.",
-        validate_default=True,
-    )
-
-    def folder(self) -> Path:
-        """Return the folder of Markdown files."""
-        return self.memory_dir or project_folder() / MEMORY_FOLDER
 
 
 class Toolset(StrEnum):

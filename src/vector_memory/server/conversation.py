@@ -1,0 +1,45 @@
+"""The conversation that the server serves, and the names that its client may leave out."""
+
+from fastmcp import Context
+
+from vector_memory.domain import Project, utc_now
+from vector_memory.validation import MAX_IDENTIFIER
+
+SOME_AGENT = "agent"
+"""The agent of a client that does not say its name."""
+
+
+class Conversation:
+    """What the server learns of its client. `told`: by session, the memories that hooks have told it."""
+
+    def __init__(self, project: Project, *, may_store: bool) -> None:
+        self.project = project
+        self.may_store = may_store
+        self.told: dict[str, set[int]] = {}
+        self._session_id: str | None = None
+
+    @property
+    def own_session(self) -> str | None:
+        """The client's own session, if a hook has named it."""
+        return self._session_id
+
+    def enter(self, session_id: str) -> None:
+        """Note the client's own session."""
+        self._session_id = session_id
+
+    def session(self) -> str:
+        """Return the session for a store that names none: the client's own, or one of the project and the day."""
+        return self._session_id or self.project.session_on(utc_now()[: len("2000-01-01")])
+
+
+def conversation_of(context: Context) -> Conversation:
+    """Return the conversation that a server with session tools serves."""
+    conversation: Conversation = context.lifespan_context["conversation"]
+    return conversation
+
+
+def client_of(context: Context) -> str:
+    """Return the name of the client, as the agent for a store that names none."""
+    client = context.session.client_params
+    name = client.client_info.name.strip() if client else ""
+    return name[:MAX_IDENTIFIER] or SOME_AGENT
