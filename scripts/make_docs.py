@@ -99,7 +99,7 @@ def commands() -> Iterator[str]:
 
 def configuration() -> Iterator[str]:
     """Yield docs/configuration.md."""
-    yield from head("Configuration", "src/vector_memory/settings.py")
+    yield from head("Configuration", "src/vector_memory/settings/")
     yield (
         "Flags are those of `vector-memory serve`. A flag overrides its environment variable, and that overrides the "
         "default. An empty variable counts as not set. A value that is not accepted stops the start, with a message."

@@ -61,13 +61,18 @@ class Indexer:
         """What these vectors are comparable with. Raises EmbeddingUnavailableError without a model."""
         return self._model.fingerprint
 
-    def chunk(self, kind: str, content: str) -> list[Chunk]:
-        """Split a document into chunks. A kind that is not chunked has none."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is loaded, so that nothing waits for it."""
+        return self._model.is_ready
+
+    def chunk(self, kind: str, content: str, *, wait: bool = True) -> list[Chunk]:
+        """Split a document into chunks. A kind that is not chunked has none. `wait`: as in `token_counter`."""
         if not is_chunked(kind):
             return []
         settings = self._settings
         return chunk_document(
-            content, self.token_counter(), settings.default_chunk_size, settings.default_chunk_overlap
+            content, self.token_counter(wait=wait), settings.default_chunk_size, settings.default_chunk_overlap
         )
 
     def cut_without_model(self, content: str) -> list[Chunk]:
@@ -130,8 +135,13 @@ class Indexer:
     def _cut(self, text: str) -> list[Span]:
         return cut_passages(text, self._model.token_spans, self._model.tokens_per_vector)
 
-    def token_counter(self) -> TokenCounter:
-        """Return the best token counter. It is chosen once; until there is a model, it is an estimate."""
+    def token_counter(self, *, wait: bool = True) -> TokenCounter:
+        """Return the best token counter. It is chosen once; until there is a model, it is an estimate.
+
+        Waits for a model that is loading, unless `wait` is false.
+        """
+        if not (wait or self._counter or self.is_ready):
+            return find_token_counter(None)
         with self._lock:
             if self._counter is None:
                 try:

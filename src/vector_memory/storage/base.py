@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
+from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
 from vector_memory.errors import NotFoundError
 from vector_memory.storage.records import (
     CanonicalTag,
@@ -172,6 +172,9 @@ class Reader(Protocol):
 
         Only the memories of the scope count.
         """
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        """Return the session of a project with the latest activity, other than `besides`; None: there is none."""
 
     def session_counts(self, session_id: str) -> SessionCounts:
         """Return the statistics of a session; those of an unknown session are zero."""

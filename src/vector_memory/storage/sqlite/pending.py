@@ -121,7 +121,7 @@ def count_pending(connection: apsw.Connection, scope: Scope) -> int:
     """Return how many memories of a scope have vectors that somebody is computing now."""
     condition = memory_filter(scope)
     sql = f"""
-        select count(*) from pending_vectors join session_memories m on m.id = memory_id
+        select count(*) from pending_vectors cross join session_memories m on m.id = memory_id
         where {IS_HELD} and {condition.sql}
     """
     return int(fetch_value(connection, sql, condition.bindings))
@@ -135,7 +135,7 @@ def longest_pending(connection: apsw.Connection, scope: Scope) -> float | None:
     condition = memory_filter(scope)
     sql = f"""
         select max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec'))
-        from pending_vectors join session_memories m on m.id = memory_id
+        from pending_vectors cross join session_memories m on m.id = memory_id
         where {IS_HELD} and {condition.sql}
     """
     return cast("float | None", fetch_value(connection, sql, condition.bindings))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
+from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
 from vector_memory.storage.base import CountedBy, Order
 from vector_memory.storage.records import (
     CanonicalTag,
@@ -124,6 +124,9 @@ class SqliteReader:
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         listed = sessions.list_sessions(self.connection, scope, limit, agents)
         return listed, sessions.count_sessions(self.connection, scope)
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        return sessions.latest_session(self.connection, project, besides)
 
     def session_counts(self, session_id: str) -> SessionCounts:
         return sessions.session_counts(self.connection, session_id)

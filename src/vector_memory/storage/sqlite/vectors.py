@@ -240,6 +240,8 @@ def vectors_of_units(
 def all_vectors_of(connection: apsw.Connection, passage_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
     """Return the same as `vectors_of`, for passages of both tables."""
     ids, vectors = vectors_of(connection, CHUNK_TABLE, passage_ids)
+    if len(ids) == len(passage_ids):  # copying them would take as long as reading
+        return ids, vectors
     others, more = vectors_of(connection, MEMORY_TABLE, list(set(passage_ids).difference(ids.tolist())))
     ids, vectors = np.concatenate([ids, others]), np.concatenate([vectors, more])
     order = np.argsort(ids)
