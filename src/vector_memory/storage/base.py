@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
-from vector_memory.errors import NotFoundError
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
@@ -301,8 +300,3 @@ class Writer(Reader, Protocol):
 
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
         """Count one more memory with a tag, and make the tag canonical if it is new."""
-
-
-def no_memory(memory_id: int) -> NotFoundError:
-    """Return the error for an id that no memory has, or none that the caller may see."""
-    return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")

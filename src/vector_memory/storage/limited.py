@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from vector_memory.domain import Fingerprint, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError
-from vector_memory.storage.base import CountedBy, Order, Reader, Storage, Writer, no_memory
+from vector_memory.storage.base import CountedBy, Order, Reader, Storage, Writer
 from vector_memory.storage.records import (
     ChunkOutline,
     Cursor,
@@ -27,6 +27,7 @@ from vector_memory.storage.records import (
     SessionSummary,
     StoredChunk,
     UnitWords,
+    no_memory,
 )
 
 # ruff: noqa: D102 - the methods are described in storage.base
