@@ -42,7 +42,11 @@ SESSIONS: list[Script] = [
     {
         "The import has failed again. Go on where we stopped.": [
             [memory("search_reports_specific_chunks", query="import runs out of disk space", limit=1)],
-            [Say("IMPORT_SCRATCH is still to be set: yesterday the import was running. I will set it to /data/scratch now.")],
+            [
+                Say(
+                    "IMPORT_SCRATCH is still to be set: yesterday the import was running. I will set it to /data/scratch now."
+                )
+            ],
         ],
     },
 ]
