@@ -32,9 +32,9 @@ SESSIONS: list[Script] = [
             [memory("store_report", content=REPORT)],
             [
                 Say(
-                    "The root partition of staging-2 is full: the import writes 40 GB of temporary files to /var/tmp. It "
-                    "should use the data partition instead: set IMPORT_SCRATCH=/data/scratch in /etc/import.env. I have "
-                    "not changed the file, because the import runs until six."
+                    "The root partition of staging-2 is full: the import writes 40 GB of temporary files to /var/tmp. "
+                    "It should use the data partition instead: set IMPORT_SCRATCH=/data/scratch in /etc/import.env. "
+                    "I have not changed the file, because the import runs until six."
                 )
             ],
         ],
@@ -44,7 +44,8 @@ SESSIONS: list[Script] = [
             [memory("search_reports_specific_chunks", query="import runs out of disk space", limit=1)],
             [
                 Say(
-                    "IMPORT_SCRATCH is still to be set: yesterday the import was running. I will set it to /data/scratch now."
+                    "IMPORT_SCRATCH is still to be set: yesterday the import was running. I will set it to "
+                    "/data/scratch now."
                 )
             ],
         ],
