@@ -11,7 +11,7 @@ import uvicorn
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from vector_memory.server.http.gate import Gate
+from vector_memory.server.http.gate import App, Gate
 from vector_memory.server.http.serving import application
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy.callers import Permission
@@ -48,8 +48,15 @@ class Team:
 @contextmanager
 def serving(options: HttpOptions, folder: Path) -> Iterator[str]:
     """Run a server in a thread, and yield its address."""
-    app = Gate(application(folder / "memory.db", SETTINGS, [folder], ALL_TOOLS, options))
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="none"))
+    with running(application(folder / "memory.db", SETTINGS, [folder], ALL_TOOLS, options)) as url:
+        yield url
+
+
+@contextmanager
+def running(app: App) -> Iterator[str]:
+    """Run an application in a thread, and yield its address."""
+    config = uvicorn.Config(Gate(app), host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="none")
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     eventually(lambda: server.started)
