@@ -2,6 +2,7 @@
 it is on one's own machine."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def failures(url: str, revision: str, results: Path) -> dict[str, dict[str, str]
     assert "=== SUMMARY ===" in ended.stdout, ended.stderr
     failed = {}
     for path in results.glob("*/checks.json"):
-        scenario = path.parent.name.removeprefix("server-").rpartition("-20")[0]
+        scenario = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", path.parent.name)
         checks = json.loads(path.read_text())
         wrong = {check["id"]: check.get("errorMessage", "") for check in checks if check["status"] == "FAILURE"}
         if wrong:
