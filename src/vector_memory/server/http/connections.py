@@ -6,7 +6,6 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 30.0
@@ -40,7 +39,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
+        if self.cycle is not None and not self.cycle.response_complete:
             self._stop_clock()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
@@ -52,7 +51,7 @@ class Connection(H11Protocol):
 
 
 def drop_who_never_reads(listening: socket.socket) -> None:
-    """Let the system close connections whose client leaves an answer unread. Not on macOS, which has no such setting."""
+    """Let the system close connections whose client leaves an answer unread. macOS has no such setting."""
     if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
         listening.setsockopt(socket.IPPROTO_TCP, option, int(UNREAD_SECONDS * 1000))
 
