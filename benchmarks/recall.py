@@ -19,7 +19,7 @@ from vector_memory.domain import Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.search import PassageIndex
 from vector_memory.search.index.bm25 import word_scores
-from vector_memory.search.index.scan import KEYWORD_BONUS
+from vector_memory.search.index.comparison import KEYWORD_BONUS
 from vector_memory.search.index.signatures import View
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.chunks import get_chunks
@@ -93,7 +93,7 @@ def main() -> None:
         for compared in arguments.compared:
             begin = time.perf_counter()
             rows = [
-                view.passages.likeliest(query, bonus, view.count, compared)
+                view.passages.likeliest(query, bonus, view.count, view.differences(query, view.count), compared)[0]
                 for query, bonus in zip(queries, bonuses, strict=True)
             ]
             milliseconds = (time.perf_counter() - begin) / len(queries) * 1000

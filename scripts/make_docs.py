@@ -34,7 +34,7 @@ TABLES = {
     "canonical_tags": "The vocabulary of tagged memories: each tag, its vector, and how often it was stored.",
     "erasure": "One row: how many deletes there were, and after which of them the log was last emptied.",
     "revision": "One row: what tells a process whether what it keeps of the file in memory is still right.",
-    "pending_vectors": "One row for each memory whose vectors follow its receipt: who computes them, and until when.",
+    "pending_vectors": "One row for each memory whose vectors are to come: by whom, until when, and the attempts.",
     "index_keys": "Numbers for the names of sessions, agents and tasks: the vector index filters by numbers.",
     "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
     "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
@@ -99,7 +99,7 @@ def commands() -> Iterator[str]:
 
 def configuration() -> Iterator[str]:
     """Yield docs/configuration.md."""
-    yield from head("Configuration", "src/vector_memory/settings.py")
+    yield from head("Configuration", "src/vector_memory/settings/")
     yield (
         "Flags are those of `vector-memory serve`. A flag overrides its environment variable, and that overrides the "
         "default. An empty variable counts as not set. A value that is not accepted stops the start, with a message."

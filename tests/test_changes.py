@@ -215,7 +215,7 @@ def test_without_a_model_the_words_are_compared_and_the_answer_says_so(tmp_path:
     assert ids(answer) == [found]
     assert (answer.results[0].similarity, answer.confidence) == (None, None)
     assert "Found by words only" in (answer.message or "")
-    assert "2 memories in this scope have no vectors" in (answer.message or "")
+    assert "2 memories in this scope still lack vectors" in (answer.message or "")
 
 
 STEPS = st.lists(

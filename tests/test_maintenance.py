@@ -202,7 +202,7 @@ def test_a_memory_on_which_the_engine_fails_does_not_stop_the_others(
         assert (result.memories_processed, result.memories_remaining) == (2, 1)
         found = store.search_memories("three", Scope("system_memory"), Page(limit=5))
     assert sorted(memory.id for memory in found.results) == [1, 3]
-    assert "1 memory in this scope has no vectors" in (found.message or "")
+    assert "1 memory in this scope still lacks vectors" in (found.message or "")
     assert "poison" not in caplog.text
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -10,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from servers import LEGACY
 from vector_memory import __version__
 from vector_memory.server.tools import offered
-from vector_memory.settings import Toolset
+from vector_memory.settings import Profile, Toolset
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugin"
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+REPORT = {"agent_id": "a", "session_id": "s", "content": "The fan was broken."}
 FILLED_IN = {"CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR", "HOME"}
 """What Claude Code fills in; others need a default."""
 
@@ -55,7 +58,7 @@ def test_the_marketplace_of_the_clone_names_the_plugin() -> None:
 
 def test_the_plugin_contains_the_source_of_the_server() -> None:
     """Claude Code copies the folder, and what its links lead to, when the plugin is installed."""
-    for name in ("pyproject.toml", "uv.lock", "README.md", "LICENSE", "src"):
+    for name in ("pyproject.toml", "uv.lock", "LICENSE", "src"):
         assert (PLUGIN / name).samefile(ROOT / name)
 
 
@@ -66,7 +69,7 @@ def test_every_variable_is_filled_in_or_has_a_default(server: dict[str, Any]) ->
 
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="the plugin starts its server with uv")
-def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, Any], tmp_path: Path) -> None:
+def test_the_command_answers_with_the_tools_of_the_core(server: dict[str, Any], tmp_path: Path) -> None:
     values = {"CLAUDE_PLUGIN_ROOT": str(PLUGIN), "CLAUDE_PROJECT_DIR": str(tmp_path), "HOME": str(tmp_path)}
     # This uses installed packages; the tests of the package check that uv can install them.
     present = {"UV_PROJECT_ENVIRONMENT": sys.prefix, "UV_NO_SYNC": "1", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
@@ -76,7 +79,7 @@ def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, An
         {"id": 1, "method": "initialize", "params": hello},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list", "params": {}},
-        {"id": 3, "method": "tools/call", "params": {"name": "memory_status", "arguments": {}}},
+        {"id": 3, "method": "tools/call", "params": {"name": "store_report", "arguments": REPORT}},
     ]
     answers = {}
     with subprocess.Popen(
@@ -96,12 +99,60 @@ def test_the_command_answers_with_the_tools_of_all_families(server: dict[str, An
             answers[answer["id"]] = answer["result"]
         process.stdin.close()
     assert process.returncode == 0
-    assert [tool["name"] for tool in answers[2]["tools"]] == [tool.name for tool in offered(tuple(Toolset))]
-    assert not (tmp_path / "memory").exists(), "nothing is created before something is stored"
-    assert list((tmp_path / ".claude" / "cwe" / "memory").glob("*.sqlite"))
+    core = offered((Toolset.SESSION,), profile=Profile.CORE)
+    assert [tool["name"] for tool in answers[2]["tools"]] == [tool.name for tool in core]
+    assert (tmp_path / "memory" / "agent_session_memory.db").is_file(), "where `install` has it too"
 
 
-@pytest.mark.skipif(shutil.which("claude") is None, reason="the Claude Code command line is not installed")
+def written_for_agents() -> list[Path]:
+    return [*(PLUGIN / "skills").glob("*/SKILL.md"), *sorted((PLUGIN / "commands").glob("*.md"))]
+
+
+def test_skill_and_commands_are_short_and_name_only_tools_that_are_offered() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in written_for_agents()]
+    assert len(texts) == 4
+    assert sum(text.count("\n") for text in texts) < 150
+    names = {tool.name for tool in offered((Toolset.SESSION,), profile=Profile.CORE)}
+    named = set(re.findall(r"`((?:store|search|load|get)_\w+)`", " ".join(texts)))
+    assert named <= names
+    assert {"store_report", "store_session_context", "search_reports_specific_chunks"} <= named
+
+
+@pytest.mark.parametrize("path", written_for_agents(), ids=lambda path: path.stem)
+def test_every_text_for_agents_says_what_it_is_for(path: Path) -> None:
+    head = yaml.safe_load(path.read_text(encoding="utf-8").split("---\n")[1])
+    assert head["description"]
+    assert head.get("name", path.stem) in {path.stem, path.parent.name}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that is published."""
+    folder = tmp_path_factory.mktemp("published") / "vector-memory"
+    runpy.run_path(str(ROOT / "scripts" / "make_plugin.py"))["fill"](folder)
+    return folder
+
+
+def test_what_is_published_has_every_file_and_no_link(published: Path) -> None:
+    paths = {path.relative_to(published) for path in published.rglob("*")}
+    assert not [path for path in paths if (published / path).is_symlink()]
+    assert not {"__pycache__", ".venv"}.intersection(part for path in paths for part in path.parts)
+    for folder in (".claude-plugin", "commands", "hooks", "skills"):
+        assert {path.relative_to(PLUGIN) for path in (PLUGIN / folder).rglob("*")} <= paths
+    assert {Path(".mcp.json"), Path("README.md"), Path("LICENSE")} <= paths
+    assert (published / "src" / "vector_memory" / "__main__.py").is_file()
+    icon = (published / ".claude-plugin" / "icon.png").read_bytes()
+    assert icon[:4] == b"\x89PNG"
+    assert int.from_bytes(icon[16:20]) == int.from_bytes(icon[20:24]) >= 512
+
+
+@pytest.mark.skipif(shutil.which("claude") is None, reason="Claude Code is not installed")
+def test_claude_code_accepts_the_plugin_as_it_is_published(published: Path) -> None:
+    for words in runpy.run_path(str(ROOT / "scripts" / "make_plugin.py"))["checks"]():
+        subprocess.run([*words, published], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("claude") is None, reason="Claude Code is not installed")
 @pytest.mark.parametrize("folder", [ROOT, PLUGIN], ids=["marketplace", "plugin"])
-def test_claude_code_accepts_the_plugin(folder: Path) -> None:
-    subprocess.run(["claude", "plugin", "validate", "--strict", str(folder)], check=True, capture_output=True)
+def test_claude_code_accepts_the_plugin_of_the_clone(folder: Path) -> None:
+    subprocess.run(["claude", "plugin", "validate", "--strict", folder], check=True, capture_output=True)

@@ -1,11 +1,14 @@
 """The whole way with the real model: store, find by meaning, rebuild."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from vector_memory.domain import Page, Scope
+from vector_memory.indexing import indexer
 from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 TOPICS = {
     "Network": "The proxy forwards each request to the region that answered fastest during the last minute.",
@@ -70,6 +73,22 @@ def test_every_word_of_the_report_is_in_a_passage(store: SessionMemoryStore, mem
     for start, end in spans:
         covered[start:end] = b"\1" * (end - start)
     assert all(covered[index] or report[index].isspace() for index in range(len(report)))
+
+
+def test_vectors_that_are_stored_in_batches_equal_those_that_are_computed_at_once(
+    store: SessionMemoryStore, memory_id: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "BATCH", 7)
+    with SessionMemoryStore(tmp_path / "batches.db", model=store._model) as other:
+        other.defer_vectors()
+        other.store_memory("report", long_report(), session_id="review", agent_id="explorer")
+        eventually(lambda: not other.get_memory_stats().without_vectors)
+        found = []
+        for one, number in ((store, memory_id), (other, 1)):
+            with one._storage.read() as reader:
+                found.append([(*part[:3], part.vector.tobytes()) for part in reader.passages_of(reader.memory(number))])
+    assert found[0] == found[1]
+    assert len(found[0]) > 7
 
 
 @pytest.mark.parametrize(

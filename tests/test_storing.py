@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -258,3 +259,23 @@ def test_words_are_prepared_before_the_write_lock_is_taken(
     store.store_memory(kind, DOCUMENT, session_id="s")
     assert locked
     assert not any(locked)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("2026-01-31T12:00:00+02:00", "2026-01-31T10:00:00Z"), ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z")],
+)
+def test_a_memory_keeps_the_time_that_it_is_given(given: str, kept: str, store: SessionMemoryStore) -> None:
+    receipt = store.store_memory("input_prompt", "Why?", session_id="s", created_at=given)
+    assert store.get_memory_by_id(receipt.memory_id).memory.created_at == receipt.created_at == kept
+
+
+def test_a_time_in_the_future_becomes_the_present(store: SessionMemoryStore) -> None:
+    receipt = store.store_memory("input_prompt", "Why?", session_id="s", created_at="2999-01-01T00:00:00Z")
+    assert receipt.created_at < "2999"
+
+
+@pytest.mark.parametrize("given", ["2026-01-31T12:00:00", "yesterday", "", 12])
+def test_a_time_without_a_zone_is_refused(given: Any, store: SessionMemoryStore) -> None:
+    with pytest.raises(ValidationError, match="created_at must be a time with a time zone"):
+        store.store_memory("input_prompt", "Why?", session_id="s", created_at=given)

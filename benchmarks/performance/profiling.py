@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 
 from vector_memory.search import fine
-from vector_memory.search.index import scan, signatures
+from vector_memory.search.index import comparison, scan
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.storage import SqliteReader
 
@@ -19,9 +19,9 @@ RUNS = 20
 
 PARTS: dict[str, tuple[Any, str]] = {
     "words": (scan, "word_scores"),
-    "signatures": (signatures.Passages, "likeliest"),
+    "signatures": (comparison.SignatureComparison, "_likeliest"),
     "vectors, from the file": (SqliteFeed, "scattered_vectors"),
-    "vectors, in memory": (scan.ExactComparison, "__init__"),
+    "vectors, in memory": (comparison.ExactComparison, "__init__"),
     "texts": (SqliteReader, "chunks"),
     "confidence": (fine, "judge"),
 }

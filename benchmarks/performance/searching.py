@@ -8,32 +8,20 @@ from pathlib import Path
 import numpy as np
 from baselines import Baselines
 from files import Part, opened, parts, shares
+from grains import GRAINS
 from metering import MeteredEmbedder
 from numpy.typing import NDArray
 from profiling import profile
 from texts import question
 from timing import Figures, repeated, timed
 
-from vector_memory.domain import Page, Scope
+from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder
 from vector_memory.store import SessionMemoryStore
 
 RUNS = 30
-LIMIT = 10
 NUMBERS = itertools.count()
 """Every question has another, so that its vector is not remembered."""
-
-GRAINS: dict[str, Callable[[SessionMemoryStore, str, Scope], object]] = {
-    "fine": lambda store, query, scope: store.search_chunks(query, scope, Page(limit=LIMIT)),
-    "medium": lambda store, query, scope: store.search_sections(query, scope, Page(limit=LIMIT)),
-    "coarse, best": lambda store, query, scope: store.search_documents(
-        query, scope, Page(limit=LIMIT), order="relevance"
-    ),
-    "coarse, newest": lambda store, query, scope: store.search_documents(query, scope, Page(limit=LIMIT)),
-    "fine, by meaning": lambda store, query, scope: store.search_chunks(query, scope, Page(limit=LIMIT), mode="vector"),
-    "fine, by words": lambda store, query, scope: store.search_chunks(query, scope, Page(limit=LIMIT), mode="keyword"),
-}
-"""Through the facade, as the tools do it; every query is new, so that its embedding is a part of it."""
 
 Cells = dict[str, dict[str, Figures]]
 """By scope and way of searching."""

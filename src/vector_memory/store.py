@@ -13,39 +13,17 @@ from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
+from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import Packer
-from vector_memory.results.documents import (
-    DeleteResult,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
-    MemoryResult,
-    TaskContextResult,
-)
-from vector_memory.results.overview import (
-    BackfillResult,
-    CleanupResult,
-    MemoryStatsResult,
-    SearchStatistics,
-    SessionsResult,
-    SessionStatsResult,
-    TimelineResult,
-)
-from vector_memory.results.sessions import (
-    ChangesResult,
-    CoarseSearchResult,
-    FineSearchResult,
-    MediumSearchResult,
-    SearchMemoriesResult,
-    StoreMemoryResult,
-)
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
+from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.sessions.overview import Overview
+from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
@@ -64,6 +42,7 @@ PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 Mode = SearchMode | str | None
 Order = SearchOrder | str | None
 Notify = Progress | None
+Stream = IO[bytes]
 
 
 class SessionMemoryStore:
@@ -99,17 +78,17 @@ class SessionMemoryStore:
         self._exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
         self._assemble(storage)
 
-    def limited_to(self, sessions: Collection[str]) -> Self:
+    def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
         view = copy(self)
-        view._assemble(cast("SqliteStorage", LimitedStorage(self._storage, sessions)))  # noqa: SLF001 - our own copy
+        view._assemble(cast("SqliteStorage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
         return view
 
     def _assemble(self, storage: SqliteStorage) -> None:
         self._storage, settings, indexer = storage, self.settings, self._indexer
         packer = Packer(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
-        self._writer = MemoryWriter(storage, indexer, self._background)
+        self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
@@ -117,17 +96,20 @@ class SessionMemoryStore:
         self._documents = Documents(storage, packer, self._access, self._exports)
         self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
-        self._deletion = Deletion(storage)
+        self._deletion, self._overview = Deletion(storage), Overview(storage)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill = Backfill(storage, indexer, vocabulary)
-        self._overview = Overview(storage)
         self._transfer = Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags = TagListing(storage, packer)
+        self.tags, self.batches, self.past = (
+            TagListing(storage, packer),
+            Batches(storage, indexer),
+            Past(storage, retriever),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -141,12 +123,13 @@ class SessionMemoryStore:
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         if not self._storage.read_only:
-            self._backfill.start(self.settings.auto_backfill_threshold)
+            self._background.start()
+            self._backfill.start(self.settings.auto_backfill_threshold, self._background)
 
     def defer_vectors(self) -> None:
         """From now on, return from storing as soon as the text is safe; its vectors follow in the background."""
         if not self._storage.read_only:
-            self._background.start()
+            self._background.start(defers=True)
 
     def unload_idle_model(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
@@ -167,35 +150,43 @@ class SessionMemoryStore:
         content: str,
         *,
         on_progress: EmbeddingProgress | None = None,
+        captured: bool = False,
         **fields: Unpack[MemoryFields],
-    ) -> StoreMemoryResult:
+    ) -> sessions.StoreMemoryResult:
         """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
-        `on_progress(done, total)` counts passages. Raises DuplicateMemoryError, NotFoundError, ValidationError.
+        `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
+        `redact` tells them apart. Raises DuplicateMemoryError, NotFoundError, ValidationError.
         """
-        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress)
+        return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress, captured=captured)
 
-    def search_scoped(self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True) -> SearchMemoriesResult:
+    def search_scoped(
+        self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
+    ) -> sessions.SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
         return self._coarse.scoped(Scope.checked(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None
-    ) -> SearchMemoriesResult:
+    ) -> sessions.SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
         return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_chunks(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> FineSearchResult:
+    def search_chunks(
+        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+    ) -> sessions.FineSearchResult:
         """Find the chunks that match the query best."""
         return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_sections(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> MediumSearchResult:
+    def search_sections(
+        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+    ) -> sessions.MediumSearchResult:
         """Find the sections whose chunks match the query best."""
         return self._medium.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_documents(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
-    ) -> CoarseSearchResult:
+    ) -> sessions.CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
         return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), how, order=by)
@@ -208,7 +199,7 @@ class SessionMemoryStore:
         query: str | None = None,
         page: Page = CHANGES_PAGE,
         full: bool = False,
-    ) -> ChangesResult:
+    ) -> sessions.ChangesResult:
         """Return what was stored in a session since an earlier answer's cursor: oldest first, or best match first.
 
         `since` None: from the start; `"now"`: only a cursor. `full`: whole texts, as far as they fit, not beginnings.
@@ -216,20 +207,20 @@ class SessionMemoryStore:
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(
-        self, session_id: str, session_iter: str | int, max_tokens: int | None = None
-    ) -> TaskContextResult:
-        """Return what a sub-agent needs to go on with a session's iteration, in at most 4,000 tokens by default."""
+        self, session_id: str, session_iter: str | int | None = None, max_tokens: int | None = None
+    ) -> documents.TaskContextResult:
+        """Return what a sub-agent needs to go on with an iteration (or the latest), in 4,000 tokens by default."""
         return self._task_context.load(session_id, session_iter, max_tokens)
 
-    def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
+    def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> documents.ExpandedChunkResult:
         """Return a chunk with its neighbours, up to 50 on either side."""
         return self._documents.expand(chunk_id, surrounding_chunks)
 
-    def reconstruct_document(self, memory_id: str | int, offset: int = 0) -> DocumentResult:
+    def reconstruct_document(self, memory_id: str | int, offset: int = 0) -> documents.DocumentResult:
         """Return a document exactly as it was stored, from character `offset` on, as far as it fits."""
         return self._documents.reconstruct(memory_id, offset)
 
-    def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> MemoryResult:
+    def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> documents.MemoryResult:
         """Return a memory, its content from character `offset` on, as far as it fits."""
         return self._documents.get(memory_id, offset)
 
@@ -239,7 +230,7 @@ class SessionMemoryStore:
 
     def write_document_to_file(
         self, memory_id: str | int, output_path: str, *, overwrite: bool = False
-    ) -> ExportResult:
+    ) -> documents.ExportResult:
         """Write a document as Markdown with YAML front matter, inside an export folder only."""
         return self._documents.export(memory_id, output_path, overwrite=overwrite)
 
@@ -251,19 +242,19 @@ class SessionMemoryStore:
         """Return the number of memories."""
         return self._overview.count()
 
-    def get_session_stats(self, session_id: str) -> SessionStatsResult:
+    def get_session_stats(self, session_id: str) -> overview.SessionStatsResult:
         """Count what a session holds."""
         return self._statistics.session_stats(session_id)
 
-    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> SessionsResult:
+    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> overview.SessionsResult:
         """Return sessions, latest activity first; limit 1-100."""
         return self._statistics.list_sessions(limit, agent_id)
 
-    def get_timeline(self, scope: Scope, limit: int = 100) -> TimelineResult:
+    def get_timeline(self, scope: Scope, limit: int = 100) -> overview.TimelineResult:
         """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
         return self._overview.timeline(Scope.checked(scope), limit)
 
-    def get_memory_stats(self) -> MemoryStatsResult:
+    def get_memory_stats(self) -> overview.MemoryStatsResult:
         """Count what the whole file holds."""
         return self._overview.memory_stats()
 
@@ -275,15 +266,15 @@ class SessionMemoryStore:
         """Return what keeps the memories of a scope in step with the files that they were made of."""
         return Sync(self._storage, self._writer, self._deletion, Scope.checked(scope))
 
-    def delete_memory(self, memory_id: str | int) -> DeleteResult:
+    def delete_memory(self, memory_id: str | int) -> documents.DeleteResult:
         """Delete a memory with everything derived from it."""
         return self._deletion.delete(memory_id)
 
-    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> CleanupResult:
+    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> overview.CleanupResult:
         """Delete the memories older than `days_old` days; a dry run only counts them."""
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
-    def backfill_embeddings(self, on_progress: Notify = None) -> BackfillResult:
+    def backfill_embeddings(self, on_progress: Notify = None) -> overview.BackfillResult:
         """Compute missing vectors; `on_progress(done, total)` follows each memory. Raises EmbeddingUnavailableError."""
         return self._backfill.run(on_progress)
 
@@ -292,25 +283,18 @@ class SessionMemoryStore:
         return self._reembedding.run(on_progress)
 
     def export_memories(
-        self,
-        target: IO[bytes],
-        session_id: str | None = None,
-        *,
-        with_vectors: bool = False,
-        on_progress: Notify = None,
+        self, target: Stream, session_id: str | None = None, *, with_vectors: bool = False, on_progress: Notify = None
     ) -> Exported:
         """Write a session's memories, or all, as JSON Lines. Raises NotFoundError for a session without any."""
         return self._transfer.write(target, session_id, with_vectors=with_vectors, on_progress=on_progress)
 
-    def import_memories(
-        self, source: IO[bytes], *, as_session: str | None = None, on_progress: Notify = None
-    ) -> Imported:
+    def import_memories(self, source: Stream, *, as_session: str | None = None, on_progress: Notify = None) -> Imported:
         """Add the memories of an export, a seekable stream, to their session or to one named `as_session`.
 
         Skips those already stored. Raises ValidationError, having changed nothing, for an invalid line.
         """
         return self._transfer.read(source, as_session, on_progress)
 
-    def get_search_statistics(self) -> SearchStatistics:
+    def get_search_statistics(self) -> overview.SearchStatistics:
         """Return the latencies of this process's latest searches."""
         return self._timer.statistics()

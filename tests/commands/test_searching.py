@@ -120,7 +120,7 @@ def test_memories_without_vectors_are_counted(tmp_path: Path, run: Run, monkeypa
     monkeypatch.delenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH")
     ended = run("search", "deploy")
     assert "make deploy" in ended.out
-    assert "1 memory has no vectors" in " ".join(ended.out.split())
+    assert "1 memory lacks vectors" in " ".join(ended.out.split())
 
 
 @pytest.mark.usefixtures("memory")

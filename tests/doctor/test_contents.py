@@ -87,7 +87,7 @@ KINDS = {
         State.PROBLEM,
     ),
     "an earlier release": (
-        ("drop index idx_observed_report; delete from schema_migrations where version = 9"),
+        ("drop index idx_observed_report; delete from schema_migrations where version >= 9"),
         State.WARNING,
     ),
 }

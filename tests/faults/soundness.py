@@ -51,10 +51,6 @@ HALVES = {
                 select 1 from memory_chunks c where parent_id = m.id
                     and not exists (select 1 from memory_passages where chunk_id = c.id)))
     """,
-    "a memory with passages and no model": """
-        select id from session_memories m where embedding_model_id is null
-            and exists (select 1 from memory_passages where memory_id = m.id)
-    """,
     "a memory whose pieces are not in the keyword index": """
         select m.id from session_memories m left join keyword_memories k on k.memory_id = m.id
         where coalesce(length(k.lengths) / 4, 0) <> iif(m.auto_chunk, m.chunk_count, 1)

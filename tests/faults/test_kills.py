@@ -16,7 +16,9 @@ from faults.processes import started, told
 from faults.server import Server
 from faults.soundness import faults_of
 from faults.workload import memory, open_store, store_one
+from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -26,6 +28,10 @@ KILLS_BESIDE_ANOTHER = effort(quick=3, long=25)
 KILLS_WHILE_CREATING = effort(quick=2, long=50)
 KILLS_WHILE_INDEXING = effort(quick=3, long=75)
 KILLS_OF_A_SERVER = effort(quick=1, long=15)
+KILLS_IN_LONG_TEXTS = effort(quick=2, long=20)
+
+LONG_TEXTS = 2
+"""Of each server. They take several batches each."""
 
 SERVED = Settings(embedding_model="toy")
 """The settings of the server: with another model, nobody could compute the vectors that it leaves undone."""
@@ -119,3 +125,33 @@ def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: P
             store.defer_vectors()
             eventually(lambda store=store: not store.get_memory_stats().without_vectors)
         assert faults_of(path, ToyEngine()) == []
+
+
+def long_text(number: int) -> str:
+    """Return a report of several hundred passages that no other equals."""
+    parts = [f"## Part {part}\n\n{f'finding {number} of part {part} ' * 60}" for part in range(100)]
+    return f"# Report {number}\n\n" + "\n\n".join(parts)
+
+
+@pytest.mark.timeout(600)
+def test_long_texts_whose_servers_are_killed_get_all_their_vectors_once(tmp_path: Path) -> None:
+    path, stored, numbers = tmp_path / "memory.db", dict[int, str](), itertools.count()
+    for _ in range(KILLS_IN_LONG_TEXTS):
+        with Server(path) as server:
+            for text in map(long_text, itertools.islice(numbers, LONG_TEXTS)):
+                stored[server.stored_id(server.ask_to_store(memory(0) | {"content": text}))] = text
+            time.sleep(random.uniform(0, 0.5))
+    with SessionMemoryStore(path, SERVED) as store:
+        store.defer_vectors()
+        eventually(lambda: not store.get_memory_stats().without_vectors)
+        with store._storage.read() as reader:
+            memories = reader.memories(list(stored))
+            found = {number: reader.passages_of(one) for number, one in memories.items()}
+            chunks = {number: [part.chunk for part in reader.chunks_of(number)] for number in stored}
+    assert {number: one.content for number, one in memories.items()} == stored
+    indexer = Indexer(EmbeddingModel(ToyEngine), SERVED)
+    for number, one in memories.items():
+        at_once = indexer.embed(indexer.unit_texts(one.memory_type, one.title, one.content, chunks[number]))
+        assert at_once.passages == [(part.chunk, part.start, part.end) for part in found[number]]
+        assert at_once.vectors.tobytes() == b"".join(part.vector.tobytes() for part in found[number])
+    assert faults_of(path, ToyEngine()) == []

@@ -170,7 +170,7 @@ def test_without_a_model_words_are_searched_and_a_message_says_so(tmp_path: Path
         answer = store.search_chunks("proxies", Scope("report"), Page(limit=3))
         assert [chunk.sources for chunk in answer.results] == [["keyword"]]
         assert "Found by words only. There is no model: run vector-memory fetch-model." in (answer.message or "")
-        assert "1 memory in this scope has no vectors" in (answer.message or "")
+        assert "1 memory in this scope still lacks vectors" in (answer.message or "")
         assert answer.confidence is None
 
 

@@ -19,6 +19,7 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError
 from vector_memory.search.index import bm25 as word_scores
 from vector_memory.search.index import loader as passage_index
+from vector_memory.search.index import sketch
 from vector_memory.search.index import units as postings
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.feed import SqliteFeed
@@ -43,8 +44,10 @@ STEPS = st.lists(
 
 @pytest.fixture(params=[0, 10**6], ids=["blocks of the scope", "lists of the whole file"])
 def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """From which share of the blocks on whole lists of postings are read and kept."""
+    """From which share of the blocks on whole lists of postings are read and kept. The sketch follows every memory."""
     monkeypatch.setattr(word_scores, "WIDE_SCOPE", request.param)
+    monkeypatch.setattr(sketch, "MIN_LAG", 0)
+    monkeypatch.setattr(sketch, "LAG_SHARE", 10**9)
     return int(request.param)
 
 

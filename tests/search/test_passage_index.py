@@ -29,7 +29,8 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
-from vector_memory.search.index.scan import candidates
+from vector_memory.search.index import revisions
+from vector_memory.search.index.comparison import candidates
 from vector_memory.search.index.signatures import NEAREST_SHARE, Passages, signatures_of
 from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
@@ -206,6 +207,7 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
     with open_store(tmp_path / "memory.db") as store:
         fill(store, random.Random(3), 30)
         load_index(store)
+        store._index._cached.clear()
         monkeypatch.setattr(SqliteFeed, "vectors", counted)
         with store._database.read() as first:
             earlier = store._index.view(SqliteFeed(first))
@@ -228,6 +230,7 @@ def test_many_new_memories_of_another_process_are_found_before_they_are_read(
     store: SessionMemoryStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passage_index, "PASSAGES_PER_READ", 3)
+    monkeypatch.setattr(revisions, "MAX_BEHIND", 3)
     with open_store(path) as other:
         fill(other, random.Random(8), 20)
     assert not answers_from_memory(store)
@@ -279,6 +282,15 @@ def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMe
     assert some.tolist() == vectors[3:40:7].tolist()
 
 
+def test_vectors_read_one_by_one_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
+    with store._database.read() as connection:
+        rows = dict(connection.execute("select passage_id, embedding from vec_chunk_search").fetchall())
+        wanted = sorted(rows)[::5]
+        ids, vectors = SqliteFeed(connection).scattered_vectors(REPORTS, [*wanted, 10**6])
+    assert ids.tolist() == wanted
+    assert [vector.tobytes() for vector in vectors] == [rows[number] for number in wanted]
+
+
 @pytest.mark.parametrize("share", [1.0, 0.6, 0.1])
 def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: float) -> None:
     numbers = np.random.default_rng(4)
@@ -289,9 +301,10 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
     bonus[1::7] += 0.3
     passages = passages_with(vectors)
     limit, nearest = 80, 80 // NEAREST_SHARE
-    chosen = passages.likeliest(query, bonus, 3000, limit)
+    chosen, _ = passages.likeliest(query, bonus, 3000, passages.differences(query, 3000), limit)
     rows = np.flatnonzero(np.isfinite(bonus[1:]))
-    assert set(passages.likeliest(query, bonus, rows, limit).tolist()) == set(chosen.tolist())
+    same, _ = passages.likeliest(query, bonus, rows, passages.differences(query, rows), limit)
+    assert set(same.tolist()) == set(chosen.tolist())
     unequal = ((vectors > 0) != (query > 0)).sum(axis=1)
     once, own = np.cos(np.pi * unequal / 100), bonus[1:]
     twice = np.where(vectors > 0, query, -query).sum(axis=1) / np.sqrt(2 * 100 / np.pi)
@@ -329,6 +342,12 @@ def test_a_damaged_block_of_vectors_is_reported_with_advice(store: SessionMemory
     connection.close()
     with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
         vectors_of(reader, "vec_chunk_search", [1, 2, 3])
+    for change in ("select 1", "delete from vec_chunk_search_vector_chunks00"):
+        connection = apsw.Connection(str(path))
+        connection.execute(change)
+        connection.close()
+        with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+            SqliteFeed(reader).scattered_vectors(REPORTS, [1, 2, 3])
     with open_store(path) as other:
         other._index.start_loading()
         other._index.wait_for_loading()

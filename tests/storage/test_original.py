@@ -66,7 +66,7 @@ def test_every_document_is_found_by_its_words_right_after_the_upgrade_without_a_
 def test_an_answer_after_the_upgrade_says_that_vectors_are_still_to_come(path: Path) -> None:
     with SessionMemoryStore(path, Settings(embedding_model="toy")) as store:
         message = store.search_chunks("quokka", Scope("report")).message or ""
-    assert "2 memories in this scope have no vectors yet and can be found by words only" in message
+    assert "2 memories in this scope still lack vectors and may be found by words only" in message
     assert "a server computes them in the background" in message
 
 

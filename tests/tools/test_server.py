@@ -1,6 +1,7 @@
 """The server around the tools."""
 
 import json
+import re
 from pathlib import Path
 
 import anyio
@@ -13,7 +14,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.app import INSTRUCTIONS, create_server, instructions_for
 from vector_memory.server.tools import offered
-from vector_memory.settings import ServerOptions, Settings, Toolset
+from vector_memory.settings import Profile, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 from waiting import PATIENCE
 
@@ -33,6 +34,19 @@ def test_instructions_for_every_choice_of_tools_reach_the_agent_complete(toolset
     told = instructions_for(ServerOptions(toolsets=toolsets, read_only=read_only))
     assert len(told.encode()) < 2048
     assert ("read-only" in told) == read_only
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [ServerOptions(), ServerOptions(profile=Profile.CORE), ServerOptions(toolsets="tagged")],
+    ids=["session", "core", "tagged"],
+)
+def test_instructions_begin_with_when_to_search_and_when_to_store(offer: ServerOptions) -> None:
+    """An agent that reads one sentence knows both."""
+    sentence = instructions_for(offer).partition(": ")[0]
+    assert re.match("Search th.* before you begin", sentence)
+    assert "store what you" in sentence
+    assert "when you end" in sentence
 
 
 def test_instructions_name_only_existing_tools() -> None:

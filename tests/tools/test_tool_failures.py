@@ -26,8 +26,8 @@ REPORT = {"agent_id": "a", "session_id": "s", "content": "A report on databases.
 SECRET = "hunter2-stored-content"  # noqa: S105 - a marker for stored content
 
 BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
-    "missing": ("store_report", {"agent_id": "a", "content": "x"}, "session_id is required."),
-    "missing several": ("store_report", {}, "agent_id is required. session_id is required. content is required."),
+    "missing": ("store_report", {"agent_id": "a", "session_id": "s"}, "content is required."),
+    "missing several": ("store_knowledge_base", {}, "title is required. content is required."),
     "null where required": ("get_memory_by_id", {"memory_id": None}, "memory_id is required."),
     "wrong type, text": ("store_report", REPORT | {"content": 5}, "content must be a string."),
     "wrong type, object as text": ("store_report", REPORT | {"content": {"a": 1}}, "content must be a string."),

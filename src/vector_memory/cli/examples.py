@@ -20,6 +20,13 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "audit --token alice": "what a token was used for",
         "audit --verify": "check that no line is missing",
     },
+    "install": {
+        "install claude": "for all projects of Claude Code, each with its own memory",
+        "install codex --project --dry-run": "show what would change in this project",
+        "install cursor --database-path ~/memory.db": "one memory for all projects",
+        "install claude --profile full --yes": "all session tools, without a question",
+    },
+    "uninstall": {"uninstall claude": "take out what `install claude` added"},
     "demo": {
         "demo": "on the documentation of vector-memory",
         "demo notes --question 'how do we deploy?'": "on your own files",
@@ -59,6 +66,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import monday.jsonl": "add what is not there yet",
         "import monday.jsonl --as tuesday": "as a session of another name",
         "import old/vector_memory.db": "the notes of a tagged memory server",
+    },
+    "import-sessions": {
+        "import-sessions --dry-run": "say what would be stored of this project",
+        "import-sessions --all --client codex": "all sessions of Codex",
     },
     "delete": {
         "delete 7 8": "two memories",

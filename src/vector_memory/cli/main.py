@@ -3,37 +3,40 @@
 Usage: vector-memory [COMMAND] [FLAGS]
 
 Server:
-  serve        serve an MCP client over standard input and output (default)
-  demo         store a folder of Markdown files and ask questions about it
+  serve            serve an MCP client over standard input and output (default)
+  install          connect a client: claude, codex, cursor, vscode or desktop
+  uninstall        disconnect a client
+  demo             store a folder of Markdown files and ask questions about it
 
 Store and search:
-  ingest       store Markdown and text files
-  search       search by meaning and words
-  list         list memories of any kind, latest first
-  show         print a memory
-  sessions     list the sessions, latest first
-  timeline     list what was stored in a session, when and by whom
-  stats        count the memories of a session or of the whole file
-  report       write an HTML page of a session, or of each
+  ingest           store Markdown and text files
+  search           search by meaning and words
+  list             list memories of any kind, latest first
+  show             print a memory
+  sessions         list the sessions, latest first
+  timeline         list what was stored in a session, when and by whom
+  stats            count the memories of a session or of the whole file
+  report           write an HTML page of a session, or of each
 
 Import and export:
-  export       write one session, or everything, to a JSON Lines file
-  import       add the memories of an exported file
+  export           write one session, or everything, to a JSON Lines file
+  import           add the memories of an exported file
+  import-sessions  store the past sessions of Claude Code and Codex
 
 Maintenance:
-  delete       delete memories, or a session
-  cleanup      delete old memories
-  backfill     compute missing vectors
-  reembed      recompute all vectors with another model
-  doctor       check the installation and the memory, and repair them
-  backup       copy the memory to a file, even while servers use it
-  restore      replace the memory with a backup
-  namespace    create or list the memories of a server for several teams
-  token        create, list or revoke the tokens of such a server
-  audit        print and check who called what on such a server
-  fetch-model  download the embedding model and the token table
-  completion   print a completion script for bash, zsh or fish
-  --version    print the version
+  delete           delete memories, or a session
+  cleanup          delete old memories
+  backfill         compute missing vectors
+  reembed          recompute all vectors with another model
+  doctor           check the installation and the memory, and repair them
+  backup           copy the memory to a file, even while servers use it
+  restore          replace the memory with a backup
+  namespace        create, limit or list the memories of a server for teams
+  token            create, list or revoke the tokens of such a server
+  audit            print and check who called what on such a server
+  fetch-model      download the embedding model and the token table
+  completion       print a completion script for bash, zsh or fish
+  --version        print the version
 
 Run `vector-memory COMMAND --help` for the flags of a command. Every setting is
 also an environment variable: --log-level is VECTOR_MEMORY_LOG_LEVEL.

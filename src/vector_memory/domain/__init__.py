@@ -5,13 +5,15 @@ Values are always valid: constructors raise a ValidationError that says what to 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.project import Project as Project
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
+from vector_memory.domain.times import past_time
+from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
     LARGEST,
@@ -79,11 +81,6 @@ TRAITS: dict[MemoryKind, KindTraits] = {
 DEFAULT_CATEGORY = "general"
 
 
-def utc_now() -> str:
-    """Return the current time as ISO 8601 in UTC with microseconds: a fixed format that sorts as text."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
 def parse_kind(value: MemoryKind | str) -> MemoryKind:
     """Parse a memory kind from its wire name."""
     try:
@@ -95,7 +92,7 @@ def parse_kind(value: MemoryKind | str) -> MemoryKind:
 class MemoryFields(TypedDict, total=False):
     """The optional fields of a new memory. `NewMemory.of` checks which kinds need which."""
 
-    agent_id: str
+    agent_id: str | None
     session_id: str | None
     session_iter: str | int | None
     task_code: str | None
@@ -105,11 +102,12 @@ class MemoryFields(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     category: str | None
     parent_report_id: str | int | None
+    created_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """A memory to be stored; `of` creates one from a caller's values."""
+    """A memory to be stored; `of` creates one from a caller's values. `created_at`: None for now."""
 
     kind: MemoryKind
     agent_id: str
@@ -122,6 +120,7 @@ class NewMemory:
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     parent_report_id: int | None = None
+    created_at: str | None = None
 
     @classmethod
     def of(cls, kind: MemoryKind | str, content: str, **fields: Unpack[MemoryFields]) -> "NewMemory":
@@ -132,14 +131,14 @@ class NewMemory:
         parent, iteration = fields.get("parent_report_id"), fields.get("session_iter")
         report_id = None if parent is None else parse_id("parent_report_id", parent)
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
-        title = fields.get("title")
+        title, agent_id, created_at = fields.get("title"), fields.get("agent_id"), fields.get("created_at")
         if kind is MemoryKind.KNOWLEDGE_BASE:
             extra["title"] = check_text("title", title, MAX_TITLE)
             category = check_optional_text("category", fields.get("category"), MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
         return cls(
             kind=kind,
-            agent_id=fields.get("agent_id", MAIN_AGENT),
+            agent_id=MAIN_AGENT if agent_id is None else agent_id,
             content=content,
             session_id=fields.get("session_id"),
             session_iter=1 if iteration is None else parse_iteration(iteration),
@@ -149,6 +148,7 @@ class NewMemory:
             tags=check_tags(fields.get("tags")),
             metadata=with_facts(check_metadata(fields.get("metadata")), extra),
             parent_report_id=report_id,
+            created_at=None if created_at is None else past_time("created_at", created_at),
         )
 
     def __post_init__(self) -> None:

@@ -1,13 +1,17 @@
 """The model as the rest of the program uses it: loaded in the background or at first use, unloaded when idle."""
 
 import ctypes
+import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.embedder import Embedder, Vectors
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
 TOY_MODEL = "toy"
 CACHED_QUERIES = 1_000
+REMEMBERED_TEXTS = 2_048
+"""The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB."""
 LOAD_ATTEMPTS = 2
 LOAD_RETRY_SECONDS = 30.0
 
@@ -59,6 +65,40 @@ def _load_engine(name: str, settings: "Settings") -> Embedder:
     return SentenceTransformersEngine(settings.embedding_model, settings.embedding_model_path)
 
 
+class LatestVectors:
+    """The vectors of the latest texts, so that an edited document is not embedded as a whole again; thread-safe."""
+
+    def __init__(self, limit: int = REMEMBERED_TEXTS) -> None:
+        """`limit`: how many texts are remembered; the one not asked for the longest is forgotten first."""
+        self._limit = limit
+        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def embed(self, texts: Sequence[str], engine: Embedder) -> Vectors:
+        """Return one vector per text, shape (len(texts), dimensions); the engine embeds those not remembered, once."""
+        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
+        vectors = self._recall(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        if missing:
+            computed = engine.embed(list(missing.values()))
+            # Copies, because a row would keep the vectors of its whole call in memory.
+            vectors |= {key: vector.copy() for key, vector in zip(missing, computed, strict=True)}
+        self._remember(vectors)
+        return np.array([vectors[key] for key in keys], np.float32).reshape(-1, engine.fingerprint.dimensions)
+
+    def _recall(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
+        with self._lock:
+            return {key: self._vectors[key] for key in keys if key in self._vectors}
+
+    def _remember(self, vectors: Mapping[bytes, Vectors]) -> None:
+        with self._lock:
+            for key, vector in vectors.items():
+                self._vectors[key] = vector
+                self._vectors.move_to_end(key)
+            while len(self._vectors) > self._limit:
+                self._vectors.popitem(last=False)
+
+
 class EmbeddingModel:
     """An Embedder that loads its engine at first use, or earlier on request; thread-safe.
 
@@ -78,6 +118,7 @@ class EmbeddingModel:
         self._engine: Embedder | None = None
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
+        self._latest = LatestVectors()
         self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
 
     def start_loading(self) -> None:
@@ -107,7 +148,7 @@ class EmbeddingModel:
     def unload_if_idle(self, idle_seconds: float) -> None:
         """Unload the engine if it was not used for `idle_seconds`; the next use loads it again."""
         if self._engine is not None and self._clock() - self._used_at >= idle_seconds:
-            self._engine = None
+            self._engine, self._latest = None, LatestVectors()
             return_freed_memory()
 
     @property
@@ -130,15 +171,15 @@ class EmbeddingModel:
         return self._loaded().token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), dimensions)."""
-        return self._loaded().embed(texts)
+        """Return one unit vector per text, shape (len(texts), dimensions). The last 2,048 texts are remembered."""
+        return self._latest.embed(texts, self._loaded())
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached."""
         return self._query_vector(text)
 
     def _embed_query(self, text: str) -> Vectors:
-        vector: Vectors = self.embed([text])[0].copy()
+        vector: Vectors = self._loaded().embed([text])[0].copy()
         vector.setflags(write=False)
         return vector
 

@@ -6,11 +6,12 @@ the mean of the last hidden states, divided by max(its length, 1e-12).
 
 Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
 every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
+Each call has one thread, and several run at once: threads that share a call wait for each other at every operator.
 """
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from types import ModuleType
@@ -35,9 +36,9 @@ READ_TOKENS = 254
 CLS, SEP = 101, 102
 # Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
-MAX_TOKENS = 512
-# The model is small: more threads mostly wait for each other, and the user needs the other CPUs.
-MAX_THREADS = 4
+MAX_TOKENS = 256
+# The user needs the other CPUs.
+MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
 GRAPH = "minilm.onnx"
 # The placeholder for the weights' file in the graph; its fixed width allows replacement in place.
@@ -52,8 +53,8 @@ class OnnxEngine:
     fingerprint = Fingerprint("all-MiniLM-L6-v2", DIMENSIONS, "fp32", "onnxruntime")
     tokens_per_vector = TRAINED_TOKENS
 
-    def __init__(self, weights: Weights, threads: int | None = None) -> None:
-        """Load the model. `threads`: the threads per call; default: one per available CPU, at most four.
+    def __init__(self, weights: Weights, calls: int | None = None) -> None:
+        """Load the model. `calls`: how many run at once; default: one per available CPU, at most four.
 
         Raises EmbeddingUnavailableError if the files are not the official ones.
         """
@@ -63,7 +64,8 @@ class OnnxEngine:
             self._tokenizer = _load_tokenizer(weights)
             _import_runtime()  # now rather than in _open_session, while the hash is computed
             verified.result()
-        self._session = _open_session(weights, threads or min(MAX_THREADS, _available_cpus()))
+        self._session = _open_session(weights)
+        self._calls = calls or min(MAX_CALLS, _available_cpus())
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
@@ -74,10 +76,13 @@ class OnnxEngine:
         """Return one unit vector per text, shape (len(texts), 384). Only the first 254 tokens of a text are read."""
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
-        for group in equal_length_groups([len(each) for each in tokens]):
+
+        def embed_group(group: list[int]) -> None:
             (hidden,) = self._session.run(["hidden"], {"input_ids": np.stack([tokens[index] for index in group])})
             for index, states in zip(group, hidden, strict=True):
                 vectors[index] = _pool(states)
+
+        _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         return vectors
 
     def _tokens(self, text: str) -> Tokens:
@@ -86,12 +91,24 @@ class OnnxEngine:
 
 
 def equal_length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of indices with equal lengths: at most 8 texts, and at most 512 tokens if there are several."""
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    """Yield groups of indices with equal lengths, the longest first: at most 8 texts, and 256 tokens if several."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     for length, same in itertools.groupby(order, key=lengths.__getitem__):
         size = min(MAX_TEXTS, max(1, MAX_TOKENS // length))
         while group := list(itertools.islice(same, size)):
             yield group
+
+
+def _for_each(work: Callable[[list[int]], None], groups: Sequence[list[int]], threads: int) -> None:
+    """Work on every group, on several at once. A single group needs no other thread, as in a query."""
+    if len(groups) == 1 or threads == 1:
+        for group in groups:
+            work(group)
+        return
+    # A pool for each use: starting threads takes 0.1 ms, and a kept one would not survive a fork.
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, groups):
+            pass
 
 
 def _pool(states: Vectors) -> Vectors:
@@ -117,14 +134,13 @@ def _import_runtime() -> ModuleType:
     return onnxruntime  # type: ignore[no-any-return]
 
 
-def _open_session(weights: Weights, threads: int) -> "InferenceSession":
+def _open_session(weights: Weights) -> "InferenceSession":
     onnxruntime = _import_runtime()
     model = weights.file(MODEL_FILE)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = 1
     options.enable_mem_pattern = False  # it plans memory for shapes that repeat; these do not
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # no busy waiting after a call
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
     return onnxruntime.InferenceSession(
         _graph_over(model.name),

@@ -2,8 +2,9 @@
 
 Whoever stores a memory without its vectors leases it in the same transaction. A thread of the same process then works
 through its leases, the oldest memory first; short texts need not wait for a long one. When a process ends before it is
-done, its leases run out, and the thread of any other process that has the file open takes them over; if there is none,
-the next one that starts does.
+done, its leases run out, and the threads of all other processes that have the file open take the memories over, one at
+a time; if there is none, the next one that starts does. Each batch of vectors is stored when it is computed, so that
+the work of a process that is killed is not lost.
 """
 
 import logging
@@ -42,16 +43,18 @@ class BackgroundVectors:
         self._indexer = indexer
         self._owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
+        self._defers = False
         self._wanted = threading.Event()
         self._stopping = threading.Event()
 
     @property
-    def is_running(self) -> bool:
+    def defers(self) -> bool:
         """Whether memories may be deferred to this process."""
-        return self._thread is not None and not self._stopping.is_set()
+        return self._defers and not self._stopping.is_set()
 
-    def start(self) -> None:
-        """Begin to compute what this process defers, and what others have left behind."""
+    def start(self, *, defers: bool = False) -> None:
+        """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores."""
+        self._defers |= defers
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="vectors", daemon=True)
             thread.start()
@@ -115,19 +118,20 @@ class BackgroundVectors:
                 memory = self._next()
 
     def _next(self) -> Memory | None:
-        """Return the oldest memory that this process has leased, after taking over what others have left behind.
+        """Return the oldest memory that this process has leased; if there is none, take one over from another.
 
-        Raises EmbeddingUnavailableError, having taken nothing over, without a model whose vectors can be used.
+        Only one, so that other processes can share the work, and that a text which kills its process is not blamed on
+        others. Raises EmbeddingUnavailableError, having taken nothing over, without a model whose vectors can be used.
         """
         with self._storage.read() as reader:
             memory = reader.next_leased(self._owner)
-            if not reader.has_lapsed_leases():
+            if memory is not None or not reader.is_any_left_behind():
                 return memory
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:
             reader.require_comparable(fingerprint)
         with self._storage.write() as writer:
-            writer.take_leases(self._lease())
+            writer.take_over(self._lease())
             return writer.next_leased(self._owner)  # another process may have been faster
 
     def _complete(self, memory: Memory, on_progress: EmbeddingProgress) -> None:
@@ -175,7 +179,7 @@ class BackgroundVectors:
             try:
                 with self._storage.write() as writer:
                     if not done.is_set():
-                        writer.take_leases(self._lease())
+                        writer.renew_leases(self._lease())
             except VectorMemoryError as error:  # then another process may do the same work, and one of both stores it
                 logger.info("Leases were not renewed: %s", error)
 

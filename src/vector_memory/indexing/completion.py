@@ -1,4 +1,4 @@
-"""Computes the vectors of a memory that is stored without them."""
+"""Computes the vectors of a memory that is stored without them, or without all of them."""
 
 from collections.abc import Sequence
 
@@ -11,24 +11,32 @@ from vector_memory.storage.records import Derived, Memory
 def complete(
     storage: Storage, indexer: Indexer, memory: Memory, on_progress: EmbeddingProgress | None = None
 ) -> int | None:
-    """Compute a memory's vectors, and its chunks if it has none, and store them in one transaction.
+    """Compute the vectors that a memory lacks, and its chunks if it has none, and store each batch as it is computed.
 
-    Returns the number of its chunks; None if another process was faster, or the memory is gone: then nothing is
-    written. Raises EmbeddingUnavailableError, DatabaseError.
+    Whoever is interrupted leaves the batches that are stored, and the next call goes on after them. Returns the number
+    of chunks; None if another process was faster, or the memory is gone. Raises EmbeddingUnavailableError,
+    DatabaseError.
     """
     with storage.read() as reader:
         reader.require_comparable(indexer.fingerprint)
         stored = reader.chunks_of(memory.id)
+        embedded = reader.embedded_passages(memory.id)
     chunks: Sequence[Chunk] = [part.chunk for part in stored] or indexer.chunk(memory.memory_type, memory.content)
-    units = indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks)
-    embedded = indexer.embed(units, on_progress)
+    cut = indexer.cut(indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks))
+    if embedded != cut.passages[: len(embedded)]:  # another release has cut the text in another way
+        with storage.write() as writer:
+            writer.discard_vectors(memory.id)
+        embedded = []
     # The words of stored chunks, and of a memory that has no chunks, are in the index already.
     texts = searchable_texts(memory.memory_type, memory.content, chunks) if chunks and not stored else []
-    derived = Derived(
-        chunks=chunks,
-        words=storage.prepare_words(texts),
-        enriched=indexer.enriches(memory.memory_type),
-        embedded=embedded,
-    )
-    with storage.write() as writer:
-        return len(chunks) if writer.complete_memory(memory, derived) else None
+    words = storage.prepare_words(texts)
+    done, total = len(embedded), len(cut.passages)
+    for batch in indexer.embed_batches(cut, done):
+        derived = Derived(chunks=chunks, words=words, enriched=indexer.enriches(memory.memory_type), embedded=batch)
+        after, done = done, done + len(batch.passages)
+        with storage.write() as writer:
+            if not writer.add_vectors(memory, derived, after=after, is_last=done == total):
+                return None
+        if on_progress is not None:
+            on_progress(done, total)
+    return len(chunks)

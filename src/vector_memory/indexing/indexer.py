@@ -1,7 +1,7 @@
 """Derives search data from a text: chunks, passages and vectors."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,14 @@ class UnitText:
     header: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The passages of a memory's units, in order, and the text that is embedded for each."""
+
+    passages: list[EmbeddedPassage]
+    texts: list[str]
+
+
 class Indexer:
     """Derives what the index stores for a text. Never call it inside a transaction: it is slow."""
 
@@ -53,13 +61,18 @@ class Indexer:
         """What these vectors are comparable with. Raises EmbeddingUnavailableError without a model."""
         return self._model.fingerprint
 
-    def chunk(self, kind: str, content: str) -> list[Chunk]:
-        """Split a document into chunks. A kind that is not chunked has none."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is loaded, so that nothing waits for it."""
+        return self._model.is_ready
+
+    def chunk(self, kind: str, content: str, *, wait: bool = True) -> list[Chunk]:
+        """Split a document into chunks. A kind that is not chunked has none. `wait`: as in `token_counter`."""
         if not is_chunked(kind):
             return []
         settings = self._settings
         return chunk_document(
-            content, self.token_counter(), settings.default_chunk_size, settings.default_chunk_overlap
+            content, self.token_counter(wait=wait), settings.default_chunk_size, settings.default_chunk_overlap
         )
 
     def cut_without_model(self, content: str) -> list[Chunk]:
@@ -82,6 +95,20 @@ class Indexer:
 
     def embed(self, units: Sequence[UnitText], on_progress: EmbeddingProgress | None = None) -> Embedded:
         """Split units into passages and embed these. Raises EmbeddingUnavailableError."""
+        cut = self.cut(units)
+        return Embedded(cut.passages, self._vectors(cut.texts, on_progress), self._model.fingerprint)
+
+    def embed_batches(self, cut: Cut, first: int) -> Iterator[Embedded]:
+        """Embed the passages from `first` on; yield each batch when it is computed, and at least one, even if empty.
+
+        Raises EmbeddingUnavailableError.
+        """
+        for start in range(first, max(len(cut.texts), first + 1), BATCH):
+            batch = slice(start, start + BATCH)
+            yield Embedded(cut.passages[batch], self._model.embed(cut.texts[batch]), self._model.fingerprint)
+
+    def cut(self, units: Sequence[UnitText]) -> Cut:
+        """Split units into passages. Raises EmbeddingUnavailableError."""
         passages: list[EmbeddedPassage] = []
         texts: list[str] = []
         for position, unit in enumerate(units):
@@ -89,7 +116,7 @@ class Indexer:
             for span in self._cut(unit.text):
                 passages.append(EmbeddedPassage(position, unit.start + span.start, unit.start + span.end))
                 texts.append(head + unit.text[span.start : span.end])
-        return Embedded(passages, self._vectors(texts, on_progress), self._model.fingerprint)
+        return Cut(passages, texts)
 
     def _vectors(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> Vectors:
         """Return a vector for each text. The batch size does not change the vectors."""
@@ -108,8 +135,13 @@ class Indexer:
     def _cut(self, text: str) -> list[Span]:
         return cut_passages(text, self._model.token_spans, self._model.tokens_per_vector)
 
-    def token_counter(self) -> TokenCounter:
-        """Return the best token counter. It is chosen once; until there is a model, it is an estimate."""
+    def token_counter(self, *, wait: bool = True) -> TokenCounter:
+        """Return the best token counter. It is chosen once; until there is a model, it is an estimate.
+
+        Waits for a model that is loading, unless `wait` is false.
+        """
+        if not (wait or self._counter or self.is_ready):
+            return find_token_counter(None)
         with self._lock:
             if self._counter is None:
                 try:

@@ -6,13 +6,14 @@ words long before they have vectors.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
+from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
@@ -31,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 class Backfill:
-    """Computes missing vectors in one transaction per memory, so it can be stopped at any time."""
+    """Computes missing vectors in short transactions, so it can be stopped at any time."""
 
     def __init__(self, storage: Storage, indexer: Indexer, vocabulary: Vocabulary) -> None:
         self._storage = storage
@@ -40,11 +41,11 @@ class Backfill:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, threshold: int) -> None:
-        """Run in the background if some memories have no vectors; `threshold` or more are left to a command."""
+    def start(self, threshold: int, background: BackgroundVectors) -> None:
+        """Leave what is missing to the background; `threshold` memories or more are left to a command."""
         try:
             with self._storage.read() as reader:
-                missing = reader.count(Scope(), without_vectors=True) if reader.next_without_vectors(0) else 0
+                missing = reader.count(Scope(), without_vectors=True)
         except ClosedMemoryError:  # the server is ending
             return
         except VectorMemoryError as error:
@@ -52,17 +53,16 @@ class Backfill:
             return
         if missing:
             thread = threading.Thread(
-                target=self._run_quietly, kwargs={"with_vectors": missing < threshold}, name="backfill", daemon=True
+                target=self._run_quietly,
+                args=(background if missing < threshold else None,),
+                name="backfill",
+                daemon=True,
             )
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
 
     def stop(self) -> None:
-        """Stop a run in the background.
-
-        This does not wait for a long memory that is being embedded: nothing is written once the file is closed, and the
-        next run repeats that memory.
-        """
+        """Stop. This does not wait for what takes long: nothing is written once the file is closed."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(BACKFILL_STOP_SECONDS)
@@ -76,16 +76,13 @@ class Backfill:
         self._storage.cut_documents(partial(self._indexer.chunk, MemoryKind.REPORT))
         with self._storage.read() as reader:
             total = reader.count(Scope(), without_vectors=True)
-        done = indexed = chunks = 0
-        memory = self._next(0)
-        while memory is not None and not self._stopping.is_set():
+        indexed = chunks = 0
+        for done, memory in enumerate(self._missing(), start=1):
             chunk_count = if_possible(partial(complete, self._storage, self._indexer), memory)
-            done += 1
             indexed += chunk_count is not None
             chunks += chunk_count or 0
             if on_progress is not None:
                 on_progress(done, total)
-            memory = self._next(memory.id)
         if not self._stopping.is_set():
             self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
@@ -99,11 +96,16 @@ class Backfill:
             f"{remaining:,} remaining{being_computed(coming)}.",
         )
 
-    def _run_quietly(self, *, with_vectors: bool) -> None:
+    def _run_quietly(self, background: BackgroundVectors | None) -> None:
         try:
             self._storage.cut_documents(self._indexer.cut_without_model)
-            if with_vectors:
-                logger.info("Backfill: %s", self.run().message)
+            if background is not None:
+                fingerprint = self._indexer.fingerprint
+                with self._storage.write() as writer:
+                    writer.require_comparable(fingerprint)
+                    writer.defer_missing_vectors()
+                background.begin()
+                self._vocabulary.add_missing_vectors()
         except ClosedMemoryError:  # what is left is done by the next run
             return
         except VectorMemoryError as error:
@@ -111,9 +113,17 @@ class Backfill:
         except Exception as error:  # the server keeps running, and the next start tries again
             logger.warning("Backfill stopped: %s", where(error))
 
-    def _next(self, after_id: int) -> Memory | None:
+    def _missing(self) -> Iterator[Memory]:
+        """Yield the memories that lack vectors, until `stop`; at the end those that may kill the process again."""
+        for given_up in (False, True):
+            memory = self._next(0, given_up=given_up)
+            while memory is not None and not self._stopping.is_set():
+                yield memory
+                memory = self._next(memory.id, given_up=given_up)
+
+    def _next(self, after_id: int, *, given_up: bool) -> Memory | None:
         with self._storage.read() as reader:
-            return reader.next_without_vectors(after_id)
+            return reader.next_without_vectors(after_id, given_up=given_up)
 
 
 def being_computed(number: int) -> str:

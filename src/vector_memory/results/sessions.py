@@ -30,6 +30,11 @@ def unless_both() -> Any:
     return Field(default=[], description="If it came from one ranking only", exclude_if=lambda held: len(held) != 1)
 
 
+def unless_none_was_redacted() -> Any:
+    """Return the field of a receipt that counts what was removed from a text; most receipts leave it out."""
+    return Field(default=0, description="Private parts and secrets removed", exclude_if=lambda count: not count)
+
+
 class Result(BaseModel):
     """Base of all results."""
 
@@ -59,6 +64,7 @@ class StoreMemoryResult(Result):
     passages_created: int = Field(description="Passages with a vector; together they cover the whole text")
     vectors: VectorsState = Field(description="pending: found by words already, and by meaning in a moment")
     token_count: int | None = Field(default=None, description="Tokens of the whole text, if it is chunked")
+    redacted: int = unless_none_was_redacted()
     created_at: Time
 
 

@@ -4,7 +4,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vector_memory.results.sessions import SCORE, Confidence, Omitted, Result, Source, unless_both
+from vector_memory.results.sessions import (
+    SCORE,
+    Confidence,
+    Omitted,
+    Result,
+    Source,
+    unless_both,
+    unless_none_was_redacted,
+)
 from vector_memory.results.values import Score, Share, Time, unless_empty
 
 Health = Literal["healthy", "warning", "critical"]
@@ -18,6 +26,7 @@ class StoreTaggedResult(Result):
     category: str
     tags: list[str] = Field(default=[], description="In canonical form")
     rejected_tags: list[str] = Field(default=[], description="Not stored: message gives the reason")
+    redacted: int = unless_none_was_redacted()
     created_at: Time
 
 

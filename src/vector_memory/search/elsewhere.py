@@ -25,7 +25,7 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
 
 def count_close(retrieval: Retrieval, scope: Scope) -> int:
     """Return how many units of a scope are near the question, at most 100; 0 if none is."""
-    found = retrieval.find(scope, COUNTED)
+    found = retrieval.find(scope, COUNTED, only_if_close=True)
     if not found.is_close(retrieval.calibration):
         return 0
     return max(1, sum((hit.similarity or 0.0) >= retrieval.calibration.by_meaning for hit in found.hits))

@@ -67,10 +67,10 @@ IN_TIME = "a server computes them in the background, or `vector-memory backfill`
 
 
 def not_indexed(count: int, pending: int) -> str:
-    """Say that some memories of a scope cannot be found by meaning yet, `pending` of them only for a moment."""
-    memories, have = ("memory", "has") if count == 1 else ("memories", "have")
+    """Say that some memories of a scope cannot all be found by meaning yet, `pending` of them only for a moment."""
+    memories, lack = ("memory", "lacks") if count == 1 else ("memories", "lack")
     advice = "repeat the search in a moment" if pending == count else IN_TIME
-    return f"{count} {memories} in this scope {have} no vectors yet and can be found by words only: {advice}."
+    return f"{count} {memories} in this scope still {lack} vectors and may be found by words only: {advice}."
 
 
 def cut_short(scope: Scope) -> str:

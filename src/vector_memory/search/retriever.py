@@ -101,6 +101,11 @@ class Retriever:
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a query can be compared by meaning without waiting for the model."""
+        return self._model.is_ready
+
     def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
@@ -161,28 +166,30 @@ class Retrieval:
         self._method = method
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
 
-    def find(self, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
+    def find(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
 
-        Raises ValidationError for a scope that is not of one kind.
+        `only_if_close`: the units do not matter if nothing is close. Raises ValidationError for a scope that is not of
+        one kind.
         """
-        return self._find(self.question, scope, count, memories=memories)
-
-    def note_on_missing(self, scope: Scope) -> str | None:
-        """Return a sentence on the memories of the scope that have no vectors yet; None if all have."""
-        missing = self.reader.count(scope, without_vectors=True)
-        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
-
-    def _find(self, question: Question, scope: Scope, count: int, *, memories: bool = False) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
+        question = self.question
         if self._view is None:
             found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
         else:
             scope = self.reader.visible(scope)
             scan = Scan(self._view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
-            found = scan.find(question.vector, count)
+            found = scan.find(question.vector, count, self._is_close if only_if_close else None)
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
+
+    def _is_close(self, found: SearchHits) -> bool:
+        return found.is_close(self.calibration)
+
+    def note_on_missing(self, scope: Scope) -> str | None:
+        """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
+        missing = self.reader.count(scope, without_vectors=True)
+        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
 
     def _is_similar_enough(self, hit: Hit) -> bool:
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold

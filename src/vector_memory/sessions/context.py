@@ -39,16 +39,17 @@ class TaskContext:
         self._packer = packer
         self._access = access
 
-    def load(self, session_id: str, session_iter: str | int, max_tokens: int | None) -> TaskContextResult:
+    def load(self, session_id: str, session_iter: str | int | None, max_tokens: int | None) -> TaskContextResult:
         """Return the latest context of a session's iteration, the session's prompts, and beginnings of what was found.
 
-        Reports of earlier iterations fill up what the iteration has too few of.
+        Without an iteration it is the latest. Reports of earlier iterations fill up what the iteration has too few of.
         """
         check_text("session_id", session_id, MAX_IDENTIFIER)
-        iteration = parse_iteration(session_iter)
+        wanted = None if session_iter is None else parse_iteration(session_iter)
         if max_tokens is not None:
             check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)
         with self._storage.read() as reader:
+            iteration = latest_iteration(reader, session_id) if wanted is None else wanted
             gathered = Gathered(reader, session_id, iteration)
         found = gathered.in_order
         handed_out: list[StoredText] = []
@@ -124,6 +125,11 @@ class Gathered:
             older = counted(self._prompts - MAX_LIMIT, "older prompt")
             said += f" {older} left out: call search_input_prompts, latest_first=false."
         return said
+
+
+def latest_iteration(reader: Reader, session_id: str) -> int:
+    """Return the highest iteration of a session; 1 for an unknown one."""
+    return reader.session_counts(session_id).latest_iteration or 1
 
 
 def reports_until(reader: Reader, session_id: str, iteration: int) -> list[Memory]:

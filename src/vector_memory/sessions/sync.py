@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from vector_memory.domain import NewMemory, Scope
 from vector_memory.sessions.deletion import Deletion
-from vector_memory.sessions.writer import MemoryWriter, hash_of
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Expendable
 
@@ -52,7 +52,7 @@ class Sync:
 
     def is_outdated(self, source: str, content: str) -> bool:
         """Return whether a file has a memory with another text."""
-        content_hash = hash_of(content)
+        content_hash = self._writer.hash_of_stored(content)
         return any(known.content_hash != content_hash for known in self._known.get(source, ()))
 
     def put(self, source: str, new: NewMemory, gone: Collection[str] = ()) -> Synced:
@@ -61,7 +61,7 @@ class Sync:
         `gone`: files that are no longer there. A memory of one of them with the same text is replaced too, because the
         file was renamed. Raises as `MemoryWriter.write`.
         """
-        content_hash = hash_of(new.content)
+        content_hash = self._writer.hash_of_stored(new.content)
         previous = self._known.get(source, [])
         same = [known for known in previous if known.content_hash == content_hash]
         if same:

@@ -9,8 +9,10 @@ from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, searchable_texts
+from vector_memory.redaction import redact
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
+from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.validation import MAX_TITLE
@@ -27,7 +29,7 @@ class StoredMemory:
     """A memory that was stored. `problem`: why it cannot be found by meaning yet; None if it can.
 
     `token_count`: tokens of the whole content; None for kinds that are not chunked. `passage_count`: passages with
-    vectors. `is_pending`: the vectors follow in the background.
+    vectors. `is_pending`: the vectors follow in the background. `redacted`: places that were replaced in the text.
     """
 
     memory: NewMemory
@@ -39,19 +41,27 @@ class StoredMemory:
     created_at: str
     is_pending: bool
     problem: str | None
+    redacted: int
 
 
 class MemoryWriter:
     """Stores memories."""
 
-    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, background: BackgroundVectors, redacted: Redact) -> None:
         self._storage = storage
         self._indexer = indexer
         self._background = background
+        self._redacted = redacted
 
-    def store(self, memory: NewMemory, on_progress: EmbeddingProgress | None = None) -> StoreMemoryResult:
+    def store(
+        self, memory: NewMemory, on_progress: EmbeddingProgress | None = None, *, captured: bool = False
+    ) -> StoreMemoryResult:
         """Store a memory and return the receipt. Raises the errors of `write`."""
-        return receipt(self.write(memory, on_progress=on_progress))
+        return receipt(self.write(memory, on_progress=on_progress, captured=captured))
+
+    def hash_of_stored(self, content: str) -> str:
+        """Return the hash that the memory of a text has, or would have."""
+        return hash_of(redact(content).text if self._redacts(captured=False) else content)
 
     def write(
         self,
@@ -60,35 +70,39 @@ class MemoryWriter:
         on_progress: EmbeddingProgress | None = None,
         *,
         replacing: Collection[int] = (),
+        captured: bool = False,
     ) -> StoredMemory:
         """Store a memory with its chunks, words and vectors, and delete the memories that it replaces.
 
-        Both happen in one transaction. Without a usable model the text is stored anyway, and its vectors are computed
-        once there is a model. Raises DuplicateMemoryError, NotFoundError (the report of an observation), ChunkingError,
-        DatabaseError.
+        Both happen in one transaction. `captured`: by a hook or an import, not by an agent. Without a usable model the
+        text is stored anyway, and its vectors are computed once there is a model. Raises DuplicateMemoryError,
+        NotFoundError (the report of an observation), ChunkingError, DatabaseError.
         """
         self._storage.require_time_to_write()
+        memory, redacted = without_secrets(memory) if self._redacts(captured=captured) else (memory, 0)
         content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
-        chunks = self._indexer.chunk(memory.kind, memory.content)
+        is_pending = self._background.defers
+        wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
+        chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory, chunks)
-        token_count = self._indexer.token_counter()(memory.content) if is_chunked(memory.kind) else None
+        token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
         words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
-        is_pending = self._background.is_running
-        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending)
-        now = utc_now()
+        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending, wait=wait)
+        created_at = memory.created_at or utc_now()
         with self._storage.write() as writer:
             for number in replacing:
                 writer.delete(number)
             require_storable(writer, memory, content_hash)
             embedded, late_problem = usable(writer, embedded)
             if complete is not None:
-                memory = complete(writer, memory, now)
+                memory = complete(writer, memory, created_at)
             derived = Derived(
                 chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=embedded
             )
-            memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=History(now, now, now))
+            history = History(created_at, created_at, created_at)
+            memory_id = writer.add_memory(memory, derived, content_hash=content_hash, history=history)
             if is_pending := is_pending and problem is None:
                 self._background.defer(writer, memory_id)
         if is_pending:
@@ -100,15 +114,24 @@ class MemoryWriter:
             token_count=token_count,
             chunk_count=len(chunks),
             passage_count=0 if embedded is None else len(embedded.passages),
-            created_at=now,
+            created_at=created_at,
             is_pending=is_pending,
             problem=problem or late_problem,
+            redacted=redacted,
         )
 
+    def _redacts(self, *, captured: bool) -> bool:
+        return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
+
     def _embed(
-        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool
+        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool, wait: bool
     ) -> tuple[Embedded | None, str | None]:
-        """Return the vectors unless they are deferred, or None and why there will be none."""
+        """Return the vectors unless they are deferred, or None and why there will be none.
+
+        Without `wait`, a model that is not loaded is taken for one whose vectors can be used.
+        """
+        if not (wait or self._indexer.is_ready):
+            return None, None
         try:
             with self._storage.read() as reader:
                 reader.require_comparable(self._indexer.fingerprint)
@@ -118,6 +141,13 @@ class MemoryWriter:
             return self._indexer.embed(units, on_progress), None
         except EmbeddingUnavailableError as error:
             return None, str(error)
+
+
+def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
+    """Return the memory with redacted content, title and description, and the number of places replaced."""
+    content, title, description = map(redact, (memory.content, memory.title or "", memory.description or ""))
+    kept = replace(memory, content=content.text, title=title.text or None, description=description.text or None)
+    return kept, content.count + title.count + description.count
 
 
 def require_storable(reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = ()) -> None:
@@ -173,6 +203,7 @@ def receipt(stored: StoredMemory) -> StoreMemoryResult:
         passages_created=stored.passage_count,
         vectors=vectors_state(stored),
         token_count=stored.token_count,
+        redacted=stored.redacted,
         created_at=stored.created_at,
     )
 

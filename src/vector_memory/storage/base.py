@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
-from vector_memory.errors import NotFoundError
+from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
     Cursor,
     Derived,
+    EmbeddedPassage,
     Expendable,
     History,
     Lease,
@@ -147,10 +147,13 @@ class Reader(Protocol):
         """Return all chunks of the documents without their texts, ordered by document and position."""
 
     def passages_of(self, memory: Memory) -> list[StoredPassage]:
-        """Return a memory's passages that have vectors, in order."""
+        """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
+
+    def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
+        """Return the passages of a memory that have vectors so far, in order."""
 
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
-        """Return the ids of the memories that have vectors, ascending, and their means, shape (ids, dimensions)."""
+        """Return the ids of the memories that have all vectors, ascending, and their means, shape (ids, dimensions)."""
 
     # Counts
 
@@ -168,6 +171,9 @@ class Reader(Protocol):
 
         Only the memories of the scope count.
         """
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        """Return the session of a project with the latest activity, other than `besides`; None: there is none."""
 
     def session_counts(self, session_id: str) -> SessionCounts:
         """Return the statistics of a session; those of an unknown session are zero."""
@@ -203,14 +209,18 @@ class Reader(Protocol):
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         """Raise EmbeddingUnavailableError if vectors with this fingerprint are not comparable with the stored ones."""
 
-    def next_without_vectors(self, after_id: int) -> Memory | None:
-        """Return the memory with the smallest id above `after_id` whose vectors are missing, and nobody computes."""
+    def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
+        """Return the memory with the smallest id above `after_id` that lacks vectors, and that nobody works on.
+
+        `given_up`: one that several processes took over without getting anywhere; else one to which that has not
+        happened.
+        """
 
     def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
         """Return the oldest memory, of no more characters, whose vectors a process has promised."""
 
-    def has_lapsed_leases(self) -> bool:
-        """Return whether vectors were promised that nobody is computing any more."""
+    def is_any_left_behind(self) -> bool:
+        """Return whether there is a memory to take over."""
 
     def count_pending(self, scope: Scope) -> int:
         """Return how many memories of a scope have vectors that somebody is computing now."""
@@ -247,23 +257,37 @@ class Writer(Reader, Protocol):
         ones.
         """
 
-    def complete_memory(self, memory: Memory, derived: Derived) -> bool:
-        """Add the vectors of a stored memory, and its chunks if it has none; False if that is no longer needed.
+    def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
+        """Add vectors of a stored memory that has those of its first `after` passages, and chunks if it has none.
 
-        Raises EmbeddingUnavailableError like `add_memory`.
+        `is_last`: it then has all its vectors. False, having added nothing: another process was faster, or the memory
+        is gone. Raises EmbeddingUnavailableError like `add_memory`.
         """
+
+    def discard_vectors(self, memory_id: int) -> None:
+        """Delete the vectors of a memory that does not have all of them."""
 
     def defer_vectors(self, memory_id: int, lease: Lease) -> None:
         """Note that the holder of the lease computes the vectors of a memory after this transaction."""
 
-    def take_leases(self, lease: Lease) -> None:
-        """Renew the holder's leases, and take over those that have run out."""
+    def defer_missing_vectors(self) -> None:
+        """Leave all memories without vectors to whoever takes them over."""
+
+    def renew_leases(self, lease: Lease) -> None:
+        """Let the holder's leases end later."""
+
+    def take_over(self, lease: Lease) -> None:
+        """Lease the oldest memory that was left behind, if there is one.
+
+        A memory that was taken over several times without getting any new vectors is given up: `next_without_vectors`
+        returns it on request.
+        """
 
     def release_leases(self, owner: str) -> None:
         """Let any other process go on with what this one has not done."""
 
     def settle(self, memory_id: int) -> None:
-        """Note that nobody computes the vectors of a memory any more; `complete_memory` does so itself."""
+        """Note that nobody computes the vectors of a memory any more; `add_vectors` does so itself at the end."""
 
     def delete(self, memory_id: int) -> int | None:
         """Delete a memory with everything derived from it; return its number of chunks, or None if it did not exist."""
@@ -276,8 +300,3 @@ class Writer(Reader, Protocol):
 
     def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
         """Count one more memory with a tag, and make the tag canonical if it is new."""
-
-
-def no_memory(memory_id: int) -> NotFoundError:
-    """Return the error for an id that no memory has, or none that the caller may see."""
-    return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
-from vector_memory.domain import Fingerprint, NewMemory, Scope
+from vector_memory.domain import Fingerprint, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError
-from vector_memory.storage.base import CountedBy, Order, Reader, Storage, Writer, no_memory
+from vector_memory.storage.base import CountedBy, Order, Reader, Storage, Writer
 from vector_memory.storage.records import (
     ChunkOutline,
     Cursor,
@@ -27,6 +27,7 @@ from vector_memory.storage.records import (
     SessionSummary,
     StoredChunk,
     UnitWords,
+    no_memory,
 )
 
 # ruff: noqa: D102 - the methods are described in storage.base
@@ -109,6 +110,11 @@ class LimitedReader(Limited):
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         return self._reader.sessions(self.visible(scope), limit, agents)
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        del project  # these sessions are all there is
+        latest, _ = self.sessions(Scope(), 2, 1)
+        return next((one.session_id for one in latest if one.session_id != besides), None)
 
     def session_counts(self, session_id: str) -> SessionCounts:
         self.require_writable(session_id)

@@ -179,8 +179,17 @@ class IndexFeed(Protocol):
     def memories_in(self, scope: Scope) -> list[int]:
         """Return the ids of the memories of a scope."""
 
-    def occurrences(self, term: str, blocks: Sequence[int] | None) -> tuple[Numbers, NDArray[np.uint16]]:
-        """Return the places of the units that contain a term, and its count in each. `blocks` None: in all blocks."""
+    def key_of(self, term: str) -> int:
+        """Return a number that stands for a term; its bits are as good as random, and at least 28."""
+
+    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
+
+    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
+        """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
+
+        One query reads the postings of all terms.
+        """
 
     def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
         """Return at most `limit` passages with ids above `passage_id`, sorted by id."""

@@ -24,14 +24,17 @@ STOP_WORDS = frozenset(
     """.split()  # noqa: SIM905 - a hundred lines shorter
 )
 
+# Most words are not joined to another one, and are skipped at once: the patterns take most of the time of indexing.
 JOINED = re.compile(
     r"\#\d+"  # of an issue: #42
-    r"|\b\w++(?:[-./:@#]++\w++)++"  # paths, versions, names with dots or dashes: a/b/c.py, v1.2.3
-    r"|\b[^\W_]*+_\w++"  # store_report
+    r"|\b(?![A-Za-z]++[ \n,])(?:"
+    r"\w++(?:[-./:@#]++\w++)++"  # paths, versions, names with dots or dashes: a/b/c.py, v1.2.3
+    r"|[^\W_]*+_\w++"  # store_report
+    r")"
 )
 PARTS_OF_PATHS = re.compile(r"[/:@#]+")
 PARTS_OF_NAMES = re.compile(r"[-./:@#]+")
-CAMEL_CASE = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*+|\b\w*?[A-Z]{2}[a-z]{2}\w*+")
+CAMEL_CASE = re.compile(r"\b(?![A-Z]?[a-z]++\b)\w*?(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2})\w*+")
 CAMEL_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 UNSPACED = re.compile(
     "["

@@ -34,6 +34,7 @@ def tagged_receipt(
         category=memory.metadata["category"],
         tags=list(memory.tags),
         rejected_tags=[tag for tag, _ in refused],
+        redacted=stored.redacted,
         created_at=stored.created_at,
     )
 

@@ -248,8 +248,8 @@ def test_a_memory_without_vectors_is_completed_once(storage: Storage) -> None:
         writer.delete(gone)
         for memory, new in zip(missing, (new_memory("0123456789 report"), prompt, new_memory("gone")), strict=False):
             assert memory is not None
-            assert writer.complete_memory(memory, derived(storage, new)) is (memory.id != gone)
-            assert not writer.complete_memory(memory, derived(storage, new))
+            assert writer.add_vectors(memory, derived(storage, new), after=0, is_last=True) is (memory.id != gone)
+            assert not writer.add_vectors(memory, derived(storage, new), after=0, is_last=True)
     with storage.read() as reader:
         assert reader.next_without_vectors(0) is None
         assert [len(reader.passages_of(memory)) for memory in reader.memories(ids).values()] == [2, 1]

@@ -18,6 +18,8 @@ SWITCHES_HELP = "--no- turns a switch off, as in --no-warm-start-embedding-model
 
 COMMANDS = {
     "serve": "serve:serve",
+    "install": "install:install",
+    "uninstall": "install:uninstall",
     "demo": "serve:demo",
     "ingest": "ingest:ingest",
     "search": "search:search",
@@ -29,6 +31,7 @@ COMMANDS = {
     "report": "report:report",
     "export": "transfer:export",
     "import": "transfer:import_",
+    "import-sessions": "import_sessions:import_sessions",
     "delete": "delete:delete",
     "cleanup": "delete:cleanup",
     "backfill": "maintain:backfill",
@@ -52,6 +55,10 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
+WITHOUT_SETTINGS = {"install", "uninstall", "completion"}
+"""Commands that open no memory."""
+
 for _name, _function in COMMANDS.items():
     _notes = f"{SWITCHES_HELP}\n\n{VARIABLES_HELP}" if _name == "serve" else VARIABLES_HELP
+    _notes = "" if _name in WITHOUT_SETTINGS else _notes
     app.command(f"{__name__}.{_function}", name=_name, help_epilogue=f"{examples_of(_name)}\n\n{_notes}")

@@ -136,8 +136,8 @@ class Output:
         others = "; ".join(f"{counts[state]:,} {WORDS.get(state, state)}" for state in told)
         out.print(Text.assemble((f"Stored {counted(counts['stored'], 'file')}{place}", "bold"), f"; {others}."))
         if missing:
-            memories = counted(missing, "memory has", "memories have")
-            out.print(Text(f"{memories} no vectors: run `vector-memory backfill`.", style="yellow"))
+            memories = counted(missing, "memory lacks", "memories lack")
+            out.print(Text(f"{memories} vectors: run `vector-memory backfill`.", style="yellow"))
 
     def follow(self, ingestion: Ingestion, paths: Sequence[str]) -> None:
         """Keep the memories in step with the files, and say what changes, until it is interrupted."""

@@ -148,8 +148,8 @@ class Search:
         elif found and {answer.confidence for answer in answers} == {"low"}:
             yield NO_CLOSE_MATCH
         if stats.without_vectors:
-            memories = counted(stats.without_vectors, "memory has", "memories have")
-            yield f"{memories} no vectors and can be found by words only: run `vector-memory backfill`."
+            memories = counted(stats.without_vectors, "memory lacks", "memories lack")
+            yield f"{memories} vectors and may be found by words only: run `vector-memory backfill`."
 
     def _problem(self, answers: Sequence[Answer]) -> str | None:
         """Return why nothing was compared by meaning, if it should have been."""

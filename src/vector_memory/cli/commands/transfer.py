@@ -84,7 +84,7 @@ def import_(
             missing = 0
             if result.without_vectors:
                 with progress("Vectors") as update:
-                    missing, problem = _backfilled(store, update)
+                    missing, problem = backfilled(store, update)
                 said += [problem] if problem else []
         if result.orphaned:
             said.append(f"{counted(result.orphaned, 'observation')} imported without the report that they refer to.")
@@ -94,7 +94,7 @@ def import_(
         say("\n".join(said))
 
 
-def _backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:
+def backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:
     """Compute missing vectors; return how many memories still have none, and what to do about them."""
     try:
         missing, problem = store.backfill_embeddings(on_progress).memories_remaining, ""

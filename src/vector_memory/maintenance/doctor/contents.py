@@ -233,7 +233,7 @@ def tags(connection: Connection) -> Finding:
 
 
 def unindexed(connection: Connection) -> Finding:
-    """Check for memories without vectors that no process is computing."""
+    """Check for memories that lack vectors which no process is computing."""
     coming = pending.count_pending(connection, Scope())
     missing = memories.count_unindexed(connection) - coming
     if not missing and coming:
@@ -241,8 +241,8 @@ def unindexed(connection: Connection) -> Finding:
         return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")
     if not missing:
         return fine("unindexed", "Every memory has vectors.")
-    have = "has" if missing == 1 else "have"
-    message = f"{counted(missing, 'memory', 'memories')} {have} no vectors and can be found by words only."
+    lack = "lacks" if missing == 1 else "lack"
+    message = f"{counted(missing, 'memory', 'memories')} {lack} vectors and may be found by words only."
     return fixable("unindexed", message, State.WARNING)
 
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import IO, Annotated, Any, Final, Literal, TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, parse_kind
+from vector_memory.domain.times import utc
 from vector_memory.errors import ValidationError
 from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
@@ -36,17 +36,6 @@ FIELD_SHOWN = 40
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Name = Annotated[str, Field(max_length=MAX_IDENTIFIER)]
 HeadingText = Annotated[str, Field(max_length=MAX_TITLE)]
-
-
-def utc(time: str) -> str:
-    """Return a time with a time zone in the format of the database, which sorts as text."""
-    try:
-        moment = datetime.fromisoformat(time)
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC).isoformat(timespec="microseconds")
-    except (ValueError, OverflowError):  # the latter at both ends of the calendar
-        pass
-    raise ValueError("must be a time with a time zone, such as 2026-01-31T12:00:00+00:00")
 
 
 Time = Annotated[str, AfterValidator(utc)]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.search.index.units import ABSENT, Bools, PostingList, Rows, Units
+from vector_memory.search.index.units import ABSENT, NO_POSTINGS, Bools, Rows, Units
 from vector_memory.storage.ranking import (
     PLACES_PER_BLOCK,
     IndexFeed,
@@ -24,7 +24,7 @@ Scores = NDArray[np.float64]
 
 
 class Occurrences(NamedTuple):
-    """The entries of the units that contain a term, and its count in each."""
+    """The entries of the units that contain a term, ascending, and its count in each."""
 
     entries: NDArray[np.int32]
     counts: NDArray[np.uint16]
@@ -60,47 +60,74 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
     is_wide = len(blocks_of(units, rows)) * WIDE_SCOPE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
+    found = occurrences_in_file(feed, units, terms) if is_wide else occurrences_in_rows(feed, units, rows, terms)
     window, words = np.zeros(end - first), []
-    for term in terms:
-        found = occurrences_in_file(feed, units, term) if is_wide else occurrences_in_rows(feed, units, rows, term)
-        inside = members.take(units.owners.take(found.entries))
-        entries, counts = found.entries[inside], found.counts[inside]
+    for occurrences in found:
+        inside = members.take(units.owners.take(occurrences.entries))
+        entries, counts = occurrences.entries[inside], occurrences.counts[inside]
         most = highest_score(count, len(entries))
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
     window /= sum(most for most, _ in words) or 1.0
-    return WordScores(first, window, first + np.flatnonzero(window), Wording(covered_by_best(window, words), count))
+    return WordScores(first, window, first + np.flatnonzero(window > 0), Wording(covered_by_best(window, words), count))
 
 
-def occurrences_in_file(feed: IndexFeed, units: Units, term: str) -> Occurrences:
-    """Return the occurrences of a term in the whole file. Cached postings are not read again."""
-    known = units.postings.get(term)
-    if known is None or known.memory_count < units.memory_count:
-        first = 1 if known is None else known.memory_count
-        rows = first + np.flatnonzero(units.kinds[first : units.memory_count] != ABSENT)
-        entries, counts = occurrences_in_rows(feed, units, rows, term, all_blocks=known is None)
-        if known is not None:
-            entries, counts = np.concatenate([known.entries, entries]), np.concatenate([known.counts, counts])
-        known = PostingList(entries, counts, units.memory_count)
-        units.postings.keep(term, known)
-    end = len(known.entries) if known.memory_count == units.memory_count else known.entries.searchsorted(units.count)
-    return Occurrences(known.entries[:end], known.counts[:end])
+def occurrences_in_file(feed: IndexFeed, units: Units, terms: Sequence[str]) -> list[Occurrences]:
+    """Return the occurrences of each term in the whole file. Cached postings are not read again."""
+    known = {term: units.postings.get(term) or NO_POSTINGS for term in terms}
+    behind = [term for term, own in known.items() if own.memory_count < units.memory_count]
+    starts = [known[term].memory_count for term in behind]
+    rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
+    for term, new in zip(behind, occurrences_in_rows(feed, units, rows, behind, starts), strict=True):
+        known[term] = known[term].extended(new.entries, new.counts, units.memory_count)
+        units.postings.keep(term, known[term])
+    ends = [own.entries.searchsorted(units.count) for own in known.values()]
+    return [Occurrences(own.entries[:end], own.counts[:end]) for own, end in zip(known.values(), ends, strict=True)]
 
 
 def occurrences_in_rows(
-    feed: IndexFeed, units: Units, rows: Rows, term: str, *, all_blocks: bool = False
-) -> Occurrences:
-    """Return the occurrences of a term in the memories of the rows, sorted by entry."""
+    feed: IndexFeed, units: Units, rows: Rows, terms: Sequence[str], starts: Sequence[int] | None = None
+) -> list[Occurrences]:
+    """Return the occurrences of each term in the memories of the rows. One sweep reads the postings of all terms.
+
+    `starts`: for each term the first row to return.
+    """
+    if not terms:
+        return []
+    starts = starts or [0] * len(terms)
+    wanted = {start: blocks_of(units, rows[rows.searchsorted(start) :]) for start in set(starts)}
+    blocks = [with_term(feed, units, wanted[start], term) for term, start in zip(terms, starts, strict=True)]
     order = np.argsort(units.places[rows], kind="stable")
-    starts = units.places[rows][order]
-    blocks = None if all_blocks else blocks_of(units, rows).tolist()
-    places, counts = feed.occurrences(term, blocks)
+    rows = rows[order]
+    return [
+        in_memories(units, rows, places, counts, start)
+        for (places, counts), start in zip(feed.occurrences(terms, blocks), starts, strict=True)
+    ]
+
+
+def in_memories(
+    units: Units, rows: Rows, places: NDArray[np.int64], counts: NDArray[np.uint16], start: int
+) -> Occurrences:
+    """Return as entries those of the places that are in the memories of the rows, sorted by place, from `start` on."""
+    starts = units.places[rows]
     before = np.searchsorted(starts, places, side="right") - 1
-    owners, numbers = rows[order[before]], places - starts[before]
-    inside = (before >= 0) & (numbers < units.sizes[owners])
+    owners, numbers = rows[before], places - starts[before]
+    inside = (before >= 0) & (numbers < units.sizes[owners]) & (owners >= start)
     entries = (units.firsts[owners] + numbers)[inside].astype(np.int32)
     ascending = np.argsort(entries, kind="stable")
     return Occurrences(entries[ascending], counts[inside][ascending])
+
+
+def with_term(feed: IndexFeed, units: Units, blocks: Rows, term: str) -> Rows:
+    """Return those of the blocks that may contain a term."""
+    if not len(blocks):
+        return blocks
+    sketch = units.sketch
+    end = int(blocks[-1]) + 1
+    possible = sketch.blocks_with(feed.key_of(term), end)
+    later = units.places[sketch.memory_count : units.memory_count] // PLACES_PER_BLOCK
+    possible[later[later < end]] = True
+    return blocks[possible[blocks]]
 
 
 def blocks_of(units: Units, rows: Rows) -> Rows:

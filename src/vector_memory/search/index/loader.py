@@ -17,11 +17,13 @@ from dataclasses import replace
 import numpy as np
 
 from vector_memory.domain import Scope
-from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
+from vector_memory.search.index.bm25 import blocks_of
+from vector_memory.search.index.revisions import is_behind, is_far_behind, is_same_epoch, updated_units
 from vector_memory.search.index.signatures import CachedVectors, Passages, View
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
-from vector_memory.storage.ranking import IndexedMemory, IndexFeed, Revision
+from vector_memory.storage.ranking import IndexFeed, Revision
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +33,14 @@ PASSAGES_PER_READ = 4_096
 MAX_CACHED_BYTES = 84_000_000
 """Size of the vector cache: 54,687 vectors of 384 numbers. A scope within it is compared exactly."""
 
+MAX_LATEST_PASSAGES = 4_096
+"""Passages of the latest sessions whose vectors are read before anybody searches there."""
+
 MIN_CACHED_SIZE = 100
 """Number of passages that a smaller session counts as, to limit the number of cached sessions."""
+
+BLOCKS_PER_READ = 32
+"""Blocks whose words are read in one transaction by the background thread."""
 
 RETRY_SECONDS = 60.0
 """After a failure, the storage engine answers for this long before the index is loaded again."""
@@ -93,6 +101,8 @@ class PassageIndex:
                 passages = self._catch_up(feed, passages, revision)
         if passages.last_id < revision.last_passage_id:
             return None
+        if passages.units.sketch.lags_behind(passages.units.memory_count):
+            self.start_loading()
         units = passages.units if passages.units.revision[:4] == revision[:4] else passages.units.as_of(revision)
         return None if units is None else View(self, feed, passages, units, revision.last_passage_id)
 
@@ -161,6 +171,43 @@ class PassageIndex:
             # In this order, so that no snapshot stays open while this thread waits for searches.
             with self._failures_logged(), self._lock, self._storage.read() as reader:
                 more = reader.feed is not None and self._load_some(reader.feed)
+        self._sketch_words()
+        self._read_latest_vectors()
+
+    def _read_latest_vectors(self) -> None:
+        """Cache the vectors of the whole file if they fit, or else of the latest sessions, for their first searches."""
+        with self._failures_logged(), self._storage.read() as reader:
+            view = None if self._stopping.is_set() else self.view(reader.feed)
+            if view is None or self.cached(view, Scope()) is not None:
+                return
+            room = MAX_LATEST_PASSAGES
+            for session_id in view.units.latest_sessions():
+                room -= len(view.passages.rows_in(session_id))
+                if room < 0 or self._stopping.is_set():
+                    return
+                self.cached(view, Scope(session_id=session_id))
+
+    def _sketch_words(self) -> None:
+        """Add the memories that the sketch of words does not cover to it, if there are many."""
+        known = self._passages
+        if known is None or not known.units.sketch.lags_behind(known.units.memory_count):
+            return
+        units, sketch = known.units, known.units.sketch
+        later = blocks_of(units, np.arange(sketch.memory_count, units.memory_count))
+        with self._failures_logged():
+            for start in range(0, len(later), BLOCKS_PER_READ):
+                with self._storage.read() as reader:
+                    if self._stopping.is_set() or reader.feed is None or not is_same_epoch(reader.feed, units):
+                        return
+                    blocks = later[start : start + BLOCKS_PER_READ]
+                    sketch.add(blocks, *reader.feed.keys_in(blocks))
+            with self._lock, self._storage.read() as reader:
+                current = self._passages
+                if current is not None and reader.feed is not None and is_same_epoch(reader.feed, units):
+                    # The sketch lacks what was deleted meanwhile: let no view of an earlier revision use it.
+                    passages = self._catch_up(reader.feed, current, reader.feed.revision())
+                    covered = replace(passages.units, sketch=sketch.covering(units.memory_count))
+                    self._passages = passages.with_units(covered)
 
     def _load_some(self, feed: IndexFeed) -> bool:
         """Read all new units and at most PASSAGES_PER_READ passages; return whether there are more."""
@@ -206,52 +253,3 @@ class PassageIndex:
                 rows = extended.rows_in(session_id, known.count)
                 self._cached[session_id] = cached.extended(rows, vectors[rows - known.count], extended.count)
         return extended
-
-
-def is_behind(passages: Passages, revision: Revision) -> bool:
-    """Return whether the revision is newer than what is loaded."""
-    return passages.last_id < revision.last_passage_id or is_later(revision, passages.units.revision)
-
-
-def is_later(revision: Revision, known: Revision) -> bool:
-    """Return whether memories or chunks were added or removed since the known revision, which has the same epoch."""
-    return any(new > old for new, old in zip(revision[1:4], known[1:4], strict=True))
-
-
-def is_far_behind(passages: Passages, revision: Revision) -> bool:
-    """Return whether everything loaded is invalid, or too much is new to be read during a search."""
-    known = passages.units.revision
-    return (
-        known.epoch != revision.epoch
-        or revision.last_passage_id - passages.last_id > PASSAGES_PER_READ
-        or max(revision.last_memory_id - known.last_memory_id, revision.last_chunk_id - known.last_chunk_id)
-        > PASSAGES_PER_READ
-    )
-
-
-def updated_units(feed: IndexFeed, units: Units, revision: Revision) -> Units:
-    """Return the units as of this revision, or unchanged if it is not later.
-
-    Raises DatabaseError if the keyword index does not match the memories.
-    """
-    known = units.revision
-    if not is_later(revision, known):
-        return units
-    again = feed.memories_with_chunks_after(known.last_chunk_id, known.last_memory_id)
-    units = units.without([memory.memory_id for memory in again])
-    units = extended_units(feed, units, again, revision)
-    last_id = known.last_memory_id
-    while memories := feed.memories_after(last_id, PASSAGES_PER_READ):
-        units = extended_units(feed, units, memories, revision)
-        last_id = memories[-1].memory_id
-    if revision.removals > known.removals or not known.last_memory_id:
-        there = feed.memory_ids()
-        units = units.without(np.setdiff1d(units.present(), there).tolist())
-        if len(units.present()) != len(there):
-            raise DatabaseError("The keyword index does not match the memories: run `vector-memory doctor --fix`.")
-    return replace(units, revision=revision)
-
-
-def extended_units(feed: IndexFeed, units: Units, memories: list[IndexedMemory], revision: Revision) -> Units:
-    """Return the units, extended by those of further memories."""
-    return units.extended(memories, feed.chunks_of([memory.memory_id for memory in memories]), revision)

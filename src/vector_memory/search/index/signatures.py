@@ -26,6 +26,9 @@ OVERSAMPLING = 4
 
 SAMPLE_STRIDE = 64
 
+FEW = 16
+"""Reading the signatures of one in so many passages takes half as long as reading all."""
+
 MAX_TIES = 4
 """Limit of ties with the last of the highest values, as a multiple of `limit`."""
 
@@ -33,6 +36,10 @@ NOT_EMBEDDED = np.iinfo(np.int32).max
 
 NEAREST_SHARE = 4
 """One in this many of the passages to compare is chosen by its estimated cosine alone."""
+
+
+Differences = NDArray[np.uint16]
+"""In how many bits signatures differ from that of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,35 +126,51 @@ class Passages:
         self.first_passages[self.entries[rows]] = NOT_EMBEDDED
         self.entries[rows] = 0
 
-    def likeliest(self, query: Vectors, bonus: Vectors, among: Rows | int, limit: int) -> Rows:
-        """Return the rows of about `limit` passages that are likeliest to have the highest sums of cosine and bonus.
+    def differences(self, query: Vectors, among: Rows | int) -> Differences:
+        """Return in how many bits the signatures of passages differ from the query's.
 
-        `among`: the rows to choose from, or their number if they are the first ones. `bonus`: for each entry, -inf to
-        exclude it. One in NEAREST_SHARE is chosen by its cosine alone. Signatures are compared twice. The first
-        estimate is the number of bits that are equal to the query's. The second, for the best of these, sums the
-        numbers of the query itself, each added or subtracted as the signature's bit says. For normally distributed
-        numbers both are unbiased estimates of the cosine.
+        `among`: their rows, or their number if they are the first ones.
         """
-        cosines, sums = self._estimates(query, bonus, among)
+        signature = signatures_of(query.reshape(1, -1))[0]
+        count = among if isinstance(among, int) else len(among)
+        differences = np.empty(count, np.uint16)
+        for start in range(0, count, BLOCK):
+            block = slice(start, min(start + BLOCK, count))
+            rows = block if isinstance(among, int) else among[block]
+            differences[block] = unequal_bits([word[rows] for word in self.signatures], signature)
+        return differences
+
+    def likeliest(
+        self, query: Vectors, bonus: Vectors, among: Rows | int, differences: Differences, limit: int
+    ) -> tuple[Rows, Vectors]:
+        """Return about `limit` passages that are likeliest to have the highest sums of cosine and bonus.
+
+        The result has their rows, ascending, and estimates of their cosines.
+
+        `among`: the rows to choose from, or their number if they are the first ones; `differences`: of these. `bonus`:
+        for each entry, -inf to exclude it. One in NEAREST_SHARE is chosen by its cosine alone. Signatures are compared
+        twice. The first estimate is the number of bits that are equal to the query's. The second, for the best of
+        these, sums the numbers of the query itself, each added or subtracted as the signature's bit says. For normally
+        distributed numbers both are unbiased estimates of the cosine.
+        """
+        cosines, sums = self._estimates(bonus, among, differences)
         best = best_by_either(cosines, sums, OVERSAMPLING * limit)
         rows = best if isinstance(among, int) else among[best]
         packed = np.stack([word[rows] for word in self.signatures], axis=1)
         signs = np.unpackbits(packed.view(np.uint8), axis=1, count=self.dimensions)
         agreement = 2 * np.vecdot(signs.astype(np.float32), query) - query.sum()
         closer = agreement / np.sqrt(np.float32(2 * self.dimensions / np.pi))
-        return rows[best_by_either(closer, closer + bonus[self.entries[rows]], limit)]
+        best = best_by_either(closer, closer + bonus[self.entries[rows]], limit)
+        return rows[best], closer[best]
 
-    def _estimates(self, query: Vectors, bonus: Vectors, among: Rows | int) -> tuple[Vectors, Vectors]:
+    def _estimates(self, bonus: Vectors, among: Rows | int, differences: Differences) -> tuple[Vectors, Vectors]:
         """Return the cosines estimated from the number of equal bits, and their sums with the bonus."""
-        count = among if isinstance(among, int) else len(among)
-        signature = signatures_of(query.reshape(1, -1))[0]
         by_bits = np.cos(np.linspace(0, np.pi, self.dimensions + 1, dtype=np.float32))
-        cosines, sums = np.empty(count, np.float32), np.empty(count, np.float32)
-        for start in range(0, count, BLOCK):
-            block = slice(start, min(start + BLOCK, count))
-            rows = block if isinstance(among, int) else among[block]
-            own = bonus.take(self.entries[rows])
-            estimates = by_bits.take(unequal_bits([word[rows] for word in self.signatures], signature))
+        cosines, sums = np.empty(len(differences), np.float32), np.empty(len(differences), np.float32)
+        for start in range(0, len(differences), BLOCK):
+            block = slice(start, min(start + BLOCK, len(differences)))
+            own = bonus.take(self.entries[block if isinstance(among, int) else among[block]])
+            estimates = by_bits.take(differences[block])
             np.add(estimates, np.minimum(own, 0), out=cosines[block])
             np.add(estimates, own, out=sums[block])
         return cosines, sums
@@ -197,6 +220,8 @@ class View:
         self.units = units
         self.count = passages.up_to(last_id)
         """How many of the passages may be seen."""
+        self._query: Vectors | None = None
+        self._differences = np.empty(0, np.uint16)
 
     def members(self, scope: Scope) -> Bools:
         """Return for each memory row whether it is in the scope."""
@@ -208,6 +233,17 @@ class View:
     def cached(self, scope: Scope) -> CachedVectors | None:
         """Return vectors that include those of a scope; None: there are too many."""
         return self._cache.cached(self, scope)
+
+    def differences(self, query: Vectors, among: Rows | int) -> Differences:
+        """Return in how many bits the signatures of passages differ from the query's.
+
+        If they are many, all passages are compared, once for all scopes in which this view looks for the query.
+        """
+        if not isinstance(among, int) and len(among) * FEW < self.count:
+            return self.passages.differences(query, among)
+        if self._query is not query:
+            self._query, self._differences = query, self.passages.differences(query, self.count)
+        return self._differences if isinstance(among, int) else self._differences.take(among)
 
     def visible(self, rows: Rows) -> Rows:
         """Return those of the rows, which are ascending, that the snapshot can see."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
+from vector_memory.search.index.sketch import WordSketch
 from vector_memory.storage.ranking import IndexedMemory, Revision
 
 ABSENT = -1
@@ -38,9 +39,16 @@ class PostingList:
     counts: NDArray[np.uint16]
     memory_count: int
 
+    def extended(self, entries: NDArray[np.int32], counts: NDArray[np.uint16], memory_count: int) -> "PostingList":
+        """Return a copy with the postings of further memories."""
+        return PostingList(np.concatenate([self.entries, entries]), np.concatenate([self.counts, counts]), memory_count)
+
     def size(self) -> int:
         """Return the bytes that it occupies in the cache."""
         return self.entries.nbytes + self.counts.nbytes + 500
+
+
+NO_POSTINGS = PostingList(np.empty(0, np.int32), np.empty(0, np.uint16), 1)
 
 
 class PostingLists:
@@ -100,6 +108,7 @@ class Units:
     lengths: NDArray[np.int32]
     names: dict[str, int]
     postings: PostingLists = field(default_factory=PostingLists)
+    sketch: WordSketch = field(default_factory=WordSketch)
 
     @classmethod
     def empty(cls, epoch: int) -> Self:
@@ -174,6 +183,13 @@ class Units:
         """Return the ids of the memories that were not removed, in the order of their rows."""
         there: NDArray[np.int64] = self.memory_ids[: self.memory_count][self.kinds[: self.memory_count] != ABSENT]
         return there
+
+    def latest_sessions(self) -> list[str]:
+        """Return the names of the sessions, those with the latest memories first."""
+        there = self.kinds[: self.memory_count] != ABSENT
+        numbers, last = np.unique(self.sessions[: self.memory_count][there][::-1], return_index=True)
+        names = list(self.names)
+        return [name for number in numbers[np.argsort(last)].tolist() if (name := names[number])]
 
     def as_of(self, revision: Revision) -> "Units | None":
         """Return the units as of an earlier revision of the file; None if they are no longer known."""

@@ -12,6 +12,7 @@ from mcp_types import CallToolRequestParams, GetPromptRequestParams, ReadResourc
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import Result
 from vector_memory.server.callers import current_caller
+from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.tools import FUNCTIONS
 from vector_memory.server.tools.failures import failed_result, protocol_errors
@@ -21,6 +22,7 @@ from vector_memory.tenancy.namespaces import Namespaces
 logger = logging.getLogger(__name__)
 
 NAMES = {function.__name__ for groups in FUNCTIONS.values() for group in groups.values() for function in group}
+NAMES |= HOOKS.keys()
 IDS = ("memory_id", "chunk_id", "parent_report_id")
 LONGEST_NAME = 200
 
@@ -43,7 +45,7 @@ class Accounting(Middleware):
         if name not in NAMES:  # a stranger's words, which belong into no log
             return await call_next(context)
         try:
-            self._namespaces.admit(current_caller().namespace, stores=name.startswith("store_"))
+            self._namespaces.admit(current_caller().namespace, stores=name.startswith(("store_", "hook_")))
             answer = await call_next(context)
         except VectorMemoryError as error:
             answer = failed_result(Result, error)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastmcp.prompts import Prompt
-from fastmcp.server.dependencies import get_http_request
+from fastmcp.server.dependencies import get_access_token, get_http_request
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from mcp_types import CallToolRequestParams, GetPromptRequestParams
@@ -75,8 +75,13 @@ def needed_for_prompt(name: str) -> Permission:
 
 
 def note_missing(permission: Permission) -> None:
-    """Let the gate answer with 403 and the scopes of a token that permits the call."""
-    get_http_request().scope[MISSING] = permission.included
+    """Let the gate answer with 403 and the scopes that are needed, if an identity provider could grant them.
+
+    For a token of this server's own, nobody could: the agent is better served by a sentence.
+    """
+    token = get_access_token()
+    if token is not None and "iss" in token.claims:
+        get_http_request().scope[MISSING] = permission.included
 
 
 def may_call(caller: Caller, tool: str) -> bool:

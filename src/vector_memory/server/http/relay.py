@@ -178,7 +178,7 @@ def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMC
 
     server = MemoryServer(
         "vector-memory",
-        instructions=instructions_for(offer),
+        instructions=instructions_for(offer, over_http=True),
         version=__version__,
         lifespan=lifespan,
         middleware=[relay],

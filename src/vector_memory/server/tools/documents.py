@@ -17,7 +17,7 @@ from vector_memory.server.tools.params import (
     READS,
     ChunkId,
     InSession,
-    Iteration,
+    LatestIteration,
     MemoryId,
     Offset,
     Store,
@@ -35,7 +35,7 @@ def load_session_context_for_task(
     *,
     store: Store,
     session_id: InSession,
-    session_iter: Iteration,
+    session_iter: LatestIteration = None,
     max_tokens: Annotated[WholeNumber | None, Field(description="Maximum answer length; default 4000")] = None,
 ) -> TaskContextResult:
     """Continue a session: read its saved state and prompts, and the beginnings of its latest reports and notes."""

@@ -11,7 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
+from vector_memory.server.callers import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
+from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
 from vector_memory.validation import MIN_TOKENS
@@ -60,6 +62,7 @@ class MemoryTool(FunctionTool):
         limit = LEAST_LIMIT
         try:
             limit = longest_answer(given)
+            await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
             answer = await super().run(given)
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
@@ -82,7 +85,8 @@ def reads(function: Callable[..., Any]) -> bool:
 
 def longest_answer(arguments: dict[str, Any]) -> int:
     """Return the maximum length of a call's answer in bytes: the lower of its `max_tokens` and the configured limit."""
-    tokens: int = min(part.settings.max_response_tokens for part in get_context().lifespan_context.values())
+    served = get_context().lifespan_context
+    tokens: int = min(served[part].settings.max_response_tokens for part in (MEMORY, "files") if part in served)
     try:
         wanted = TOKENS.validate_python(arguments.get("max_tokens"))
     except ValidationError:

@@ -81,16 +81,16 @@ Store = Annotated[SessionMemoryStore, Depends(current_store)]
 OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
 
 # Who and where, for storing ...
-AgentId = Annotated[str, Field(description="Agent that stores this")]
-SessionId = Annotated[str, Field(description="Session it belongs to")]
-Iteration = Annotated[str | StrictInt, Field(description="Iteration, such as 2 or v2")]
+AgentId = Annotated[str | None, Field(description="Default: the client")]
+SessionId = Annotated[str | None, Field(description='Default: this one; "last": the one before')]
+LatestIteration = Annotated[str | StrictInt | None, Field(description="Iteration; default: the latest")]
 OptionalIteration = Annotated[str | StrictInt | None, Field(description="Iteration, such as 2 or v2; default 1")]
 TaskCode = Annotated[str | None, Field(description="Task label")]
 
 # ... and for searching.
 OfAgent = Annotated[str | None, Field(description="Only this agent")]
 OfSession = Annotated[str | None, Field(description="Only this session")]
-InSession = Annotated[str, Field(description="Session id")]
+InSession = Annotated[str, Field(description='Session id, or "last"')]
 OfIteration = Annotated[str | StrictInt | None, Field(description="Only this iteration")]
 OfTask = Annotated[str | None, Field(description="Only this task")]
 OfCategory = Annotated[str | None, Field(description="Only this category")]

@@ -63,11 +63,16 @@ def add_memory(
     return memory_id
 
 
-def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derived) -> bool:
-    """Add a memory's missing chunks, words and vectors; False: it already has vectors, or was deleted."""
+def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
+    """Add the vectors that follow those of a memory's first `after` passages, and chunks and words if it has none.
+
+    False: the memory has all its vectors, or was deleted, or another process has just added or removed vectors.
+    """
     embedded = derived.embedded
-    pending.settle(connection, memory.id)
     if embedded is None or not is_unindexed(connection, memory.id):
+        pending.settle(connection, memory.id)
+        return False
+    if vectors.count_passages(connection, memory.id) != after:
         return False
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
     sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
@@ -75,7 +80,11 @@ def complete_memory(connection: apsw.Connection, memory: Memory, derived: Derive
     if derived.chunks and not chunk_ids:
         chunk_ids = add_chunks(connection, memory, derived)
     vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
-    connection.execute("update session_memories set embedding_model_id = ? where id = ?", (model_id, memory.id))
+    if is_last:
+        pending.settle(connection, memory.id)
+        connection.execute("update session_memories set embedding_model_id = ? where id = ?", (model_id, memory.id))
+    else:
+        pending.note_progress(connection, memory.id)
     return True
 
 

@@ -23,15 +23,18 @@ from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.keywords import (
     BUCKETS,
     DAMAGED_KEYWORDS,
+    HASH_BITS,
     LENGTH,
     MAX_COUNT,
-    POSTING,
     hash_of,
+    hashes_of,
     hits_in,
     numbers_of,
+    read_postings,
 )
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
-from vector_memory.storage.sqlite.vectors import all_vectors_of, as_arrays, vector_dimensions
+from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
+from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
 MISSING = "The revision record of the database is missing: run `vector-memory doctor --fix`."
 
@@ -93,28 +96,35 @@ class SqliteFeed:
         sql = f"select m.id from session_memories m where {condition.sql}"
         return fetch_column(self._connection, sql, condition.bindings)
 
-    def occurrences(self, term: str, blocks: Sequence[int] | None) -> tuple[Numbers, NDArray[np.uint16]]:
-        """Return the places of the units that contain a term, and its count in each. `blocks` None: in all blocks.
-
-        The query returns the postings of all blocks in one row: handing over thousands of rows takes longer than
-        reading them.
-        """
+    def key_of(self, term: str) -> int:
+        """Return a number that stands for a term: its bucket and its hash."""
         bucket, hashed = hash_of(term)
-        source = "keyword_blocks block" if blocks is None else "json_each(:ids) block"
-        number = "block.id" if blocks is None else "block.value"
-        sql = f"""
-            select cast(group_concat(p.postings, '') as blob), group_concat(p.id), group_concat(length(p.postings))
-            from {source} cross join keyword_postings p on p.id = {number} * :buckets + :bucket
+        return bucket << HASH_BITS | hashed
+
+    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
+        numbers = (blocks[:, None] * BUCKETS + np.arange(BUCKETS)).ravel()
+        rows, postings = read_postings(self._connection, numbers)
+        block, bucket = np.divmod(rows, BUCKETS)
+        return block, bucket << HASH_BITS | hashes_of(postings).astype(np.int64)
+
+    def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
+        """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
+
+        One query reads the postings of all terms.
         """
-        bindings = {"buckets": BUCKETS, "bucket": bucket} | ({} if blocks is None else {"ids": json.dumps(blocks)})
-        rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
-        joined, ids, sizes = rows[0]
-        postings = np.frombuffer(joined or b"", POSTING)
-        hits = hits_in(postings, hashed)
-        ends = np.cumsum(_numbers(sizes)) // POSTING.itemsize
-        row_ids = _numbers(ids)[np.searchsorted(ends, hits, side="right")]
-        places = row_ids // BUCKETS * PLACES_PER_BLOCK + numbers_of(postings[hits])
-        return places, (postings[hits] & np.uint64(MAX_COUNT)).astype(np.uint16)
+        hashes = [hash_of(term) for term in terms]
+        row_ids = [own * BUCKETS + bucket for own, (bucket, _) in zip(blocks, hashes, strict=True)]
+        rows, postings = read_postings(self._connection, np.concatenate(row_ids))
+        starts = np.concatenate(blocks) * PLACES_PER_BLOCK
+        ends = np.searchsorted(rows, np.cumsum([len(own) for own in blocks])).tolist()
+        found = []
+        for begin, end, (_, hashed) in zip([0, *ends], ends, hashes, strict=False):
+            hits = begin + hits_in(postings[begin:end], hashed)
+            own = postings[hits]
+            places = starts[rows[hits]] + numbers_of(own)
+            found.append((places, (own & np.uint64(MAX_COUNT)).astype(np.uint16)))
+        return found
 
     def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
         """Return at most `limit` passages with ids above `passage_id`, sorted by id."""
@@ -134,12 +144,7 @@ class SqliteFeed:
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the same for passages of a scope of one kind, one at a time: fast for ids that are far apart."""
-        sql = f"""
-            select v.passage_id, v.embedding
-            from json_each(?) wanted join {table_of(scope)} v on v.passage_id = wanted.value order by v.passage_id
-        """
-        rows: list[Any] = self._connection.execute(sql, (json.dumps(passage_ids),)).fetchall()
-        return as_arrays(rows, self.dimensions())
+        return read_scattered_vectors(self._connection, table_of(scope), self.dimensions(), passage_ids)
 
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
         sql = f"""
@@ -158,8 +163,3 @@ def place_of(block_id: int, first: int) -> int:
     if not 0 <= first < PLACES_PER_BLOCK or not 0 < block_id < MAX_BLOCKS:
         raise DamagedError(DAMAGED_KEYWORDS)
     return block_id * PLACES_PER_BLOCK + first
-
-
-def _numbers(text: str | None) -> Numbers:
-    """Parse a comma-separated list of numbers."""
-    return np.fromstring(text or "", np.int64, sep=",")

@@ -98,9 +98,7 @@ def _are_chunks_correct(memory: StoredText, content: str, chunks: list[StoredRan
 def _are_passages_correct(
     memory: StoredText, content: str, chunks: list[StoredRange], passages: list[StoredRange]
 ) -> bool:
-    """Return whether an indexed memory has passages inside all its units, and any other memory none."""
-    if not memory.indexed:
-        return not passages
+    """Return whether all passages are inside units, and an indexed memory has passages of all its units."""
     units = chunks if memory.chunked else [StoredRange(None, 0, len(content), b"")]
     spans = {unit.chunk_id: unit for unit in units}
     inside = all(
@@ -108,7 +106,8 @@ def _are_passages_correct(
         for passage in passages
     )
     covered = {passage.chunk_id for passage in passages}
-    return inside and all(unit.chunk_id in covered or not content[unit.start : unit.end].strip() for unit in units)
+    lacking = [unit for unit in units if unit.chunk_id not in covered and content[unit.start : unit.end].strip()]
+    return inside and not (memory.indexed and lacking)
 
 
 def _memories(connection: apsw.Connection) -> Iterator[StoredText]:

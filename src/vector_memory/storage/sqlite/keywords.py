@@ -13,15 +13,17 @@ needs seconds to overwrite the index of a long memory. So this is an inverted in
 """
 
 import hashlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.terms import terms
@@ -171,9 +173,34 @@ def renumbered(postings: bytes, first: int) -> bytes:
     return postings if first == 0 else (np.frombuffer(postings, POSTING) + np.uint64(first << COUNT_BITS)).tobytes()
 
 
+def read_postings(
+    connection: apsw.Connection, row_ids: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the postings of those rows that exist, in the given order: for each the position of its row, and itself.
+
+    The query returns them in one row: handing over thousands of rows takes longer than reading them.
+    """
+    sql = """
+        select cast(group_concat(p.postings, '') as blob), group_concat(wanted.key), group_concat(length(p.postings))
+        from json_each(?) wanted cross join keyword_postings p on p.id = wanted.value
+    """
+    rows: list[Any] = connection.execute(sql, (json.dumps(row_ids.tolist()),)).fetchall()
+    joined, keys, sizes = rows[0]
+    postings = np.frombuffer(joined or b"", POSTING)
+    counts = np.fromstring(sizes or "", np.int64, sep=",") // POSTING.itemsize
+    if counts.sum() != len(postings):
+        raise DamagedError(DAMAGED_KEYWORDS)
+    return np.repeat(np.fromstring(keys or "", np.int64, sep=","), counts), postings
+
+
 def hits_in(postings: NDArray[np.uint64], hashed: int) -> NDArray[np.int64]:
     """Return the positions of the postings of the term with this hash."""
-    return np.flatnonzero(postings >> np.uint64(NUMBER_BITS + COUNT_BITS) == hashed)
+    return np.flatnonzero(hashes_of(postings) == hashed)
+
+
+def hashes_of(postings: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the hashes of the terms of postings."""
+    return postings >> np.uint64(NUMBER_BITS + COUNT_BITS)
 
 
 def numbers_of(postings: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -7,8 +7,8 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.storage.base import CountedBy, no_memory
-from vector_memory.storage.records import Expendable, Memory, Observation, Origin
+from vector_memory.storage.base import CountedBy
+from vector_memory.storage.records import Expendable, Memory, Observation, Origin, no_memory
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
@@ -185,13 +185,13 @@ def record_access(connection: apsw.Connection, memory_ids: Sequence[int], now: s
 
 
 def is_unindexed(connection: apsw.Connection, memory_id: int) -> bool:
-    """Return whether a memory exists and has no vectors."""
+    """Return whether a memory exists that does not have all its vectors."""
     sql = "select 1 from session_memories where id = ? and embedding_model_id is null"
     return fetch_value(connection, sql, (memory_id,)) is not None
 
 
 def count_unindexed(connection: apsw.Connection, scope: Scope | None = None) -> int:
-    """Return the number of memories without vectors, in a scope or in all."""
+    """Return the number of memories that do not have all their vectors, in a scope or in all."""
     condition = memory_filter(scope or Scope())
     return int(
         fetch_value(

@@ -8,32 +8,50 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.storage.records import Memory, StoredPassage
+from vector_memory.storage.records import EmbeddedPassage, Memory, StoredPassage
 from vector_memory.storage.sqlite.vectors import all_vectors_of, table_for, vector_dimensions
+
+IS_INDEXED = "m.embedding_model_id is not null"
+"""Whether a memory has all its vectors."""
 
 
 def passages_of(connection: apsw.Connection, memory: Memory) -> list[StoredPassage]:
-    """Return a memory's passages that have vectors, in order."""
+    """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
     rows: list[tuple[Any, ...]] = connection.execute(
         f"""
         select c.chunk_index, p.start_char, p.end_char, v.embedding
         from memory_passages p cross join {table_for(chunked=memory.chunked)} v on v.passage_id = p.id
         left join memory_chunks c on c.id = p.chunk_id
-        where p.memory_id = ? order by p.id
+        where p.memory_id = ? and exists (select 1 from session_memories m where m.id = p.memory_id and {IS_INDEXED})
+        order by p.id
         """,
         (memory.id,),
     ).fetchall()
     return [StoredPassage(chunk, start, end, np.frombuffer(data, np.float32)) for chunk, start, end, data in rows]
 
 
+def embedded_passages(connection: apsw.Connection, memory_id: int) -> list[EmbeddedPassage]:
+    """Return the passages of a memory that have vectors so far, in order."""
+    sql = """
+        select coalesce(c.chunk_index, 0), p.start_char, p.end_char
+        from memory_passages p left join memory_chunks c on c.id = p.chunk_id
+        where p.memory_id = ? order by p.id
+    """
+    return list(map(EmbeddedPassage._make, connection.execute(sql, (memory_id,)).fetchall()))
+
+
 def mean_vectors(
     connection: apsw.Connection, memory_ids: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the ids of the memories that have vectors, ascending, and their means, shape (ids, dimensions).
+    """Return the ids of the memories that have all their vectors, ascending, and their means, shape (ids, dimensions).
 
     Each mean is over the vectors of all passages of the memory.
     """
-    sql = "select p.id, p.memory_id from json_each(?) wanted join memory_passages p on p.memory_id = wanted.value"
+    sql = f"""
+        select p.id, p.memory_id from json_each(?) wanted
+        join session_memories m on m.id = wanted.value and {IS_INDEXED}
+        join memory_passages p on p.memory_id = m.id
+    """
     rows: list[Any] = connection.execute(sql, (json.dumps(memory_ids),)).fetchall()
     owners: dict[int, int] = dict(rows)
     passages, vectors = all_vectors_of(connection, list(owners))

@@ -91,6 +91,11 @@ def index_observations(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(schema.OBSERVATIONS)
 
 
+def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
+    """Record how often processes have failed to compute the vectors of a memory."""
+    connection.execute(pending.ATTEMPTS)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -101,6 +106,7 @@ MIGRATIONS = (
     Migration("add a revision for what processes keep in memory", add_revision),
     Migration("let receipts come before vectors", add_pending_vectors),
     Migration("find observations by their report", index_observations),
+    Migration("count attempts to compute vectors", count_attempts),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 

@@ -1,7 +1,9 @@
 """Memories whose vectors a process is computing: `pending_vectors`.
 
 A process leases what it has promised to index. If it ends before it is done, its leases run out, and any other process
-that has the file open takes them over: see `indexing.background`.
+that has the file open takes them over, one at a time: see `indexing.background`. An attempt is a lease that was taken
+over and has not led to any new vectors yet. After a few attempts a memory is left to the backfill, because its text
+seems to kill every process that embeds it.
 """
 
 from typing import cast
@@ -22,26 +24,60 @@ create table pending_vectors (
 );
 """
 
+ATTEMPTS = "alter table pending_vectors add column attempts integer not null default 0"
+
+MAX_ATTEMPTS = 3
+
 # No lease is as long as a minute: one that ends later was taken before the clock was set back.
 IS_HELD = "leased_until between unixepoch('subsec') and unixepoch('subsec') + 60"
+
+IS_LEFT_BEHIND = f"not {IS_HELD} and attempts < {MAX_ATTEMPTS}"
 
 
 def defer_vectors(connection: apsw.Connection, memory_id: int, lease: Lease) -> None:
     """Note that the holder of the lease computes the vectors of a memory."""
-    connection.execute("insert into pending_vectors values (?, ?, ?)", (memory_id, lease.owner, lease.until))
+    connection.execute("insert into pending_vectors values (?, ?, ?, 0)", (memory_id, lease.owner, lease.until))
 
 
-def take_leases(connection: apsw.Connection, lease: Lease) -> None:
-    """Renew the holder's leases, and take over those that have run out."""
+def defer_missing_vectors(connection: apsw.Connection) -> None:
+    """Leave all memories without vectors to whoever takes them over, unless they were already left to somebody."""
     connection.execute(
-        f"update pending_vectors set owner = :owner, leased_until = :until where owner = :owner or not {IS_HELD}",
+        """
+        insert or ignore into pending_vectors
+        select id, '', 0, 0 from session_memories where embedding_model_id is null
+        """
+    )
+
+
+def renew_leases(connection: apsw.Connection, lease: Lease) -> None:
+    """Let the holder's leases end later."""
+    connection.execute("update pending_vectors set leased_until = :until where owner = :owner", lease._asdict())
+
+
+def take_over(connection: apsw.Connection, lease: Lease) -> None:
+    """Take over the oldest memory that was left behind, if there is one, and count this as an attempt."""
+    connection.execute(
+        f"""
+        update pending_vectors set owner = :owner, leased_until = :until, attempts = attempts + 1
+        where memory_id = (select min(memory_id) from pending_vectors where {IS_LEFT_BEHIND})
+        """,
         lease._asdict(),
     )
 
 
 def release_leases(connection: apsw.Connection, owner: str) -> None:
-    """Let any other process go on with what this one has not done."""
-    connection.execute("update pending_vectors set leased_until = 0 where owner = ?", (owner,))
+    """Let any other process go on with what this one has not done.
+
+    That is not the fault of the text, so the attempt at the one memory that was taken over does not count.
+    """
+    connection.execute(
+        "update pending_vectors set leased_until = 0, attempts = max(attempts - 1, 0) where owner = ?", (owner,)
+    )
+
+
+def note_progress(connection: apsw.Connection, memory_id: int) -> None:
+    """Forget the attempts at a memory, because it has got new vectors."""
+    connection.execute("update pending_vectors set attempts = 0 where memory_id = ?", (memory_id,))
 
 
 def settle(connection: apsw.Connection, memory_id: int) -> None:
@@ -58,20 +94,23 @@ def next_leased(connection: apsw.Connection, owner: str, most_characters: int | 
     return fetch_one(connection, memory_from_row, sql, {"owner": owner, "most": most_characters})
 
 
-def has_lapsed_leases(connection: apsw.Connection) -> bool:
-    """Return whether any lease has run out."""
-    return fetch_value(connection, f"select 1 from pending_vectors where not {IS_HELD}") is not None
+def is_any_left_behind(connection: apsw.Connection) -> bool:
+    """Return whether there is a memory to take over."""
+    return fetch_value(connection, f"select 1 from pending_vectors where {IS_LEFT_BEHIND}") is not None
 
 
-def next_unindexed(connection: apsw.Connection, after_id: int) -> Memory | None:
-    """Return the memory without vectors that has the smallest id above `after_id`, unless a process computes them."""
+def next_unindexed(connection: apsw.Connection, after_id: int, *, given_up: bool) -> Memory | None:
+    """Return the memory without all its vectors that has the smallest id above `after_id`, and nobody works on.
+
+    `given_up`: one that has had MAX_ATTEMPTS, or one that has not.
+    """
     return fetch_one(
         connection,
         memory_from_row,
         f"""
-        select {COLUMNS} from session_memories m
-        where m.embedding_model_id is null and m.id > ?
-            and not exists (select 1 from pending_vectors where memory_id = m.id and {IS_HELD})
+        select {COLUMNS} from session_memories m left join pending_vectors on memory_id = m.id
+        where m.embedding_model_id is null and m.id > ? and ({IS_HELD}) is not true
+            and (coalesce(attempts, 0) >= {MAX_ATTEMPTS}) is {given_up}
         order by m.id limit 1
         """,
         (after_id,),
@@ -82,7 +121,7 @@ def count_pending(connection: apsw.Connection, scope: Scope) -> int:
     """Return how many memories of a scope have vectors that somebody is computing now."""
     condition = memory_filter(scope)
     sql = f"""
-        select count(*) from pending_vectors join session_memories m on m.id = memory_id
+        select count(*) from pending_vectors cross join session_memories m on m.id = memory_id
         where {IS_HELD} and {condition.sql}
     """
     return int(fetch_value(connection, sql, condition.bindings))
@@ -96,7 +135,7 @@ def longest_pending(connection: apsw.Connection, scope: Scope) -> float | None:
     condition = memory_filter(scope)
     sql = f"""
         select max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec'))
-        from pending_vectors join session_memories m on m.id = memory_id
+        from pending_vectors cross join session_memories m on m.id = memory_id
         where {IS_HELD} and {condition.sql}
     """
     return cast("float | None", fetch_value(connection, sql, condition.bindings))

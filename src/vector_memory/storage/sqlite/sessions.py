@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import apsw
 
-from vector_memory.domain import Scope
+from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value, object_in, texts_in
@@ -50,6 +50,45 @@ def count_sessions(connection: apsw.Connection, scope: Scope) -> int:
     condition = memory_filter(scope)
     sql = f"select count(distinct session_id) from session_memories m where {condition.sql}"
     return int(fetch_value(connection, sql, condition.bindings))
+
+
+LOOKED_THROUGH = 20_000
+"""So many of a shared file's newest prompts are looked through for a session of the project: in about 20 ms."""
+
+LATEST_OF_ALL = """
+select session_id from session_memories where session_id is not null and session_id is not :besides
+order by created_at desc, id desc limit 1
+"""
+
+# Hooks store the project's folder with prompts. Sessions whose agents named none have the project's name and a day.
+LATEST_OF_PROJECT = f"""
+with prompts as (
+    select session_id, metadata from session_memories
+    where memory_type = '{MemoryKind.INPUT_PROMPT}' and session_iter = 1
+    order by created_at desc limit {LOOKED_THROUGH}
+), candidates as (
+    select * from (
+        select session_id from prompts where session_id is not :besides and metadata ->> '$.project' = :folder limit 1
+    )
+    union all
+    select max(session_id) from session_memories
+    where session_id > :prefix and session_id < :prefix || ':' and length(session_id) = :length
+        and session_id is not :besides
+)
+select session_id from candidates where session_id is not null
+order by (select max(m.created_at) from session_memories m where m.session_id = candidates.session_id) desc limit 1
+"""
+
+
+def latest_session(connection: apsw.Connection, project: Project, besides: str | None) -> str | None:
+    """Return the session of a project with the latest activity, other than `besides`, or None."""
+    if project.owns_memory:
+        found = fetch_value(connection, LATEST_OF_ALL, {"besides": besides})
+    else:
+        dated = project.session_on("0000-00-00")
+        bindings = {"prefix": project.session_on(""), "length": len(dated), "folder": project.folder}
+        found = fetch_value(connection, LATEST_OF_PROJECT, bindings | {"besides": besides})
+    return None if found is None else str(found)
 
 
 def session_counts(connection: apsw.Connection, session_id: str) -> SessionCounts:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from vector_memory.domain import Chunk, Fingerprint, NewMemory, Scope
+from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
 from vector_memory.storage.base import CountedBy, Order
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
     Cursor,
     Derived,
+    EmbeddedPassage,
     Expendable,
     History,
     Lease,
@@ -102,6 +103,11 @@ class SqliteReader:
 
         return memory_vectors.passages_of(self.connection, memory)
 
+    def embedded_passages(self, memory_id: int) -> list[EmbeddedPassage]:
+        from vector_memory.storage.sqlite import memory_vectors
+
+        return memory_vectors.embedded_passages(self.connection, memory_id)
+
     def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
         from vector_memory.storage.sqlite import memory_vectors
 
@@ -118,6 +124,9 @@ class SqliteReader:
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         listed = sessions.list_sessions(self.connection, scope, limit, agents)
         return listed, sessions.count_sessions(self.connection, scope)
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        return sessions.latest_session(self.connection, project, besides)
 
     def session_counts(self, session_id: str) -> SessionCounts:
         return sessions.session_counts(self.connection, session_id)
@@ -161,14 +170,14 @@ class SqliteReader:
 
         return SqliteFeed(self.connection)
 
-    def next_without_vectors(self, after_id: int) -> Memory | None:
-        return pending.next_unindexed(self.connection, after_id)
+    def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
+        return pending.next_unindexed(self.connection, after_id, given_up=given_up)
 
     def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
         return pending.next_leased(self.connection, owner, most_characters)
 
-    def has_lapsed_leases(self) -> bool:
-        return pending.has_lapsed_leases(self.connection)
+    def is_any_left_behind(self) -> bool:
+        return pending.is_any_left_behind(self.connection)
 
     def count_pending(self, scope: Scope) -> int:
         return pending.count_pending(self.connection, scope)
@@ -195,16 +204,27 @@ class SqliteWriter(SqliteReader):
 
         return adding.add_memory(self.connection, new, derived, content_hash=content_hash, history=history)
 
-    def complete_memory(self, memory: Memory, derived: Derived) -> bool:
+    def add_vectors(self, memory: Memory, derived: Derived, *, after: int, is_last: bool) -> bool:
         from vector_memory.storage.sqlite import adding
 
-        return adding.complete_memory(self.connection, memory, derived)
+        return adding.add_vectors(self.connection, memory, derived, after=after, is_last=is_last)
+
+    def discard_vectors(self, memory_id: int) -> None:
+        from vector_memory.storage.sqlite import vectors
+
+        vectors.discard_partial_vectors(self.connection, memory_id)
 
     def defer_vectors(self, memory_id: int, lease: Lease) -> None:
         pending.defer_vectors(self.connection, memory_id, lease)
 
-    def take_leases(self, lease: Lease) -> None:
-        pending.take_leases(self.connection, lease)
+    def defer_missing_vectors(self) -> None:
+        pending.defer_missing_vectors(self.connection)
+
+    def renew_leases(self, lease: Lease) -> None:
+        pending.renew_leases(self.connection, lease)
+
+    def take_over(self, lease: Lease) -> None:
+        pending.take_over(self.connection, lease)
 
     def release_leases(self, owner: str) -> None:
         pending.release_leases(self.connection, owner)

@@ -14,7 +14,7 @@ from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema import PARTITION_ROWS, VECTOR_TABLE
 from vector_memory.storage.sqlite.value_faults import CHUNKED, ValueFaults
-from vector_memory.storage.sqlite.vectors import vector_dimensions
+from vector_memory.storage.sqlite.vectors import discard_partial_vectors, vector_dimensions
 
 SUBSTITUTES = {
     "access_count": "0",
@@ -69,6 +69,8 @@ def repair_values(connection: apsw.Connection, faults: ValueFaults) -> int:
     models = json.dumps(list(faults.get("embedding_models", ())))
     sql = "update session_memories set embedding_model_id = null where embedding_model_id in"
     connection.execute(f"{sql} (select value from json_each(?))", (models,))
+    if "embedding_models" in faults:
+        discard_partial_vectors(connection)  # nobody knows which model would continue them
     if "erasure" in faults:
         connection.execute("insert or replace into erasure values (1, 1, 0)")
     if "revision" in faults:
@@ -120,6 +122,8 @@ def remove_orphans(connection: apsw.Connection) -> int:
         where embedding_model_id not in (select id from embedding_models)
         """
     )
+    if connection.changes():
+        discard_partial_vectors(connection)
     return number
 
 

@@ -19,6 +19,7 @@ from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
 from vector_memory.storage.sqlite.guards import DamagedError
+from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
 
@@ -134,6 +135,25 @@ def add_passages(
     )
 
 
+def count_passages(connection: apsw.Connection, memory_id: int) -> int:
+    """Return how many passages of a memory are stored."""
+    return int(fetch_value(connection, "select count(*) from memory_passages where memory_id = ?", (memory_id,)))
+
+
+def discard_partial_vectors(connection: apsw.Connection, memory_id: int | None = None) -> None:
+    """Delete the passages and vectors of a memory that does not have all of them; None: of all such memories."""
+    connection.execute(
+        """
+        delete from memory_passages where memory_id in (
+            select id from session_memories where embedding_model_id is null and id = coalesce(?, id)
+        )
+        """,
+        (memory_id,),
+    )
+    if connection.changes():
+        begin_epoch(connection)  # processes notice by themselves only that whole memories are gone
+
+
 def index_names(memory: Memory) -> tuple[str, str, str, str]:
     """Return a memory's names in the index: session, kind, agent and task. A missing session or task is empty."""
     return (memory.session_id or "", memory.memory_type, memory.agent_id, memory.task_code or "")
@@ -220,6 +240,8 @@ def vectors_of_units(
 def all_vectors_of(connection: apsw.Connection, passage_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:
     """Return the same as `vectors_of`, for passages of both tables."""
     ids, vectors = vectors_of(connection, CHUNK_TABLE, passage_ids)
+    if len(ids) == len(passage_ids):  # copying them would take as long as reading
+        return ids, vectors
     others, more = vectors_of(connection, MEMORY_TABLE, list(set(passage_ids).difference(ids.tolist())))
     ids, vectors = np.concatenate([ids, others]), np.concatenate([vectors, more])
     order = np.argsort(ids)

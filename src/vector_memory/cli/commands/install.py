@@ -1,0 +1,183 @@
+"""The commands that connect a client to this server, and disconnect it."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from vector_memory.cli.flags import creatable
+from vector_memory.cli.terminal import say
+from vector_memory.clients.catalogue import CLIENTS, Scope
+from vector_memory.errors import ConfigurationError
+from vector_memory.settings import DatabaseLocation, Profile, ServerOptions, Toolset
+
+if TYPE_CHECKING:
+    from vector_memory.clients.planning import Change, Place
+
+    ClientName = str
+    ProfileName = str
+else:  # cyclopts would offer an enumeration's names, not its values
+    ClientName = Literal[tuple(CLIENTS)]
+    ProfileName = Literal[tuple(profile.value for profile in Profile)]
+
+Name = Annotated[ClientName, Parameter(name="CLIENT", help="Client to change.")]
+
+
+@dataclass(frozen=True)
+class How:
+    """Where to make the change, and whether to ask."""
+
+    user: Annotated[
+        bool, Parameter(help="For all your projects (default, except for vscode).", negative=(), show_default=False)
+    ] = False
+    project: Annotated[
+        bool, Parameter(help="Only for the project in the current folder.", negative=(), show_default=False)
+    ] = False
+    dry_run: Annotated[bool, Parameter(help="Only show what would change.", negative=(), show_default=False)] = False
+    yes: Annotated[bool, Parameter(alias="-y", help="Do not ask.", negative=(), show_default=False)] = False
+
+    def place(self, name: str) -> "Place":
+        """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
+        from vector_memory.clients.planning import Place
+
+        if self.user and self.project:
+            raise ConfigurationError("Use either --user or --project, not both.")
+        client = CLIENTS[name]
+        scope = Scope.USER if self.user else Scope.PROJECT if self.project else client.default
+        if scope not in client.files:
+            raise ConfigurationError(f"{client.title} has no projects: omit --project.")
+        return Place(client, scope, Path.cwd())
+
+
+HowFlags = Annotated[How, Parameter(name="*")]
+
+INSTRUCTIONS = """\
+## Memory
+
+Before you begin a task, search the memory (vector-memory) for what was found before.
+When you end, store what you found with store_report: what, why, where, and what is open.
+"""
+
+
+def install(
+    client: Name,
+    /,
+    *,
+    database_path: Annotated[
+        Path | None, Parameter(help="Memory for all projects; default: each project has its own.")
+    ] = None,
+    profile: Annotated[
+        ProfileName | None,
+        Parameter(help="core: eight session tools in 1,200 tokens (default); full: all of the toolsets."),
+    ] = None,
+    toolsets: Annotated[
+        str, Parameter(help="Groups of tools, as for `serve`; others than session need the profile full.")
+    ] = Toolset.SESSION.value,
+    read_only: Annotated[
+        bool, Parameter(help="Offer only the tools that read.", negative=(), show_default=False)
+    ] = False,
+    how: HowFlags = How(),
+) -> int:
+    """Add this server to the configuration of a client, with absolute paths. Shows the change and asks first."""
+    from vector_memory.clients.catalogue import claude_settings
+    from vector_memory.clients.changes import read
+    from vector_memory.clients.claude_command import has_plugin
+    from vector_memory.clients.launching import NAME, entry_for, shared_memory
+    from vector_memory.clients.planning import installation
+    from vector_memory.storage.disk.filesystem import make_private_folders
+
+    place = how.place(client)
+    memory = _existing_place(database_path) if database_path else None
+    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory)
+    changes = installation(place, entry)
+    if not changes:
+        say(f"{place.client.title} is already connected in this way: nothing to change.")
+        return 0
+    if client == "claude" and has_plugin(read(claude_settings()), NAME):
+        say("The plugin vector-memory is enabled: with this entry too, Claude Code starts two servers.\n")
+    if not _agreed(place, changes, how):
+        return 0 if how.dry_run else 1
+    if str(shared_memory()) in entry["args"]:
+        make_private_folders(shared_memory().parent)
+    for change in changes:
+        change.make()
+    _say_what_follows(place, entry["args"])
+    return 0
+
+
+def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
+    """Take this server out of the configuration of a client. Memories stay. Shows the change and asks first."""
+    from vector_memory.clients.planning import removal
+
+    place = how.place(client)
+    changes = removal(place)
+    if not changes:
+        say(f"{place.client.title} is not connected {_where(place)}: nothing to change.")
+        return 0
+    if not _agreed(place, changes, how):
+        return 0 if how.dry_run else 1
+    for change in changes:
+        change.make()
+    say(f"Disconnected {place.client.title}. No memory was deleted.")
+    return 0
+
+
+def _existing_place(database: Path) -> Path:
+    """Return the full path of a memory. Raises ConfigurationError if a server could not create it there."""
+    try:
+        return creatable(DatabaseLocation(database_path=database))
+    except ValueError:
+        raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
+
+
+def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
+    """Return flags for `serve`. Raises ConfigurationError for what `serve` would refuse."""
+    chosen = Profile(profile or (Profile.CORE if toolsets == Toolset.SESSION else Profile.FULL))
+    try:
+        ServerOptions(toolsets=toolsets, profile=chosen, read_only=read_only)
+    except ValueError:
+        raise ConfigurationError(
+            f'--toolsets is "{toolsets}"; accepted: {", ".join(Toolset)}, separated by commas, or all; with --profile '
+            "core only session."
+        ) from None
+    flags = ["--profile", chosen.value] if chosen is Profile.CORE else []
+    flags += ["--toolsets", toolsets] if toolsets != Toolset.SESSION else []
+    return [*flags, "--read-only"] if read_only else flags
+
+
+def _agreed(place: "Place", changes: "Sequence[Change]", how: How) -> bool:
+    """Show the changes and ask whether to make them. Raises ConfigurationError if nobody can answer."""
+    say(f"{place.client.title}, {_where(place)}:\n")
+    for change in changes:
+        say("\n".join(change.shown()) + "\n")
+    if how.dry_run or how.yes:
+        return not how.dry_run
+    if not sys.stdin.isatty():
+        raise ConfigurationError("Nobody can be asked here: add --yes to make the change, or --dry-run only to see it.")
+    sys.stderr.write("Make this change? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        return True
+    say("Nothing was changed.")
+    return False
+
+
+def _where(place: "Place") -> str:
+    return "for all your projects" if place.scope is Scope.USER else f"for the project {place.project}"
+
+
+def _say_what_follows(place: "Place", words: list[str]) -> None:
+    client = place.client
+    whose = "each project" if place.scope is Scope.USER else "this project"
+    memory = f"memory/agent_session_memory.db in {whose}"
+    if "--database-path" in words:
+        memory = f"{words[words.index('--database-path') + 1]}, for all projects"
+    say(f"Connected {client.title}. {client.approval[place.scope]}")
+    say(f"The memory is {memory}.")
+    if client.checked_with:
+        say(f"To check: `{client.checked_with}`.")
+    if client.instructions:
+        say(f"\nTo make sure that agents use it, paste this into {client.instructions}:\n\n{INSTRUCTIONS}")

@@ -1,0 +1,135 @@
+"""The clients that can be connected: where each keeps its configuration, and what it asks the user."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+
+from vector_memory.clients import json_file, toml_file
+
+
+class Scope(StrEnum):
+    """Where a client is to know the server: in all projects of the user, or in one."""
+
+    USER = "user"
+    PROJECT = "project"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client, and for each scope that it has its file and what the user must do there.
+
+    `section`: the object or table of the file that holds the servers. `place`: flags of `serve` for the project's
+    memory, where the client does not start the server in the project. `shared`: scopes in which the client says
+    nothing about the project, so that all projects have one memory. `by_command`: scopes whose file only the client's
+    own command may write, because running sessions write it too.
+    """
+
+    title: str
+    files: Mapping[Scope, Callable[[Path], Path]]
+    section: str
+    approval: Mapping[Scope, str]
+    format: ModuleType = json_file
+    place: tuple[str, ...] = ()
+    shared: frozenset[Scope] = frozenset()
+    by_command: frozenset[Scope] = frozenset()
+    names_transport: bool = False
+    instructions: str = "AGENTS.md"
+    checked_with: str = ""
+    default: Scope = Scope.USER
+
+
+def home_of(variable: str, folder: str) -> Path:
+    """Return the folder that a variable names, or else a folder of the user's home."""
+    return Path(os.environ.get(variable) or Path.home() / folder)
+
+
+def application_data(name: str) -> Path:
+    """Return the folder where desktop applications of this system keep their configuration."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / name
+    return home_of("XDG_CONFIG_HOME", ".config") / name
+
+
+def claude_user_file(_project: Path) -> Path:
+    """Return the file that `claude mcp add --scope user` writes."""
+    return home_of("CLAUDE_CONFIG_DIR", "") / ".claude.json"
+
+
+def claude_settings() -> Path:
+    """Return the file with the plugins of Claude Code's user."""
+    return home_of("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+
+
+IN_EDITOR = ("--working-dir", "${workspaceFolder}")
+"""Editors start servers in any folder and put the project's path here."""
+
+CLIENTS: dict[str, Client] = {
+    "claude": Client(
+        title="Claude Code",
+        by_command=frozenset({Scope.USER}),
+        files={Scope.USER: claude_user_file, Scope.PROJECT: lambda project: project / ".mcp.json"},
+        section="mcpServers",
+        names_transport=True,
+        approval={
+            Scope.USER: "Nothing needs approval: sessions that start from now on are connected.",
+            Scope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
+            '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
+        },
+        instructions="CLAUDE.md",
+        checked_with="claude mcp list",
+    ),
+    "codex": Client(
+        title="Codex",
+        files={
+            Scope.USER: lambda _project: home_of("CODEX_HOME", ".codex") / "config.toml",
+            Scope.PROJECT: lambda project: project / ".codex" / "config.toml",
+        },
+        section="mcp_servers",
+        format=toml_file,
+        approval={
+            Scope.USER: "Nothing needs approval: sessions that start from now on are connected.",
+            Scope.PROJECT: "Start `codex` in this project and trust the folder when it asks: Codex ignores the "
+            "configuration of folders that are not trusted.",
+        },
+        checked_with="codex mcp list",
+    ),
+    "cursor": Client(
+        title="Cursor",
+        files={
+            Scope.USER: lambda _project: Path.home() / ".cursor" / "mcp.json",
+            Scope.PROJECT: lambda project: project / ".cursor" / "mcp.json",
+        },
+        section="mcpServers",
+        place=IN_EDITOR,
+        approval=dict.fromkeys(Scope, "In Cursor, open Settings, MCP, and switch vector-memory on if it is off."),
+    ),
+    "vscode": Client(
+        title="VS Code",
+        files={
+            Scope.USER: lambda _project: application_data("Code") / "User" / "mcp.json",
+            Scope.PROJECT: lambda project: project / ".vscode" / "mcp.json",
+        },
+        section="servers",
+        names_transport=True,
+        place=IN_EDITOR,
+        # VS Code does not fill in ${workspaceFolder} in the user's own file.
+        shared=frozenset({Scope.USER}),
+        default=Scope.PROJECT,
+        approval=dict.fromkeys(
+            Scope, 'In VS Code, run "MCP: List Servers", start vector-memory, and confirm that you trust it.'
+        ),
+    ),
+    "desktop": Client(
+        title="Claude Desktop",
+        files={Scope.USER: lambda _project: application_data("Claude") / "claude_desktop_config.json"},
+        section="mcpServers",
+        shared=frozenset({Scope.USER}),
+        approval={Scope.USER: "Quit Claude Desktop and start it again. It asks before it first uses a tool."},
+        instructions="",
+    ),
+}
+"""Every client by the name that `install` takes."""

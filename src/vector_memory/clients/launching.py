@@ -1,0 +1,53 @@
+"""How a client starts the server: with absolute paths, because it may know neither the user's PATH nor folder."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from vector_memory.clients.catalogue import Client, Scope
+from vector_memory.errors import ConfigurationError
+
+NAME = "vector-memory"
+"""The name of the server in every client's configuration."""
+
+OF_CACHE = ("archive-v", "builds-v", "environments-v")
+"""Beginnings of the names of the folders in which uv keeps environments that it may delete."""
+
+
+def shared_memory() -> Path:
+    """Return the memory for clients that have no projects."""
+    return Path.home() / ".vector-memory" / "memory.db"
+
+
+def program() -> list[str]:
+    """Return the command of this installation. Raises ConfigurationError if it may vanish."""
+    if any(part.startswith(OF_CACHE) for part in Path(sys.prefix).parts):
+        raise ConfigurationError(
+            "This copy of vector-memory is in the cache of uv and may vanish: install it first, for example with "
+            "`uv tool install`."
+        )
+    script = Path(sys.executable).absolute().with_name(NAME)
+    if not script.is_file():
+        return [sys.executable, "-P", "-m", "vector_memory"]
+    known = shutil.which(NAME)
+    return [str(Path(known).absolute() if known and Path(known).samefile(script) else script)]
+
+
+def entry_for(client: Client, scope: Scope, flags: list[str], database: Path | None) -> dict[str, Any]:
+    """Return a client's entry for the server.
+
+    `flags`: more flags for `serve`. `database`: the memory; None for the project's, or for the shared one where the
+    client has no projects.
+    """
+    if database is None and scope in client.shared:
+        database = shared_memory()
+    place = ("--database-path", str(database)) if database else client.place
+    command, *words = program()
+    transport = {"type": "stdio"} if client.names_transport else {}
+    return {**transport, "command": command, "args": [*words, "serve", *flags, *place]}
+
+
+def merged(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Return the new entry with what the user added to the old one, such as variables and permissions of tools."""
+    return {**old, **new} if old and "command" in old else new

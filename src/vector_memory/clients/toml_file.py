@@ -1,0 +1,127 @@
+"""Edits one table of a TOML file, `[section.name]`; comments, order and every other character stay."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vector_memory.errors import ConfigurationError
+
+HEADER = re.compile(r"\s*\[")
+NOT_A_STATEMENT = re.compile(r"\s*(#.*)?$")
+
+
+def entry(text: str, section: str, name: str) -> dict[str, Any] | None:
+    """Return the table `section.name`. Raises ConfigurationError for text that is not TOML."""
+    tables = _parsed(text).get(section, {})
+    if not isinstance(tables, dict):
+        raise ConfigurationError(f'"{section}" must be a table')
+    found = tables.get(name)
+    return dict(found) if isinstance(found, dict) else None
+
+
+def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+    """Return the text with this table added; in a table that is there, only keys that differ are written."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    there = entry(text, section, name) or {}
+    statements = [f"{line}{newline}" for line in _statements(value, there)]
+    lines = text.splitlines(keepends=True)
+    block = _block(lines, section, name)
+    if block is None:
+        end = newline if text and not text.endswith("\n") else ""
+        gap = newline if text.strip() else ""
+        changed = f"{text}{end}{gap}[{section}.{name}]{newline}{''.join(statements)}"
+    else:
+        first, _ = block
+        kept = list(_without({key for key in there if key not in value or there[key] != value[key]}, lines, block))
+        changed = "".join([*lines[: first + 1], *statements, *kept, *lines[block[1] :]])
+    before = _parsed(text)
+    _require_same(changed, before | {section: before.get(section, {}) | {name: dict(value)}})
+    return changed
+
+
+def remove(text: str, section: str, name: str) -> str:
+    """Return the text without this table and the tables below it."""
+    before = _parsed(text)
+    if entry(text, section, name) is None:
+        return text
+    lines = text.splitlines(keepends=True)
+    first, end = _block(lines, section, name) or (0, 0)
+    if first and not lines[first - 1].strip():
+        first -= 1
+    changed = "".join([*lines[:first], *lines[end:]])
+    rest = {key: table for key, table in before[section].items() if key != name}
+    _require_same(
+        changed, {key: part for key, part in before.items() if key != section} | ({section: rest} if rest else {})
+    )
+    return changed
+
+
+def snippet(section: str, name: str, value: Mapping[str, Any]) -> str:
+    """Return what to paste into an empty file."""
+    return "\n".join([f"[{section}.{name}]", *_statements(value, {})])
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _require_same(changed: str, expected: dict[str, Any]) -> None:
+    try:
+        is_same = tomllib.loads(changed) == expected
+    except tomllib.TOMLDecodeError:
+        is_same = False
+    if not is_same:
+        raise ConfigurationError("the part for this server cannot be changed alone, because of the way it is written")
+
+
+def _statements(value: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+    """Return the lines for the keys that are not there with this value. TOML writes texts and lists as JSON does."""
+    return [f"{key} = {json.dumps(one, ensure_ascii=False)}" for key, one in value.items() if there.get(key) != one]
+
+
+def _block(lines: list[str], section: str, name: str) -> tuple[int, int] | None:
+    """Return the first line of a table, and the line after it and its sub-tables; None if it has no header."""
+    word = rf"""(?:"{name}"|'{name}'|{name})"""
+    header = re.compile(rf"\s*\[\s*{section}\s*\.\s*{word}\s*\]")
+    below = re.compile(rf"\s*\[\[?\s*{section}\s*\.\s*{word}\s*\.")
+    first = next((number for number, line in enumerate(lines) if header.match(line)), None)
+    if first is None:
+        return None
+    end = first + 1
+    while end < len(lines) and (not HEADER.match(lines[end]) or below.match(lines[end])):
+        end += 1
+    # What is written above the next header belongs to that.
+    while end < len(lines) and end > first + 1 and NOT_A_STATEMENT.match(lines[end - 1]):
+        end -= 1
+    return first, end
+
+
+def _without(keys: set[str], lines: list[str], block: tuple[int, int]) -> Iterator[str]:
+    """Yield the lines of a table below its header, without the statements that set these keys."""
+    number, end = block[0] + 1, block[1]
+    while number < end:
+        start, number = number, number + 1
+        if HEADER.match(lines[start]):
+            yield from lines[start:end]
+            return
+        while number < end and not _is_complete("".join(lines[start:number])):
+            number += 1
+        if not keys.intersection(_keys("".join(lines[start:number]))):
+            yield from lines[start:number]
+
+
+def _is_complete(statement: str) -> bool:
+    try:
+        tomllib.loads(statement)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _keys(statement: str) -> set[str]:
+    return set(tomllib.loads(statement)) if _is_complete(statement) else set()

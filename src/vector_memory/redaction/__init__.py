@@ -1,0 +1,89 @@
+"""Removes what must not be stored from a text: parts in `<private>` tags, and what looks like a secret.
+
+Each is replaced by what it was, as in `[redacted: GitHub token]`. The time is linear in the length of the text.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["Redacted", "redact"]
+
+PRIVATE_TAG = re.compile(r"<(/?)private\b[^<>]{0,200}>(?!`)", re.IGNORECASE)
+"""A tag alone in backticks is a mention of the tag."""
+
+REPLACED = re.compile(r"\[redacted: [\w .-]{1,40}\]")
+
+TAKEN = b"1"
+
+MAX_PASSES = 10
+"""A secret may be recognized only when its neighbour is gone. No text that was not made for it needs more passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A text without secrets. `count`: the number of places that were replaced."""
+
+    text: str
+    count: int
+
+
+class Place(NamedTuple):
+    """A half-open range of characters to be replaced, and what is said instead."""
+
+    start: int
+    end: int
+    name: str
+
+
+def redact(text: str) -> Redacted:
+    """Return the text with private parts and secrets replaced. Doing it again changes nothing."""
+    result = Redacted(text, 0)
+    for _ in range(MAX_PASSES):
+        places = private_places(result.text) or secret_places(result.text)
+        if not places:
+            break
+        result = Redacted(replaced(result.text, places), result.count + len(places))
+    return result
+
+
+def private_places(text: str) -> list[Place]:
+    """Return what is in `<private>` tags, which may be nested; one that is not closed reaches to the end."""
+    places, depth, start = [], 0, 0
+    for tag in PRIVATE_TAG.finditer(text):
+        if not tag[1]:
+            start = start if depth else tag.start()
+            depth += 1
+        elif depth:
+            depth -= 1
+            places += [] if depth else [Place(start, tag.end(), "private")]
+    return [*places, Place(start, len(text), "private")] if depth else places
+
+
+def secret_places(text: str) -> list[Place]:
+    """Return the places of secrets in order, without earlier replacements. They do not overlap.
+
+    Where two rules apply, the first one of the table counts.
+    """
+    from vector_memory.redaction.rules import RULES, Searched  # noqa: PLC0415 - compiled when needed
+
+    taken = bytearray(len(text))
+    for found in REPLACED.finditer(text):
+        taken[found.start() : found.end()] = TAKEN * len(found[0])
+    searched = Searched(REPLACED.sub(lambda found: "\0" * len(found[0]), text))
+    places = []
+    for rule in RULES:
+        for start, end in rule.spans(searched):
+            if taken.find(TAKEN, start, end) < 0:
+                taken[start:end] = TAKEN * (end - start)
+                places.append(Place(start, end, rule.name))
+    return sorted(places)
+
+
+def replaced(text: str, places: list[Place]) -> str:
+    """Return the text with the places, which are in order, replaced by their names."""
+    parts, position = [], 0
+    for place in places:
+        parts += [text[position : place.start], f"[redacted: {place.name}]"]
+        position = place.end
+    return "".join([*parts, text[position:]])

@@ -1,0 +1,90 @@
+"""Tells secrets from names, code, numbers and placeholders."""
+
+import math
+import re
+from collections import Counter
+
+PLACEHOLDER = re.compile(
+    r"""
+    ^\$\{?[a-z_][\w.:]*\}?$ | ^%\w | \$\{ | \{\{ | \{[\w.\s:$]*\} | \$\( | %\(\w | ^<.*>$ | \.\.\. | … | (.)\1{5,} |
+    your[_-] | [_-]here$ | example | changeme | change[_-]me | placeholder | replace | redacted | dummy | sample |
+    ^todo | ^fixme | ^enc\[ | ^[.~]{1,2}/ | ^/(?:\w+/){2} | ^\^ | ^![a-z]+$ |
+    \.(?:html?|md|py|json|ya?ml|txt)\b | \[a-z | ^\w+\\
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+CODE = re.compile(
+    r"""
+    [A-Za-z_$]\w* (?: (?:\.|::|->|\?\.) [A-Za-z_]\w* )+ |  # a.b.c
+    [A-Za-z]+ (?:[_-][A-Za-z]+)* [_-]?\d?  # some_name, some-name, SomeName2
+    """,
+    re.VERBOSE,
+)
+NAMES = re.compile(
+    r"passw|token|secret|key|user|admin|test|arg|value|field|param|config|str|int|old|new", re.IGNORECASE
+)
+WORDS = frozenset(
+    ["password", "passwd", "pass", "secret", "postgres", "guest", "root", "admin", "string", "required", "none", "null"]
+)
+PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+"""The words of a name such as `maxHTTPRetries2`."""
+
+PART_LENGTH = 3.4
+"""Names have longer words, on average, and random characters shorter ones."""
+
+PHRASE = re.compile(r"[a-z]+(?: [a-z]+){2,}")
+SIGNS = "!@#$%^&+"
+MIN_PASSWORD, MIN_KEY = 6, 16
+
+
+def entropy(text: str) -> float:
+    """Return the Shannon entropy in bits per character."""
+    total = len(text)
+    return -sum(count / total * math.log2(count / total) for count in Counter(text).values())
+
+
+def any_value(_value: str) -> bool:
+    """Accept everything: the pattern says enough."""
+    return True
+
+
+def is_password(value: str) -> bool:
+    """Return whether a value that is called a password looks like one."""
+    if len(value) < MIN_PASSWORD or value.lower() in WORDS or PLACEHOLDER.search(value):
+        return False
+    if CODE.fullmatch(value):
+        return is_random_word(value) or (any(map(str.isdigit, value)) and value.isalnum() and not NAMES.search(value))
+    return any(map(str.isdigit, value)) or is_random_word(value) or any(sign in value for sign in SIGNS)
+
+
+def is_url_password(value: str) -> bool:
+    """Return whether the password in a URL is more than an example."""
+    return value.lower() not in WORDS and not PLACEHOLDER.search(value)
+
+
+def is_quoted_password(value: str) -> bool:
+    """Return whether a quoted value that is called a password looks like one: it may be a phrase of several words."""
+    if " " in value:
+        return bool(PHRASE.fullmatch(value))
+    return is_password(value)
+
+
+def is_spoken(value: str) -> bool:
+    """Return whether a word of prose behind "password" is one: it has digits among its letters, or is no word."""
+    has_digits = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return (has_digits or (value.isalnum() and is_random_word(value))) and is_password(value)
+
+
+def is_key(value: str) -> bool:
+    """Return whether a value that is called a key, a token or a secret looks like one."""
+    if len(value) < MIN_KEY or PLACEHOLDER.search(value) or " " in value:
+        return False
+    if CODE.fullmatch(value):
+        return is_random_word(value)
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
+
+def is_random_word(value: str) -> bool:
+    """Return whether small and capital letters and digits alternate more often than in any name."""
+    parts = PARTS.findall(value)
+    return len(value) >= MIN_PASSWORD and len(parts) * PART_LENGTH > sum(map(len, parts))

@@ -1,0 +1,76 @@
+"""Tools that a client's hooks call: they store and recall without being asked.
+
+They are in no list, so a model never sees them. Whatever happens, they answer with success: clients show a user the
+errors of hooks.
+"""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from fastmcp import Context
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools import ToolResult
+from mcp_types import CallToolRequestParams, TextContent
+
+from vector_memory.errors import VectorMemoryError, where
+from vector_memory.server.callers import store_of_caller
+from vector_memory.server.conversation import client_of, conversation_of
+from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
+from vector_memory.server.hooks.capture import Event
+from vector_memory.server.hooks.prompts import hear_prompt
+
+logger = logging.getLogger(__name__)
+
+Hook = Callable[[Event], Awaitable[str | None]]
+"""Stores what an event brings, and returns what the agent is to be told."""
+
+HOOKS: dict[str, tuple[str, Hook]] = {
+    "hook_prompt": ("UserPromptSubmit", hear_prompt),
+    "hook_subagent": ("SubagentStop", keep_report),
+    "hook_answer": ("Stop", keep_answer),
+    "hook_compaction": ("PostCompact", keep_summary),
+}
+"""The tools, the events that they are for, and what they do."""
+
+
+class HookTools(Middleware):
+    """Answers the calls of hooks."""
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        """Answer the call of a hook; pass any other to the next handler."""
+        name, arguments = context.message.name, context.message.arguments or {}
+        if name not in HOOKS:
+            return await call_next(context)
+        event_name, hook = HOOKS[name]
+        told = None
+        try:
+            if event := event_of(context.fastmcp_context, arguments):
+                told = await hook(event)
+        except Exception as error:
+            logger.warning("%s failed: %s", name, error if isinstance(error, VectorMemoryError) else where(error))
+        return ToolResult(content=[TextContent(type="text", text=json.dumps(answer(event_name, told)))])
+
+
+def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
+    """Return the event that a call reports; None on a server without session tools."""
+    if context is None or "conversation" not in context.lifespan_context:
+        return None
+    conversation = conversation_of(context)
+    given = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    if session_id := given.get("session_id", "").strip():
+        conversation.enter(session_id)
+    store = store_of_caller(context.lifespan_context)
+    return Event(store, conversation, conversation.session(), client_of(context), given)
+
+
+def answer(event_name: str, told: str | None) -> dict[str, Any]:
+    """Return what clients read from the answer of a hook: what is added to the agent's context, or nothing."""
+    if told is None:
+        return {}
+    return {"hookSpecificOutput": {"hookEventName": event_name, "additionalContext": told}}

@@ -1,0 +1,241 @@
+"""Every setting, documented once for the command line, the environment and docs/configuration.md."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from vector_memory.domain import SearchMode
+from vector_memory.settings.http import HttpOptions as HttpOptions
+from vector_memory.settings.locations import DATABASE_NAME as DATABASE_NAME
+from vector_memory.settings.locations import EXPORT_FOLDER as EXPORT_FOLDER
+from vector_memory.settings.locations import MEMORY_FOLDER as MEMORY_FOLDER
+from vector_memory.settings.locations import DatabaseLocation as DatabaseLocation
+from vector_memory.settings.locations import FileLocations as FileLocations
+from vector_memory.settings.locations import FullPath as FullPath
+from vector_memory.settings.locations import ServerLocations as ServerLocations
+from vector_memory.settings.locations import full_path as full_path
+from vector_memory.settings.locations import project_folder as project_folder
+from vector_memory.settings.refusals import refused_together
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DEFAULT_DIM = 384
+MAX_RESPONSE_TOKENS = 1_000_000
+
+
+def _upper_case(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper_case)]
+Synchronous = Annotated[Literal["FULL", "NORMAL"], BeforeValidator(_upper_case)]
+
+
+class Recall(StrEnum):
+    """What a client is told when its user sends a prompt."""
+
+    OFF = "off"
+    RECAP = "recap"
+    ALL = "all"
+
+
+class Redact(StrEnum):
+    """Which texts lose their private parts and secrets before they are stored."""
+
+    CAPTURED = "captured"
+    ALL = "all"
+    OFF = "off"
+
+
+class Settings(BaseModel):
+    """What can be configured. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`; the flag wins.
+
+    `--help` and docs/configuration.md show the descriptions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
+
+    embedding_model: str = Field(
+        default=DEFAULT_MODEL,
+        min_length=1,
+        description="Embedding model; any other than the default needs the sentence-transformers extra.",
+    )
+    embedding_model_path: FullPath | None = Field(
+        default=None,
+        description="Folder with the model's files; default: the Hugging Face cache or the installed weights package.",
+    )
+    embedding_dim: int = Field(default=DEFAULT_DIM, ge=1, le=8192, description="Length of the model's vectors.")
+    warm_start_embedding_model: bool = Field(
+        default=True, description="Load the model in the background at start instead of at first use."
+    )
+    embedding_idle_seconds: float = Field(
+        default=600,
+        ge=0,
+        description="Unload the model after this many seconds without use; the next use loads it again. 0: never.",
+    )
+    embed_in_background: bool = Field(
+        default=True,
+        description="Acknowledge a memory as soon as its text is stored, and compute its vectors in the background; "
+        "otherwise the receipt waits for them.",
+    )
+    default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
+    default_chunk_overlap: int = Field(
+        default=50, ge=0, le=4096, description="Tokens that neighbouring chunks of one section share."
+    )
+    enable_enrichment: bool = Field(
+        default=False,
+        description="Embed the title, heading path and position together with each passage of reports and "
+        "knowledge-base entries.",
+    )
+    search_mode: SearchMode = Field(
+        default=SearchMode.HYBRID,
+        description="What searches compare: meaning and words (hybrid), meaning only (vector), words only (keyword).",
+    )
+    vector_search_batch_size: int = Field(
+        default=100,
+        ge=1,
+        le=4096,
+        description="Number of candidates fetched first when results are filtered after the vector search.",
+    )
+    use_iterative_fetching: bool = Field(
+        default=True,
+        description="Fetch candidates in growing batches instead of scanning the filtered set; same results.",
+    )
+    use_threshold_filtering: bool = Field(
+        default=False, description="Drop results whose similarity is below the similarity threshold."
+    )
+    similarity_threshold: float = Field(
+        default=0.4, ge=0, le=1, description="Minimum similarity that threshold filtering keeps."
+    )
+    memory_limit: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="Maximum number of tagged memories; clear_old_memories makes room for more.",
+    )
+    capture: bool = Field(
+        default=True,
+        description="Store what a client's hooks report: prompts, long answers, reports of sub-agents, summaries.",
+    )
+    recall: Recall = Field(
+        default=Recall.RECAP,
+        description="What a client's hooks add to prompts: nothing (off), a recap of the project's last session to the "
+        "first prompt of a session (recap), and to later prompts also memories that are close to them (all).",
+    )
+    redact: Redact = Field(
+        default=Redact.CAPTURED,
+        description="Remove <private> parts and what looks like a secret before storing: from what hooks and imports "
+        "store (captured), from everything (all), or not (off).",
+    )
+    auto_backfill_threshold: int = Field(
+        default=1000,
+        ge=0,
+        description="At start, compute missing vectors in the background if fewer memories than this lack them; "
+        "0: never.",
+    )
+    max_response_tokens: int = Field(
+        default=15_000,
+        ge=500,
+        le=MAX_RESPONSE_TOKENS,
+        description="Maximum length of a tool's answer, in tokens. Longer text is cut and marked; read on from an "
+        "offset.",
+    )
+    log_slow_query_threshold: float = Field(
+        default=2.0, ge=0, description="Log searches that take longer than this many seconds, and count them as slow."
+    )
+    log_level: LogLevel = Field(
+        default="INFO", description="Minimum level of log records. Logs never contain stored content."
+    )
+    log_file: FullPath | None = Field(default=None, description="Log to this file in addition to standard error.")
+    sqlite_synchronous: Synchronous = Field(
+        default="FULL",
+        description="FULL survives a power failure. NORMAL is faster and may lose the last few seconds.",
+    )
+
+    @model_validator(mode="after")
+    def _length_is_the_models(self) -> "Settings":
+        if self.embedding_model == DEFAULT_MODEL and self.embedding_dim != DEFAULT_DIM:
+            raise refused_together(
+                f"embedding_dim ({self.embedding_dim}) must be {DEFAULT_DIM}, the length of {DEFAULT_MODEL}'s vectors",
+                "embedding_dim",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _overlap_leaves_room(self) -> "Settings":
+        if self.default_chunk_overlap * 2 > self.default_chunk_size:
+            raise refused_together(
+                f"default_chunk_overlap ({self.default_chunk_overlap}) must be at most half of "
+                f"default_chunk_size ({self.default_chunk_size})",
+                "default_chunk_overlap",
+                "default_chunk_size",
+            )
+        return self
+
+
+SPECIFIED = frozenset((
+    "embedding_model", "embedding_dim", "warm_start_embedding_model", "default_chunk_size", "default_chunk_overlap",
+    "vector_search_batch_size", "use_iterative_fetching", "use_threshold_filtering", "auto_backfill_threshold",
+    "log_slow_query_threshold", "log_level",
+))  # fmt: skip
+"""Settings whose variables also work without the prefix, as the specification names them."""
+
+
+class Toolset(StrEnum):
+    """The groups of tools; each works without the others."""
+
+    SESSION = "session"
+    TAGGED = "tagged"
+    FILES = "files"
+
+
+class Profile(StrEnum):
+    """How many of the tools are offered: all, or a few that cost little."""
+
+    FULL = "full"
+    CORE = "core"
+
+
+def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
+    """Return the toolsets in a comma-separated list, in their fixed order; `all` means all of them."""
+    wanted = {name.strip() for name in names.split(",")}
+    if "all" in wanted:
+        return tuple(Toolset)
+    if wanted - set(Toolset):
+        raise ValueError(f"choose from {', '.join(Toolset)}, separated by commas, or all")
+    return tuple(toolset for toolset in Toolset if toolset in wanted)
+
+
+def _known_toolsets(names: str) -> str:
+    chosen_toolsets(names)
+    return names
+
+
+class ServerOptions(BaseModel):
+    """What a server offers its client. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    toolsets: Annotated[str, AfterValidator(_known_toolsets)] = Field(
+        default=Toolset.SESSION.value,
+        description="Groups of tools, separated by commas: session (reports, findings and knowledge of "
+        "sessions), tagged (notes with tags and categories), files (a folder of Markdown files), or all.",
+    )
+    profile: Profile = Field(
+        default=Profile.FULL,
+        description="full: all tools of the toolsets; core: eight session tools with short schemas.",
+    )
+    read_only: bool = Field(
+        default=False,
+        description="Offer only the tools that read. Nothing is written, except to upgrade an older file.",
+    )
+
+    @model_validator(mode="after")
+    def _core_is_of_sessions(self) -> "ServerOptions":
+        if self.profile is Profile.CORE and self.chosen() != (Toolset.SESSION,):
+            raise ValueError("The profile core consists of session tools: omit --toolsets (and its variable)")
+        return self
+
+    def chosen(self) -> tuple[Toolset, ...]:
+        """Return the toolsets in their fixed order."""
+        return chosen_toolsets(self.toolsets)

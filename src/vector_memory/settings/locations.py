@@ -1,0 +1,100 @@
+"""Where the database, exports and memory files are, described once like every setting."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from vector_memory.errors import ConfigurationError
+
+MEMORY_FOLDER = "memory"
+"""Folder of a project that holds its memory and its memory files."""
+
+EXPORT_FOLDER = "exports"
+"""Folder beside a memory that documents are written to."""
+
+DATABASE_NAME = "agent_session_memory.db"
+"""Name of the memory there."""
+
+
+def full_path(path: Path) -> Path:
+    """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here."""
+    if "${" in str(path):
+        raise ValueError("it contains a ${variable} that the client did not expand")
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("its ~ cannot be expanded to a home folder") from None
+
+
+FullPath = Annotated[Path, AfterValidator(full_path)]
+
+
+def project_folder() -> Path:
+    """Return the folder of the client's project. Raises ConfigurationError if the client's path is invalid."""
+    try:
+        return full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
+    except ValueError as error:
+        raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
+
+
+class DatabaseLocation(BaseModel):
+    """Where the database is. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    database_path: FullPath | None = Field(
+        default=None, description="Database file of the memory; created when something is stored."
+    )
+    working_dir: FullPath | None = Field(
+        default=None,
+        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
+        "if set, else the current folder.",
+    )
+
+    @model_validator(mode="after")
+    def _one_location(self) -> "DatabaseLocation":
+        if self.database_path is not None and self.working_dir is not None:
+            raise ValueError("Use either --database-path or --working-dir (or one of their variables), not both")
+        return self
+
+    def file(self) -> Path:
+        """Return the path of the database."""
+        if self.database_path is not None:
+            return self.database_path
+        return (self.working_dir or project_folder()) / MEMORY_FOLDER / DATABASE_NAME
+
+
+class ServerLocations(DatabaseLocation):
+    """Where the server keeps the database and may write documents."""
+
+    export_dir: list[FullPath] | None = Field(
+        default=None,
+        description="Folder that documents may be written to; repeatable, in the variable separated by colons. "
+        "Default: exports/ next to the database.",
+    )
+
+
+class FileLocations(BaseModel):
+    """Where the Markdown files of `--toolsets files` and their index are.
+
+    A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`, or `CWE_NAME` as in the specification.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    memory_dir: FullPath | None = Field(
+        default=None,
+        description="Folder of Markdown files; need not exist. Default: memory/ in CLAUDE_PROJECT_DIR if set, else in "
+        "the current folder.",
+    )
+    db_dir: FullPath = Field(
+        default=Path("~/.claude/cwe/memory"),
+        description="Folder for the index of the Markdown files; it should be outside the project.",
+        validate_default=True,
+    )
+
+    def folder(self) -> Path:
+        """Return the folder of Markdown files."""
+        return self.memory_dir or project_folder() / MEMORY_FOLDER

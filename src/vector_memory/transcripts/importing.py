@@ -1,0 +1,145 @@
+"""Stores what is worth remembering of clients' transcripts."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from vector_memory.domain import MemoryKind, NewMemory
+from vector_memory.errors import ValidationError
+from vector_memory.redaction import redact
+from vector_memory.store import SessionMemoryStore
+from vector_memory.transcripts import claude, codex
+from vector_memory.transcripts.conversation import Said, Transcript
+from vector_memory.validation import MAX_CONTENT, MAX_IDENTIFIER
+
+BATCH = 50
+"""So many memories are stored in one transaction: other processes wait for the write lock only for a moment."""
+
+PROJECT = "project"
+"""The key of the metadata that holds the absolute path of the project."""
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes read so far, and all bytes."""
+
+
+class Client(Protocol):
+    """What reads the transcripts of a client. `home`: its folder."""
+
+    def home(self) -> Path:
+        """Return the folder of the client."""
+
+    def transcripts(self, project: Path | None) -> Iterator[Path]:
+        """Yield the transcripts of a project and of the folders below it, or all."""
+
+    def read(self, path: Path) -> Transcript | None:
+        """Return what is worth remembering of a transcript; None if nothing was said."""
+
+
+CLIENTS: dict[str, Client] = {"claude": claude, "codex": codex}
+
+
+class Unread(NamedTuple):
+    """A transcript of which nothing was stored, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(slots=True)
+class ImportedSessions:
+    """What an import did, or would do. `stored`: memories by kind. `redacted`: places that were replaced in them.
+
+    `sessions`: those that something was stored of. `skipped`: memories that were stored before.
+    """
+
+    transcripts: int = 0
+    stored: Counter[MemoryKind] = field(default_factory=Counter)
+    sessions: set[str | None] = field(default_factory=set)
+    skipped: int = 0
+    redacted: int = 0
+    unread: list[Unread] = field(default_factory=list)
+
+
+class Importer:
+    """Stores transcripts in a memory. `is_dry`: only counts. `redacts`: replaces secrets and private parts.
+
+    Whatever is stored already, by a hook or an earlier import, is skipped.
+    """
+
+    def __init__(self, store: SessionMemoryStore, *, is_dry: bool = False, redacts: bool = True) -> None:
+        self._store = store
+        self._is_dry = is_dry
+        self._redacts = redacts
+        self._waiting: list[NewMemory] = []
+        self._redacted: dict[str, int] = {}
+        self.result = ImportedSessions()
+
+    def run(self, clients: Iterable[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
+        """Import the transcripts of a project, an absolute path, or all. Can be interrupted and repeated."""
+        paths = [(CLIENTS[name], path) for name in clients for path in CLIENTS[name].transcripts(project)]
+        sizes = [size_of(path) for _, path in paths]
+        done, total = 0, sum(sizes)
+        for (client, path), size in zip(paths, sizes, strict=True):
+            try:
+                transcript = client.read(path)
+                if transcript is not None and is_within(transcript, project):
+                    self._add(transcript)
+            except ValidationError as error:
+                self.result.unread.append(Unread(path, str(error)))
+            except OSError as error:
+                self.result.unread.append(Unread(path, f"It cannot be read ({error.strerror})."))
+            on_progress(done := done + size, total)
+        self._store_waiting(least=1)
+        return self.result
+
+    def _add(self, transcript: Transcript) -> None:
+        """Have all that was said stored, after checking it: a transcript is never stored in part."""
+        self._waiting += [self._memory(transcript, said) for said in transcript.said]
+        self.result.transcripts += 1
+        self._store_waiting(least=BATCH)
+
+    def _memory(self, transcript: Transcript, said: Said) -> NewMemory:
+        """Return the memory to store for what was said. Raises ValidationError."""
+        content = said.content.encode(errors="replace").decode()  # JSON may hold half a character
+        if self._redacts:
+            found = redact(content)
+            content = found.text[:MAX_CONTENT]
+            self._redacted[content] = found.count
+        return NewMemory.of(
+            said.kind,
+            content,
+            agent_id=said.agent_id[:MAX_IDENTIFIER],
+            session_id=transcript.session_id,
+            title=said.title,
+            metadata={PROJECT: transcript.project},
+            created_at=said.time,
+        )
+
+    def _store_waiting(self, least: int) -> None:
+        """Store what is waiting in batches, as long as there are at least so many."""
+        while len(self._waiting) >= least:
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            new = self._store.batches.new_among(batch)
+            stored = new if self._is_dry else self._store.batches.store(new)
+            result = self.result
+            result.skipped += len(batch) - len(stored)
+            result.stored.update(memory.kind for memory in stored)
+            result.sessions.update(memory.session_id for memory in stored)
+            result.redacted += sum(self._redacted.get(memory.content, 0) for memory in stored)
+            if not self._waiting:
+                self._redacted.clear()
+
+
+def is_within(transcript: Transcript, project: Path | None) -> bool:
+    """Return whether a transcript is about a project or a folder in it."""
+    return project is None or Path(transcript.project).is_relative_to(project)
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes; 0 if it is gone."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

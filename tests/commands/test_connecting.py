@@ -1,0 +1,369 @@
+"""install and uninstall: the files of clients before and after, and what the user is told and asked."""
+
+import json
+import os
+import pty
+import shlex
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients import connected
+from commands.conftest import Run
+from vector_memory.clients import catalogue, launching
+from vector_memory.clients.catalogue import CLIENTS, Client, Scope
+from vector_memory.settings import ServerOptions
+
+PLACES = [
+    pytest.param(name, scope, id=f"{name} {scope}")
+    for name, client in CLIENTS.items()
+    for scope in client.files
+    if scope not in client.by_command
+]
+COMMENTED = {
+    "json": '{\n  // mine\n  "mcpServers": {"other": {"command": "x"}},\n  "servers": {"other": {"command": "x"}}\n}\n',
+    "toml": '# mine\n[mcp_servers.other] # keep\ncommand = "x"',
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty home; the current folder is a project in a repository."""
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "VECTOR_MEMORY_DATABASE_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ServerOptions.model_fields:
+        monkeypatch.delenv(f"VECTOR_MEMORY_{name.upper()}", raising=False)
+    home = tmp_path / "home"
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path / "project")
+    return home
+
+
+def file_of(client: Client, scope: Scope) -> Path:
+    return client.files[scope](Path.cwd())
+
+
+def written(client: Client, scope: Scope) -> dict[str, Any]:
+    text = file_of(client, scope).read_text(encoding="utf-8")
+    return dict(client.format.entry(text, client.section, launching.NAME))
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("name", "scope"), PLACES)
+@pytest.mark.parametrize("there", [False, True], ids=["no file", "a file with comments"])
+def test_uninstall_leaves_every_file_as_it_was_before_install(
+    name: str, scope: Scope, there: bool, run: Run, tmp_path: Path
+) -> None:
+    client = CLIENTS[name]
+    file = file_of(client, scope)
+    if there:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(COMMENTED[file.suffix.removeprefix(".")], encoding="utf-8")
+        Path(".gitignore").write_text("*.log", encoding="utf-8")
+    before = everything(tmp_path)
+    assert run("install", name, f"--{scope}", "--yes").code == 0
+    assert written(client, scope)["args"][:3] == ["serve", "--profile", "core"]
+    assert run("install", name, f"--{scope}", "--profile", "full", "--yes").code == 0, "it can be changed"
+    assert "--profile" not in written(client, scope)["args"]
+    assert run("uninstall", name, f"--{scope}", "--yes").code == 0
+    assert everything(tmp_path) == before
+    assert not [path for path in tmp_path.rglob("*") if path.name in {".cursor", ".codex", ".vscode"} and not there]
+
+
+@pytest.mark.parametrize(("name", "scope"), PLACES)
+def test_a_file_that_changed_after_install_keeps_the_changes(name: str, scope: Scope, run: Run) -> None:
+    client = CLIENTS[name]
+    file = file_of(client, scope)
+    run("install", name, f"--{scope}", "--yes")
+    text = file.read_text(encoding="utf-8")
+    more = client.format.put(text, client.section, "other", {"command": "x"})
+    file.write_text(more, encoding="utf-8")
+    run("uninstall", name, f"--{scope}", "--yes")
+    left = file.read_text(encoding="utf-8")
+    assert client.format.entry(left, client.section, "other") == {"command": "x"}
+    assert client.format.entry(left, client.section, launching.NAME) is None
+    assert file.with_name(f"{file.name}.before-vector-memory").read_text(encoding="utf-8") == more
+
+
+@pytest.mark.parametrize(("name", "scope"), PLACES)
+def test_install_again_changes_nothing(name: str, scope: Scope, run: Run, tmp_path: Path) -> None:
+    run("install", name, f"--{scope}", "--yes")
+    before = everything(tmp_path)
+    again = run("install", name, f"--{scope}")
+    assert (again.code, again.err) == (0, "")
+    assert "already connected" in again.out
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["codex", "cursor", "desktop"])
+async def test_the_entry_starts_a_server_with_no_path_in_another_folder(
+    name: str, run: Run, tmp_path: Path, home: Path
+) -> None:
+    run("install", name, "--yes")
+    entry = written(CLIENTS[name], Scope.USER)
+    words = [word.replace("${workspaceFolder}", str(tmp_path / "project")) for word in entry["args"]]
+    variables = {"HOME": str(home), "PATH": "/nowhere", "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"}
+    report = {"agent_id": "a", "session_id": "s", "content": "Words."}
+    folder = tmp_path / "project"
+    async with connected([entry["command"], *words], folder, variables) as client:
+        assert len(await client.list_tools()) == 8
+        await client.call_tool("store_report", report)
+    shared = home / ".vector-memory" / "memory.db"
+    assert shared.is_file() if CLIENTS[name].shared else (folder / "memory" / "agent_session_memory.db").is_file()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def test_the_change_is_shown_and_not_made_in_a_dry_run(run: Run, tmp_path: Path) -> None:
+    Path(".vscode").mkdir()
+    Path(".vscode/mcp.json").write_text(COMMENTED["json"], encoding="utf-8")
+    before = everything(tmp_path)
+    shown = run("install", "vscode", "--dry-run")
+    assert shown.code == 0
+    assert '\n+  "servers": {"other": {"command": "x"}, "vector-memory": {"type": "stdio", ' in shown.out
+    assert f"+++ {Path.cwd()}/.gitignore" in shown.out
+    assert everything(tmp_path) == before
+
+
+def test_another_entry_of_this_name_is_shown_with_what_differs(run: Run, home: Path) -> None:
+    (home / ".cursor").mkdir()
+    theirs = {"command": "/old/vector-memory", "args": ["serve"], "env": {"LOG_LEVEL": "DEBUG"}}
+    text = json.dumps({"mcpServers": {"vector-memory": theirs}}, indent=2)
+    (home / ".cursor" / "mcp.json").write_text(text, encoding="utf-8")
+    shown = run("install", "cursor", "--yes").out
+    assert '-      "command": "/old/vector-memory",' in shown
+    assert written(CLIENTS["cursor"], Scope.USER)["env"] == {"LOG_LEVEL": "DEBUG"}, "what the user added stays"
+    assert (home / ".cursor" / "mcp.json.before-vector-memory").read_text(encoding="utf-8") == text
+
+
+def test_where_nobody_can_answer_nothing_is_changed(run: Run, tmp_path: Path) -> None:
+    ended = run("install", "cursor")
+    assert ended.code == 2
+    assert "add --yes to make the change, or --dry-run" in ended.err
+    assert everything(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("answer", "is_made"), [(b"y\n", True), (b"\n", False), (b"no\n", False)])
+def test_in_a_terminal_it_asks(answer: bytes, is_made: bool, home: Path) -> None:
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-P", "-m", "vector_memory", "install", "cursor"]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as child:
+        os.close(terminal)
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(controller, 1000)
+        os.write(controller, answer)
+        child.communicate()
+    os.close(controller)
+    assert child.returncode == (0 if is_made else 1)
+    assert (home / ".cursor" / "mcp.json").is_file() == is_made
+
+
+def test_a_mistake_in_the_file_is_an_error_with_its_line_and_what_to_add(run: Run) -> None:
+    Path(".vscode").mkdir()
+    broken = '{\n  "servers": {\n    "a": {}\n    "b": {}\n  }\n}\n'
+    Path(".vscode/mcp.json").write_text(broken, encoding="utf-8")
+    for command in ("uninstall", "install"):
+        ended = run(command, "vscode", "--yes")
+        assert ended.code == 2
+        assert f"{Path.cwd()}/.vscode/mcp.json, line 4, column 5: a comma or }} is missing. Nothing" in ended.err
+    snippet = json.loads(ended.err.partition("\n\n")[2])
+    assert snippet["servers"]["vector-memory"]["args"][:3] == ["serve", "--profile", "core"]
+    assert Path(".vscode/mcp.json").read_text(encoding="utf-8") == broken
+    assert [path.name for path in Path(".vscode").iterdir()] == ["mcp.json"]
+
+
+def test_a_file_that_cannot_be_edited_alone_is_refused_with_what_to_add(run: Run, home: Path) -> None:
+    (home / ".codex").mkdir()
+    text = 'mcp_servers = { a = { command = "x" } }\n'
+    (home / ".codex" / "config.toml").write_text(text, encoding="utf-8")
+    ended = run("install", "codex", "--yes")
+    assert ended.code == 2
+    snippet = ended.err[ended.err.index("[mcp_servers") :]
+    assert tomllib.loads(snippet)["mcp_servers"]["vector-memory"]["args"] == ["serve", "--profile", "core"]
+    assert (home / ".codex" / "config.toml").read_text(encoding="utf-8") == text
+
+
+def test_a_file_that_is_not_text_is_refused(run: Run) -> None:
+    Path(".mcp.json").write_bytes("{}".encode("utf-16"))
+    ended = run("install", "claude", "--project", "--yes")
+    assert ended.code == 2
+    assert "not UTF-8" in ended.err
+    assert Path(".mcp.json").read_bytes() == "{}".encode("utf-16")
+
+
+def test_links_and_permissions_stay(run: Run, home: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles.toml"
+    kept.write_text(COMMENTED["toml"], encoding="utf-8")
+    kept.chmod(0o640)
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").symlink_to(kept)
+    run("install", "codex", "--yes")
+    assert (home / ".codex" / "config.toml").is_symlink()
+    assert "vector-memory" in kept.read_text(encoding="utf-8")
+    backup = home / ".codex" / "config.toml.before-vector-memory"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (kept, backup)] == [0o640, 0o640]
+
+
+def test_the_repository_ignores_what_has_paths_of_this_machine(run: Run) -> None:
+    run("install", "claude", "--project", "--yes")
+    run("install", "cursor", "--project", "--yes")
+    lines = Path(".gitignore").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["/.mcp.json", "/.cursor/mcp.json"]
+    run("uninstall", "claude", "--project", "--yes")
+    assert "/.mcp.json" not in Path(".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_said"),
+    [
+        ('{"enabledPlugins": {"vector-memory@somewhere": true}}', True),
+        ('{"enabledPlugins": {"vector-memory@somewhere": false, "other@x": true}}', False),
+        ("[]", False),
+        ("{", False),
+    ],
+)
+def test_who_has_the_plugin_is_told_that_there_would_be_two_servers(
+    settings: str, is_said: bool, run: Run, home: Path
+) -> None:
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_text(settings, encoding="utf-8")
+    assert ("two servers" in run("install", "claude", "--project", "--dry-run").out) == is_said
+
+
+def test_outside_a_repository_no_gitignore_is_written(run: Run) -> None:
+    Path(".git").rmdir()
+    run("install", "claude", "--project", "--yes")
+    assert [path.name for path in Path.cwd().iterdir()] == [".mcp.json"]
+
+
+def test_the_user_is_told_what_to_approve_and_where_the_memory_is(run: Run, home: Path) -> None:
+    said = run("install", "claude", "--project", "--yes").out
+    assert 'choose "Use this MCP server"' in said
+    assert "memory/agent_session_memory.db in this project" in said
+    assert "paste this into CLAUDE.md" in said
+    assert str(home / ".vector-memory" / "memory.db") in run("install", "desktop", "--yes").out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["codx"], "accepted: claude, codex, cursor, vscode or desktop"),
+        (["desktop", "--project"], "Claude Desktop has no projects"),
+        (["codex", "--project", "--user"], "either --user or --project"),
+        (["codex", "--toolsets", "sessions"], '--toolsets is "sessions"'),
+        (["codex", "--toolsets", "all", "--profile", "core"], "with --profile core only session"),
+        (["codex", "--database-path", "none/x.db"], "none does not exist"),
+        (["codex", "--database-path", "${HOME}/x.db"], "a path without variables"),
+        (["claude", "--user"], "The command `claude` was not found"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_reason(
+    words: list[str], reason: str, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    ended = run("install", *words, "--yes")
+    assert ended.code == 2
+    assert reason in ended.err
+    assert everything(tmp_path) == {}
+
+
+def test_the_entry_has_the_flags_that_were_chosen(run: Run) -> None:
+    run("install", "codex", "--toolsets", "all", "--read-only", "--database-path", "x.db", "--yes")
+    assert written(CLIENTS["codex"], Scope.USER)["args"] == [
+        *("serve", "--toolsets", "all", "--read-only", "--database-path", str(Path.cwd() / "x.db")),
+    ]
+
+
+def test_an_environment_that_may_vanish_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/abc")
+    assert "`uv tool install`" in run("install", "codex", "--yes").err
+
+
+def test_the_command_on_the_path_is_written_if_it_is_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It stays where it is when the tool is installed again."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (script,) = launching.program()
+    assert Path(script) == Path(sys.executable).with_name("vector-memory")
+    (tmp_path / "vector-memory").symlink_to(script)
+    assert launching.program() == [str(tmp_path / "vector-memory")]
+
+
+@pytest.mark.parametrize(
+    ("system", "folder"), [("linux", ".config/Code/User"), ("darwin", "Library/Application Support/Code/User")]
+)
+def test_applications_keep_their_files_where_the_system_says(
+    system: str, folder: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue.sys, "platform", system)
+    assert CLIENTS["vscode"].files[Scope.USER](home) == home / folder / "mcp.json"
+
+
+STAND_IN = f"""#!{sys.executable}
+import json, os, pathlib, sys
+file = pathlib.Path(os.environ["HOME"], ".claude.json")
+held = json.loads(file.read_text()) if file.exists() else {{"mcpServers": {{}}}}
+_, action, _, _, name, *entry = sys.argv[1:]
+if entry and "broken" in entry[0]:
+    sys.exit("Invalid configuration")
+if action == "remove":
+    del held["mcpServers"][name]
+else:
+    held["mcpServers"][name] = json.loads(entry[0])
+file.write_text(json.dumps(held))
+"""
+"""Does what `claude mcp add-json` and `claude mcp remove` do; tests/real_client/test_connecting.py has the real one."""
+
+
+@pytest.fixture
+def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that stands in for Claude Code's."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").write_text(STAND_IN, encoding="utf-8")
+    (tmp_path / "bin" / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+@pytest.mark.usefixtures("claude")
+def test_the_file_of_claude_code_is_changed_by_its_own_command(run: Run, home: Path) -> None:
+    shown = run("install", "claude", "--yes")
+    words = shlex.split(shown.out.partition("\n$ ")[2].partition("\n")[0])
+    assert words[:6] == ["claude", "mcp", "add-json", "--scope", "user", "vector-memory"]
+    held = json.loads((home / ".claude.json").read_text(encoding="utf-8"))
+    assert held["mcpServers"]["vector-memory"] == json.loads(words[6])
+    assert "already connected" in run("install", "claude").out
+    assert run("install", "claude", "--profile", "full", "--yes").code == 0
+    assert run("uninstall", "claude", "--yes").code == 0
+    assert json.loads((home / ".claude.json").read_text(encoding="utf-8")) == {"mcpServers": {}}
+
+
+@pytest.mark.usefixtures("claude")
+def test_the_old_entry_is_added_again_when_the_new_one_is_refused(run: Run, home: Path) -> None:
+    run("install", "claude", "--yes")
+    before = (home / ".claude.json").read_bytes()
+    ended = run("install", "claude", "--database-path", "broken.db", "--yes")
+    assert ended.code == 2
+    assert "`claude mcp add-json` failed: Invalid configuration" in ended.err
+    assert (home / ".claude.json").read_bytes() == before
+
+
+@pytest.mark.usefixtures("claude")
+def test_a_mistake_in_the_file_of_claude_code_is_an_error_with_its_line(run: Run, home: Path) -> None:
+    (home / ".claude.json").write_text('{\n"a" 1}', encoding="utf-8")
+    ended = run("install", "claude", "--yes")
+    assert ended.code == 2
+    assert f"{home}/.claude.json, line 2, column 5" in ended.err

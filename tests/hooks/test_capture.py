@@ -1,0 +1,197 @@
+"""What hooks store."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from anyio import sleep
+
+from eras import ERAS
+from faults.soundness import connected
+from hook_texts import ANSWER, PROMPT, REPORT
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.server.hooks import HOOKS
+from vector_memory.settings import Redact, ServerOptions, Settings
+from vector_memory.store import SessionMemoryStore
+
+pytestmark = pytest.mark.anyio
+
+IGNORED: dict[str, tuple[str, dict[str, object]]] = {
+    "report of a background agent": ("hook_prompt", {"prompt": "<task-notification>done</task-notification>"}),
+    "output of a local command": ("hook_prompt", {"prompt": "<local-command-stdout>x</local-command-stdout>"}),
+    "command in tags": ("hook_prompt", {"prompt": "<command-name>/model</command-name>"}),
+    "shell input": ("hook_prompt", {"prompt": "<bash-input>ls</bash-input>"}),
+    "interruption": ("hook_prompt", {"prompt": "[Request interrupted by user for tool use]"}),
+    "slash command": ("hook_prompt", {"prompt": "/compact keep the plan"}),
+    "slash command of a plugin": ("hook_prompt", {"prompt": "/vector-memory:recall locks"}),
+    "white space": ("hook_prompt", {"prompt": " \n"}),
+    "no prompt": ("hook_prompt", {}),
+    "null": ("hook_prompt", {"prompt": None}),
+    "not a text": ("hook_prompt", {"prompt": {"a": 1}}),
+    "compaction, which ends like a sub-agent": ("hook_subagent", {"agent_type": "", "last_assistant_message": REPORT}),
+    "short report": ("hook_subagent", {"agent_type": "explorer", "last_assistant_message": "Done."}),
+    "short answer": ("hook_answer", {"last_assistant_message": "Done: all tests pass."}),
+    "empty summary": ("hook_compaction", {"compact_summary": "<analysis>Let me think.</analysis>"}),
+}
+
+
+@pytest.mark.parametrize("era", ERAS.values(), ids=ERAS)
+async def test_the_tools_can_be_called_and_are_in_no_list(talking: Callable[..., Any], era: str) -> None:
+    async with talking(era=era) as talk:
+        assert await talk.prompt("s", PROMPT) is None
+        assert len(talk.memories()) == 1
+        assert not set(HOOKS) & await talk.listed()
+
+
+async def test_each_event_is_stored_as_what_it_is(talk: Any) -> None:
+    await talk.prompt("s", PROMPT)
+    await talk.hook("hook_subagent", session_id="s", agent_type="explorer", last_assistant_message=REPORT)
+    await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+    summary = "<analysis>Let me think.</analysis>\n\n<summary>\nThe lock is gone.\n</summary>"
+    await talk.hook("hook_compaction", session_id="s", compact_summary=summary)
+    found = [(one.memory_type, one.agent_id, one.content) for one in talk.memories()]
+    assert found == [
+        ("input_prompt", "main-orchestrator", PROMPT),
+        ("report", "explorer", REPORT),
+        ("working_memory", "mcp", ANSWER.strip()),
+        ("session_context", "main-orchestrator", "The lock is gone."),
+    ]
+    assert {one.session_id for one in talk.memories()} == {"s"}
+    assert [one.metadata for one in talk.memories()] == [{"project": "/work/shop"}] * 4
+
+
+@pytest.mark.parametrize("name", IGNORED)
+async def test_what_nobody_said_is_not_stored(talk: Any, name: str) -> None:
+    tool, fields = IGNORED[name]
+    assert await talk.hook(tool, session_id="s", **fields) is None
+    assert not talk.memories()
+
+
+async def test_a_prompt_that_begins_with_a_path_is_stored(talk: Any) -> None:
+    await talk.prompt("s", "/src/app.py fails to start")
+    assert [one.content for one in talk.memories()] == ["/src/app.py fails to start"]
+
+
+async def test_the_same_words_again_are_stored_once_and_without_a_word(
+    talk: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "vector_memory"):
+        await talk.prompt("s", "continue")
+        assert await talk.prompt("s", "continue") is None
+    assert len(talk.memories()) == 1
+    assert not [record for record in caplog.records if record.name.startswith("vector_memory.server")]
+
+
+async def test_without_a_session_the_project_and_the_day_name_it(talk: Any) -> None:
+    await talk.hook("hook_prompt", session_id="", prompt=PROMPT)
+    [memory] = talk.memories()
+    assert memory.session_id == f"shop-{memory.created_at[:10]}"
+
+
+async def test_a_text_that_is_too_long_is_stored_up_to_the_limit(talk: Any) -> None:
+    await talk.prompt("s", "x" * 500_001)
+    assert [one.content_length for one in talk.memories()] == [500_000]
+
+
+@pytest.mark.parametrize("redact", Redact)
+async def test_private_parts_are_in_no_byte_of_the_file(
+    talking: Callable[..., Any], redact: Redact, tmp_path: Path
+) -> None:
+    async with talking(Settings(redact=redact)) as talk:
+        await talk.prompt("s", "Log in with <private>hunter2</private> and look.")
+        await talk.hook(
+            "hook_subagent",
+            session_id="s",
+            agent_type="a",
+            last_assistant_message=f"{REPORT} <private>hunter2</private>",
+        )
+    found = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"and look" in found
+    assert (b"hunter2" in found) == (redact is Redact.OFF)
+
+
+@pytest.mark.parametrize("redact", Redact)
+async def test_what_an_agent_stores_is_redacted_only_if_all_is(talking: Callable[..., Any], redact: Redact) -> None:
+    async with talking(Settings(redact=redact)) as talk:
+        stored = await talk.call(
+            "store_report", content="Use <private>hunter2</private>.", title="<private>hunter</private>"
+        )
+        [memory] = talk.memories()
+    is_redacted = redact is Redact.ALL
+    assert stored.get("redacted") == (2 if is_redacted else None)
+    assert ("hunter2" not in memory.content) == ("hunter" not in memory.title) == is_redacted
+
+
+async def test_nothing_is_stored_if_capturing_is_off(talking: Callable[..., Any]) -> None:
+    async with talking(Settings(capture=False)) as talk:
+        await talk.prompt("s", PROMPT)
+        await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+        assert not talk.memories()
+
+
+async def test_a_read_only_server_stores_nothing_and_says_nothing_of_it(
+    talking: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with talking() as talk:
+        await talk.prompt("s", PROMPT)
+    async with talking(offer=ServerOptions(read_only=True)) as talk:
+        assert "the orders table" in await talk.prompt("t", "Go on with the deployment.")
+        assert len(talk.memories()) == 1
+    assert not [record for record in caplog.records if record.name.startswith("vector_memory.server")]
+
+
+@pytest.mark.parametrize("toolsets", ["files", "tagged"])
+async def test_a_server_without_session_tools_answers_nothing(talking: Callable[..., Any], toolsets: str) -> None:
+    async with talking(offer=ServerOptions(toolsets=toolsets)) as talk:
+        assert await talk.prompt("s", PROMPT) is None
+        assert not talk.memories()
+
+
+@pytest.mark.parametrize("failing", ["store_memory", "past"])
+async def test_a_failure_is_logged_without_content_and_not_shown(
+    talk: Any, failing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(PROMPT)
+
+    target = (SessionMemoryStore, failing) if failing == "store_memory" else (talk.store.past, "has")
+    monkeypatch.setattr(*target, fail)
+    assert await talk.prompt("s", PROMPT) is None
+    assert [record.levelname for record in caplog.records if record.name.startswith("vector_memory.server")]
+    assert PROMPT not in caplog.text
+
+
+async def test_a_prompt_does_not_wait_for_the_write_lock_and_is_stored_later(
+    talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    await talk.prompt("s", PROMPT)
+    with connected(tmp_path / "memory.db") as connection:
+        connection.execute("begin immediate")
+        assert await talk.prompt("s", "Another prompt, while somebody writes.") is None
+        assert len(talk.memories()) == 1
+        connection.execute("rollback")
+    while len(talk.memories()) < 2:
+        await sleep(0.02)
+
+
+async def test_no_hook_waits_for_the_model(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk.store.defer_vectors()
+    monkeypatch.setattr(EmbeddingModel, "is_ready", False)
+    release = Event()
+
+    def loading(*_: object) -> None:
+        release.wait()
+        raise EmbeddingUnavailableError("It was never loaded.")
+
+    monkeypatch.setattr(EmbeddingModel, "_loaded", loading)
+    try:
+        await talk.prompt("s", PROMPT)
+        await talk.hook("hook_answer", session_id="s", last_assistant_message=ANSWER)
+        assert [one.memory_type for one in talk.memories()] == ["input_prompt", "working_memory"]
+    finally:
+        release.set()

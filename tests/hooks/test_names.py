@@ -1,0 +1,76 @@
+"""Names that a caller may leave out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hook_texts import PROMPT, REPORT
+
+pytestmark = pytest.mark.anyio
+
+STORES = [
+    ("store_report", {}),
+    ("store_working_memory", {}),
+    ("store_system_memory", {}),
+    ("store_report_observation", {}),
+    ("store_session_context", {}),
+    ("store_input_prompt", {}),
+    ("store_knowledge_base", {"title": "Locks"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "others"), STORES, ids=[tool for tool, _ in STORES])
+async def test_a_text_alone_is_enough(talk: Any, tool: str, others: dict[str, str]) -> None:
+    stored = await talk.call(tool, content=REPORT, **others)
+    is_of_main_agent = tool in {"store_session_context", "store_input_prompt"}
+    assert stored["agent_id"] == ("main-orchestrator" if is_of_main_agent else "mcp")
+    day = stored["created_at"][:10]
+    assert stored["session_id"] == (None if tool == "store_knowledge_base" else f"shop-{day}")
+
+
+async def test_the_session_that_a_hook_named_is_the_default(talk: Any) -> None:
+    await talk.prompt("one", PROMPT)
+    assert (await talk.call("store_report", content=REPORT))["session_id"] == "one"
+    await talk.prompt("two", PROMPT)
+    assert (await talk.call("store_report", content=REPORT))["session_id"] == "two"
+    assert (await talk.call("store_report", content=REPORT, session_id="mine"))["session_id"] == "mine"
+
+
+async def test_a_search_without_a_session_still_searches_all(talk: Any) -> None:
+    await talk.call("store_report", content=REPORT, session_id="other", agent_id="a")
+    await talk.prompt("one", PROMPT)
+    assert (await talk.call("search_reports_specific_chunks", query="migration lock"))["results"]
+
+
+async def test_last_is_the_session_before_this_one(talk: Any) -> None:
+    await talk.call("store_report", content=REPORT, session_id="one", agent_id="a", session_iter=3)
+    await talk.prompt("two", PROMPT)
+    assert (await talk.call("get_session_stats", session_id="last"))["session_id"] == "one"
+    found = await talk.call("search_reports_full_documents", session_id="last")
+    assert [one["session_id"] for one in found["results"]] == ["one"]
+    assert [
+        one["id"] for one in (await talk.call("load_session_context_for_task", session_id="last"))["recent_reports"]
+    ]
+    assert (await talk.call("store_working_memory", content=REPORT, session_id="last"))["session_id"] == "one"
+
+
+async def test_the_first_session_has_none_before_it(talk: Any) -> None:
+    await talk.prompt("one", PROMPT)
+    assert (await talk.call("search_changes", session_id="last"))["results"] == []
+    assert (await talk.call("store_report", content=REPORT, session_id="last"))["session_id"] == "one"
+
+
+async def test_a_session_that_is_called_last_is_found(talk: Any) -> None:
+    talk.store.store_memory("report", REPORT, agent_id="a", session_id="last")
+    talk.store.store_memory("report", f"{REPORT} And more.", agent_id="a", session_id="later")
+    assert (await talk.call("get_session_stats", session_id="last"))["session_id"] == "last"
+    assert (await talk.call("store_report", content="x", session_id="last"))["session_id"] == "last"
+
+
+async def test_a_context_without_an_iteration_is_that_of_the_latest(talking: Callable[..., Any]) -> None:
+    async with talking() as talk:
+        for number, state in ((1, "The plan."), (2, "The work.")):
+            await talk.call("store_session_context", content=state, session_id="s", session_iter=number)
+        found = await talk.call("load_session_context_for_task", session_id="s")
+        assert found["session_context"]["content"] == "The work."

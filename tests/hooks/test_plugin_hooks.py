@@ -1,0 +1,46 @@
+"""The hooks of the plugin call tools that there are, with the fields that these read."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vector_memory.server.hooks import HOOKS
+
+ROOT = Path(__file__).parents[2]
+READ = {
+    "hook_prompt": {"session_id", "prompt"},
+    "hook_subagent": {"session_id", "agent_type", "last_assistant_message"},
+    "hook_answer": {"session_id", "last_assistant_message"},
+    "hook_compaction": {"session_id", "compact_summary"},
+}
+FIELD = re.compile(r"\$\{(\w+)\}")
+
+
+@pytest.fixture
+def hooks() -> dict[str, list[dict[str, Any]]]:
+    written = json.loads((ROOT / "plugin" / "hooks" / "hooks.json").read_text(encoding="utf-8"))["hooks"]
+    return {event: [hook for group in groups for hook in group["hooks"]] for event, groups in written.items()}
+
+
+def test_each_event_calls_its_tool(hooks: dict[str, list[dict[str, Any]]]) -> None:
+    assert {event: [hook["tool"] for hook in found] for event, found in hooks.items()} == {
+        event: [tool] for tool, (event, _) in HOOKS.items()
+    }
+
+
+def test_each_hook_calls_the_running_server_of_the_plugin(hooks: dict[str, list[dict[str, Any]]]) -> None:
+    plugin = json.loads((ROOT / "plugin" / ".claude-plugin" / "plugin.json").read_text(encoding="utf-8"))["name"]
+    [server] = json.loads((ROOT / "plugin" / ".mcp.json").read_text(encoding="utf-8"))["mcpServers"]
+    for [hook] in hooks.values():
+        assert (hook["type"], hook["server"]) == ("mcp_tool", f"plugin:{plugin}:{server}")
+        assert hook["timeout"] <= 5, "a server that is starting must not keep the user waiting"
+
+
+def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, list[dict[str, Any]]]) -> None:
+    for [hook] in hooks.values():
+        assert {name: FIELD.findall(value) for name, value in hook["input"].items()} == {
+            name: [name] for name in READ[hook["tool"]]
+        }

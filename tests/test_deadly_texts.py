@@ -1,0 +1,109 @@
+"""Texts that kill every process that embeds them: they are given up, and hold nothing else up."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dying_process import BATCH, DEADLY, LEASE
+from forked import Forked
+from lattice import LatticeEmbedder
+from other_process import SETTINGS
+from test_background_vectors import GatedEmbedder, deferring, no_engine, without_vectors
+from test_vector_leases import leases
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.indexing import background, indexer
+from vector_memory.maintenance.doctor import Doctor
+from vector_memory.storage.sqlite.pending import MAX_ATTEMPTS
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+DEADLY_TEXT = f"A {DEADLY} note."
+LATE_DEATH = " ".join(f"word{number}" for number in range(2 * BATCH * LatticeEmbedder.tokens_per_vector)) + f" {DEADLY}"
+
+
+@pytest.fixture(autouse=True)
+def _as_in_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "LEASE_SECONDS", LEASE)
+    monkeypatch.setattr(indexer, "BATCH", BATCH)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deadly.db"
+
+
+def leave(path: Path, *texts: str, model: EmbeddingModel | None = None) -> None:
+    """Store texts whose vectors nobody has begun to compute: deferred or, with a model that is missing, unpromised."""
+    store = SessionMemoryStore(path, SETTINGS, model=model) if model else deferring(path, GatedEmbedder())
+    with store:
+        for text in texts:
+            store.store_memory("working_memory", text, session_id="s")
+
+
+def attempts(store: SessionMemoryStore) -> list[int]:
+    with store._database.read() as connection:
+        return [number for (number,) in connection.execute("select attempts from pending_vectors order by memory_id")]
+
+
+def passages(store: SessionMemoryStore) -> int:
+    with store._database.read() as connection:
+        return int(connection.execute("select count(*) from memory_passages").get)
+
+
+def die(path: Path) -> None:
+    """Let a process work in the background until it dies."""
+    with Forked("-m", "dying_process", path) as process:
+        process.stdout.read()
+    assert process.returncode == 9
+
+
+@pytest.mark.parametrize("model", [None, EmbeddingModel(no_engine)], ids=["deferred", "without a model"])
+def test_a_text_that_has_killed_three_processes_is_left_to_a_backfill(path: Path, model: EmbeddingModel | None) -> None:
+    leave(path, DEADLY_TEXT, "First.", "Second.", model=model)
+    for _ in range(MAX_ATTEMPTS):
+        die(path)
+    with Forked("-m", "dying_process", path), SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
+        eventually(lambda: without_vectors(store) == 1)
+        leave(path, "Third.")
+        eventually(lambda: without_vectors(store) == 1)
+        assert attempts(store) == [MAX_ATTEMPTS]
+        eventually(lambda: leases(store)[0][1] < time.time())
+    contents = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    (found,) = [finding for finding in contents if finding.name == "unindexed"]
+    assert "1 memory lacks vectors" in found.message
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
+        assert store.backfill_embeddings().memories_remaining == 0
+        assert not leases(store)
+
+
+def test_only_attempts_without_any_new_vectors_count(path: Path) -> None:
+    leave(path, LATE_DEATH)
+    counts = []
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
+        for _ in range(1 + MAX_ATTEMPTS):
+            die(path)
+            counts.append((attempts(store), passages(store)))
+    assert counts == [([number], 2 * BATCH) for number in range(1 + MAX_ATTEMPTS)]
+
+
+def test_an_attempt_of_a_process_that_ends_in_order_does_not_count(path: Path) -> None:
+    leave(path, "Harmless.")
+    for _ in range(1 + MAX_ATTEMPTS):
+        embedder = GatedEmbedder()
+        with deferring(path, embedder) as store:
+            eventually(lambda store=store: attempts(store) == [1])
+        embedder.gate.set()
+    with deferring(path, LatticeEmbedder()) as store:
+        eventually(lambda: not without_vectors(store))
+
+
+def test_a_backfill_comes_last_to_texts_that_have_killed_processes(path: Path) -> None:
+    leave(path, DEADLY_TEXT, "First.", "Second.")
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
+        with store._database.write() as connection:
+            connection.execute("update pending_vectors set attempts = ? where memory_id = 1", (MAX_ATTEMPTS,))
+        store.backfill_embeddings()
+        with store._database.read() as connection:
+            found = connection.execute("select memory_id from memory_passages order by id").fetchall()
+    assert found == [(2,), (3,), (1,)]

@@ -1,0 +1,311 @@
+"""A long text gets its vectors batch by batch: what is there is found, and what a process leaves the next one adds."""
+
+import io
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lattice import LatticeEmbedder
+from other_process import SETTINGS
+from search.test_exact import load_index
+from test_background_vectors import deferring, without_vectors
+from test_vector_leases import OtherModel
+from vector_memory.domain import Page, Scope
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.embedder import Vectors
+from vector_memory.indexing import background, indexer
+from vector_memory.indexing.completion import complete
+from vector_memory.maintenance.doctor import Doctor
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.search import retriever
+from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+BATCH = 4
+REPORTS = Scope("report", session_id="s")
+SECTIONS = [f"## Part {part}\n\n" + " ".join(f"word{part}x{number}" for number in range(40)) for part in range(5)]
+DOCUMENT = "# Title\n\n" + "\n\n".join(SECTIONS)
+NOTE = " ".join(f"entry{number}" for number in range(99))
+TEXTS = {"report": DOCUMENT, "working_memory": NOTE}
+
+
+class SteppingEmbedder(LatticeEmbedder):
+    """Computes one batch in the background for each call of `step`, until `go_on`."""
+
+    def __init__(self) -> None:
+        self._steps = threading.Semaphore(0)
+        self.embedded: list[str] = []
+
+    def step(self) -> None:
+        self._steps.release()
+
+    def go_on(self) -> None:
+        self._steps.release(10_000)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if threading.current_thread().name == "vectors":
+            assert self._steps.acquire(timeout=60)
+            self.embedded += texts
+        return super().embed(texts)
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexer, "BATCH", BATCH)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "partial.db"
+
+
+@pytest.fixture
+def embedder() -> Iterator[SteppingEmbedder]:
+    stepping = SteppingEmbedder()
+    yield stepping
+    stepping.go_on()
+
+
+@pytest.fixture
+def opened(path: Path, embedder: SteppingEmbedder) -> Iterator[SessionMemoryStore]:
+    with deferring(path, embedder) as store:
+        yield store
+
+
+def spans(store: SessionMemoryStore) -> list[tuple[int, int]]:
+    """Return where the passages are that are stored, in order."""
+    with store._database.read() as connection:
+        return list(connection.execute("select start_char, end_char from memory_passages order by id"))
+
+
+def begun(store: SessionMemoryStore, embedder: SteppingEmbedder, batches: int, kind: str = "report") -> int:
+    """Store a text of which so many batches have vectors, and return its id."""
+    memory_id = store.store_memory(kind, TEXTS[kind], session_id="s").memory_id
+    for number in range(1, batches + 1):
+        embedder.step()
+        eventually(lambda number=number: len(spans(store)) == number * BATCH)
+    return memory_id
+
+
+def finish(store: SessionMemoryStore, embedder: SteppingEmbedder) -> None:
+    embedder.go_on()
+    eventually(lambda: not without_vectors(store))
+
+
+def contents(store: SessionMemoryStore) -> list[Any]:
+    """Return each memory's passages and vectors, and what searches find, as far as it does not depend on the time."""
+    with store._storage.read() as reader:
+        stored = [
+            [(passage.chunk, passage.start, passage.end, passage.vector.tobytes()) for passage in passages]
+            for passages in map(reader.passages_of, reader.list_memories(Scope(), 100, order="oldest"))
+        ]
+    hits: list[Any] = store.search_chunks("word3x7 word3x8", REPORTS, Page(limit=20)).results
+    hits += store.search_memories("entry50", Scope("working_memory"), Page(limit=20)).results
+    return [stored, [hit.model_dump(exclude={"created_at", "updated_at", "accessed_at"}) for hit in hits]]
+
+
+@contextmanager
+def reference(tmp_path: Path, *kinds: str) -> Iterator[SessionMemoryStore]:
+    """Open a store whose receipts wait for vectors, with the same texts."""
+    with SessionMemoryStore(tmp_path / "reference.db", SETTINGS, embedder=LatticeEmbedder()) as store:
+        for kind in kinds or ("report",):
+            store.store_memory(kind, TEXTS[kind], session_id="s")
+        yield store
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_beginning_of_a_long_text_is_found_by_meaning_before_its_end_has_vectors(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, *, indexed: bool
+) -> None:
+    if indexed:
+        load_index(opened)
+    begun(opened, embedder, 2)
+    answer = opened.search_chunks("Part 0", REPORTS, Page(limit=20), mode="vector")
+    with opened._database.read() as connection:
+        ready = {chunk_id for (chunk_id,) in connection.execute("select chunk_id from memory_passages")}
+    assert {hit.chunk_id for hit in answer.results} == ready
+    assert "1 memory in this scope still lacks vectors" in (answer.message or "")
+    assert without_vectors(opened) == 1
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_what_was_stored_in_batches_equals_what_was_stored_at_once(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path, kind: str
+) -> None:
+    load_index(opened)
+    begun(opened, embedder, 1, kind)
+    opened.search_chunks("word", REPORTS)  # which takes the first batch into the index
+    finish(opened, embedder)
+    with reference(tmp_path, kind) as expected:
+        assert contents(opened) == contents(expected)
+
+
+def test_the_next_process_embeds_only_what_is_not_stored(
+    path: Path, embedder: SteppingEmbedder, tmp_path: Path
+) -> None:
+    with deferring(path, embedder) as store:
+        begun(store, embedder, 3)
+    later = SteppingEmbedder()
+    with deferring(path, later) as store, reference(tmp_path) as expected:
+        finish(store, later)
+        assert contents(store) == contents(expected)
+        rest = [DOCUMENT[start:end] for start, end in spans(store)[3 * BATCH :]]
+        assert sorted(later.embedded) == sorted(set(rest))  # chunks overlap: some passages are in two of them
+
+
+def test_a_backfill_goes_on_where_a_server_was_killed(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
+    with deferring(path, embedder) as store:
+        begun(store, embedder, 2)
+    done: list[tuple[int, int]] = []
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
+        with store._storage.read() as reader:
+            memory = reader.memory(1)
+        complete(store._storage, store._backfill._indexer, memory, lambda *counts: done.append(counts))
+        assert done[0][0] == 3 * BATCH
+        assert contents(store) == contents(expected)
+
+
+def test_passages_that_were_cut_in_another_way_are_computed_again(
+    path: Path, embedder: SteppingEmbedder, tmp_path: Path
+) -> None:
+    with deferring(path, embedder) as store:
+        begun(store, embedder, 2)
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
+        with store._database.write() as connection:
+            connection.execute("update memory_passages set end_char = end_char - 1 where id = 3")
+        load_index(store)
+        store.backfill_embeddings()
+        assert contents(store) == contents(expected)
+
+
+def test_processes_that_compute_the_same_text_store_each_passage_once(
+    opened: SessionMemoryStore, path: Path, embedder: SteppingEmbedder, tmp_path: Path
+) -> None:
+    memory_id = begun(opened, embedder, 1)
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as other, reference(tmp_path) as expected:
+        with other._storage.read() as reader:
+            memory = reader.memory(memory_id)
+
+        def let_the_first_one_go_on(done: int, _total: int) -> None:
+            embedder.go_on()
+            eventually(lambda: len(spans(opened)) > done)
+
+        assert complete(other._storage, other._backfill._indexer, memory, let_the_first_one_go_on) is None
+        finish(opened, embedder)
+        assert contents(opened) == contents(expected)
+
+
+def test_a_text_that_is_deleted_between_two_batches_leaves_nothing(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder
+) -> None:
+    opened.delete_memory(begun(opened, embedder, 2))
+    embedder.go_on()
+    kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
+    eventually(lambda: not without_vectors(opened))
+    with opened._database.read() as connection:
+        assert connection.execute("select distinct memory_id from memory_passages").fetchall() == [(kept,)]
+        assert connection.execute("select count(*) from vec_chunk_search").get == len(spans(opened))
+        assert connection.execute("select count(*) from pending_vectors").get == 0
+
+
+def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_that_one_only(
+    opened: SessionMemoryStore,
+    path: Path,
+    embedder: SteppingEmbedder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "LEASE_SECONDS", 60.0)  # otherwise a busy machine may let it run out
+    begun(opened, embedder, 2)
+    with SessionMemoryStore(path, SETTINGS, embedder=OtherModel()) as changing:
+        assert changing.reembed().remaining == 1
+        assert not spans(changing)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+    embedder.go_on()
+    with deferring(path, OtherModel()) as renewed:
+        eventually(lambda: not without_vectors(renewed))
+        with reference(tmp_path) as expected:  # the models differ in their names only
+            assert contents(renewed) == contents(expected)
+        with renewed._storage.read() as reader:
+            assert reader.fingerprint() == OtherModel.fingerprint
+
+
+def test_vectors_are_exported_only_of_texts_that_have_all_of_them(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path
+) -> None:
+    begun(opened, embedder, 2)
+    stream = io.BytesIO()
+    opened.export_memories(stream, with_vectors=True)
+    stream.seek(0)
+    with SessionMemoryStore(tmp_path / "other.db", SETTINGS, embedder=LatticeEmbedder()) as other:
+        assert other.import_memories(stream).without_vectors == 1
+        assert not spans(other)
+        other.backfill_embeddings()
+        with reference(tmp_path) as expected:
+            assert contents(other) == contents(expected)
+
+
+def test_the_mean_of_a_text_is_that_of_all_its_vectors_or_none(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path
+) -> None:
+    memory_id = begun(opened, embedder, 2)
+    with opened._storage.read() as reader:
+        assert not len(reader.mean_vectors([memory_id])[0])
+    finish(opened, embedder)
+    with opened._storage.read() as reader, reference(tmp_path) as expected, expected._storage.read() as other:
+        assert np.array_equal(reader.mean_vectors([memory_id])[1], other.mean_vectors([memory_id])[1])
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs_its_end(
+    path: Path, embedder: SteppingEmbedder, tmp_path: Path
+) -> None:
+    with deferring(path, embedder) as store:
+        begun(store, embedder, 2)
+    doctor = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder))
+    report = doctor.examine()
+    wrong = [finding.name for finding in report.parts["contents"] if finding.state != State.OK]
+    assert wrong == ["unindexed"]
+    doctor.repair_all(report)
+    with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
+        assert contents(store) == contents(expected)
+
+
+def test_vectors_of_an_unknown_model_are_not_continued(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
+    with deferring(path, embedder) as store:
+        begun(store, embedder, 2)
+        with store._database.write() as connection:
+            connection.execute("update embedding_models set dimensions = 'many'")
+    doctor = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder))
+    report = doctor.examine()
+    assert report.fixable()
+    later = SteppingEmbedder()
+    doctor.repair(report)
+    with deferring(path, later) as store, reference(tmp_path) as expected:
+        assert not spans(store)
+        finish(store, later)
+        assert contents(store) == contents(expected)
+
+
+def test_a_short_text_gets_its_vectors_in_one_transaction(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened.store_memory("report", "Something short.", session_id="s")
+    writes: list[str] = []
+    write = SqliteStorage.write
+
+    def noted(storage: SqliteStorage) -> Any:
+        if threading.current_thread().name == "vectors":
+            writes.append("vectors")
+        return write(storage)
+
+    monkeypatch.setattr(SqliteStorage, "write", noted)
+    finish(opened, embedder)
+    assert writes == ["vectors"]

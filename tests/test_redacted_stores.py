@@ -1,0 +1,48 @@
+"""Every store is redacted if the settings say so."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vector_memory.domain import MemoryKind, NewMemory, Scope
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import DuplicateMemoryError
+from vector_memory.settings import Redact, Settings
+from vector_memory.store import SessionMemoryStore
+
+TEXT = "# Access\n\nThe server takes <private>hunter2</private>, and nothing else."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(redact=Redact.ALL), embedder=ToyEngine()) as store:
+        yield store
+
+
+def test_a_receipt_counts_what_was_removed(store: SessionMemoryStore) -> None:
+    assert store.store_memory("report", TEXT, session_id="s", description="<private>hunter2</private>").redacted == 2
+    assert store.tagged.store(TEXT).redacted == 1
+    assert store.tagged.store("Nothing to hide.").redacted == 0
+
+
+def test_a_text_without_secrets_keeps_its_title_and_has_a_receipt_without_a_count(store: SessionMemoryStore) -> None:
+    receipt = store.store_memory("report", "# Access\n\nOpen.", session_id="s")
+    assert "redacted" not in receipt.model_dump()
+    assert store.get_memory_by_id(receipt.memory_id).memory.title == "Access"
+
+
+def test_the_same_text_again_is_a_duplicate(store: SessionMemoryStore) -> None:
+    store.store_memory("report", TEXT, session_id="s")
+    with pytest.raises(DuplicateMemoryError):
+        store.store_memory("report", TEXT, session_id="s")
+
+
+def test_a_file_is_recognized_by_its_redacted_text(store: SessionMemoryStore) -> None:
+    new = NewMemory.of(MemoryKind.REPORT, TEXT, session_id="s", metadata={"source": "a.md"})
+    scope = Scope(MemoryKind.REPORT, session_id="s")
+    assert store.sync(scope).put("a.md", new).state == "stored"
+    again = store.sync(scope)
+    assert not again.is_outdated("a.md", TEXT)
+    assert again.put("a.md", new).state == "unchanged"
+    assert again.is_outdated("a.md", f"{TEXT} More.")

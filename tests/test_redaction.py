@@ -1,0 +1,134 @@
+"""Redaction: what is found, what is left alone, and how long it takes."""
+
+import itertools
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redaction_cases import FOLDER, Secrets, lookalikes, secrets
+from vector_memory.redaction import Redacted, redact
+
+HALVES = ["development", "held_out"]
+ALL_SECRETS = [case for half in HALVES for case in secrets(half)]
+ALL_LOOKALIKES = [text for half in HALVES for text in lookalikes(half)]
+
+
+def leaks(case: Secrets) -> bool:
+    kept = redact(case.text).text
+    return any(line in kept for secret in case.secrets for line in secret.splitlines())
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_at_least_95_percent_of_the_secrets_are_found(half):
+    cases = secrets(half)
+    missed = [f"{case.sort}: {case.text!r}" for case in cases if leaks(case)]
+    print(f"{half}: {len(cases) - len(missed)} of {len(cases)} found; missed:", *missed, sep="\n")
+    assert len(missed) <= 0.05 * len(cases)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_at_most_1_percent_of_the_lookalikes_are_changed(half):
+    texts = lookalikes(half)
+    changed = [redact(text).text for text in texts if redact(text).count]
+    print(f"{half}: {len(changed)} of {len(texts)} changed:", *changed, sep="\n")
+    assert len(changed) <= 0.01 * len(texts)
+
+
+def test_the_set_is_as_large_and_as_varied_as_promised():
+    assert len(ALL_SECRETS) >= 100
+    assert len({case.sort for case in ALL_SECRETS}) >= 25
+    assert len(ALL_LOOKALIKES) >= 300
+
+
+def test_a_replacement_says_what_it_was_and_the_rest_of_the_text_stays():
+    token = "gh" + "p_" + "A1b2C3d4E5f6" * 3
+    assert redact(f"Use {token}, please.") == Redacted("Use [redacted: GitHub token], please.", 1)
+    assert redact("PASSWORD=x7!kP9zQ  # of the server").text == "PASSWORD=[redacted: password]  # of the server"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a <private>b</private> c", "a [redacted: private] c"),
+        ("a <PRIVATE>b\nc</Private> d", "a [redacted: private] d"),
+        ("a <private>b <private>c</private> d</private> e", "a [redacted: private] e"),
+        ("a <private>b", "a [redacted: private]"),
+        ("a <private>b <private>c</private> d", "a [redacted: private]"),
+        ("a </private> b", "a </private> b"),
+        ('a <private reason="x">b</private>', "a [redacted: private]"),
+        ("the tag `<private>` hides", "the tag `<private>` hides"),
+        ("<privateer>a</privateer>", "<privateer>a</privateer>"),
+    ],
+)
+def test_what_is_in_private_tags_is_removed(text, expected):
+    assert redact(text).text == expected
+
+
+fragments = st.sampled_from(
+    [
+        *(case.text for case in ALL_SECRETS),
+        *(
+            "password is ",
+            "password: ",
+            "token=",
+            '"',
+            ": ",
+            "\n",
+            " ",
+            "hunter2",
+            "[redacted: ",
+            "[redacted: token]",
+            "]",
+        ),
+        *("<private>", "</private>", "İ", "Σ", "://u:", "@", "x" * 40),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(fragments, max_size=6).map("".join))
+def test_redacting_twice_changes_nothing_more(text):
+    once = redact(text)
+    assert redact(once.text) == Redacted(once.text, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text())
+def test_any_text_can_be_redacted(text):
+    assert redact(text).count >= 0
+
+
+REPEATED = [
+    *("password=", "password is ", "pass", "key ", 'secret: "', "eyJ", "eyJaaaaaaaa.", "sk-", "://a:", "bearer "),
+    *("basic A", "mysql -p", "cookie: sess", "A", "M.", "<private>", "</private>", "<private ", "[redacted: "),
+    *("api_key=x", "-u a:", "$2a$", "credentials: a / ", "dp.pt.", 'password="', "my password is hunter2 ", "\\n"),
+    "-----BEGIN PRIVATE " + "KEY-----\n" + "A" * 20 + "\n",
+]
+
+
+@pytest.mark.parametrize("part", REPEATED)
+def test_a_hostile_text_takes_time_in_proportion_to_its_length(part):
+    # Processor time; a quadratic pattern would take 16 times as long for 4 times the text.
+    took = []
+    for size in (50_000, 200_000):
+        text = part * (size // len(part))
+        runs = []
+        for _ in range(3):
+            start = time.process_time()
+            redact(text)
+            runs.append(time.process_time() - start)
+        took.append(min(runs))
+    assert took[1] < 10 * took[0] + 0.05
+
+
+def test_the_test_data_contain_no_finished_secrets():
+    # Scanners of repositories would report them.
+    for path, half in itertools.product(FOLDER.glob("secrets_*.txt"), HALVES):
+        assert not any(
+            secret in path.read_text(encoding="utf-8")
+            for case in secrets(half)
+            for secret in case.secrets
+            if case.sort.startswith(("github", "aws", "jwt", "pem", "stripe"))
+        )

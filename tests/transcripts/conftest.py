@@ -1,0 +1,65 @@
+"""The homes of clients with transcripts of real sessions, shortened: tests/data/transcripts."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHOP = "/home/ann/shop"
+"""The project that the transcripts are about."""
+
+LONG = "The import fails because the disk is full: the job writes its temporary files to the root partition. " * 3
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the homes of both clients, which the environment names."""
+    folder = tmp_path / "homes"
+    shutil.copytree(Path(__file__).parents[1] / "data/transcripts", folder)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(folder / "codex"))
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Return what writes a transcript of Claude Code, line by line, into a home without any other."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home))
+    monkeypatch.setenv("CODEX_HOME", str(home / "codex"))
+
+    def written(*lines: dict[str, Any] | str, name: str = "s1.jsonl", ending: str = "\n") -> Path:
+        path = home / "projects/-home-ann-shop" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + ending)
+        return path
+
+    return written
+
+
+def user(content: object, second: int = 0, **more: object) -> dict[str, Any]:
+    """Return a line of the user."""
+    return line("user", {"role": "user", "content": content}, second) | more
+
+
+def agent(text: str, second: int = 1, stop: str | None = "end_turn", **more: object) -> dict[str, Any]:
+    """Return a line of the agent with a text."""
+    content = [{"type": "text", "text": text}]
+    return line("assistant", {"id": f"m{second}", "stop_reason": stop, "content": content}, second) | more
+
+
+def tool_call(second: int = 1) -> dict[str, Any]:
+    """Return a line of the agent that calls a tool."""
+    content = [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]
+    return line("assistant", {"id": f"m{second}", "stop_reason": "tool_use", "content": content}, second)
+
+
+def line(kind: str, message: dict[str, Any], second: int) -> dict[str, Any]:
+    """Return a line of a transcript of Claude Code."""
+    time = f"2026-03-04T05:06:{second:02}.000Z"
+    return {"type": kind, "message": message, "timestamp": time, "sessionId": "s1", "cwd": SHOP}

@@ -1,0 +1,179 @@
+"""What is taken from transcripts of Claude Code, and which are refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from transcripts.conftest import LONG, SHOP, Write, agent, tool_call, user
+from vector_memory.transcripts import claude
+from vector_memory.transcripts.conversation import Said
+from vector_memory.transcripts.lines import FormatError
+
+
+def said(path: Path) -> list[Said]:
+    """Return what is worth remembering of a transcript."""
+    transcript = claude.read(path)
+    assert transcript is not None
+    return list(transcript.said)
+
+
+def texts(path: Path) -> list[tuple[str, str]]:
+    """Return the kinds and texts."""
+    return [(str(one.kind), one.content) for one in said(path)]
+
+
+def test_a_real_session_gives_its_prompts_its_long_answers_and_its_summary(homes: Path) -> None:
+    """With their times and agents, and without what the client writes around a summary."""
+    path = next((homes / "claude").rglob("*0002.jsonl"))
+    prompt, answer, summary = sorted(said(path), key=lambda one: one.time)
+    assert (prompt.kind, prompt.content) == ("input_prompt", "Find out why the nightly import fails.")
+    assert (answer.kind, answer.agent_id) == ("working_memory", "claude-code")
+    assert answer.content.startswith("The nightly import fails because the disk")
+    assert summary.kind == "session_context"
+    assert summary.content.startswith("1. The user asked why the nightly import fails.")
+    assert summary.content.endswith("I have changed nothing so far.")
+    assert prompt.time == "2026-11-22T15:44:40.566000+00:00"
+    transcript = claude.read(path)
+    assert transcript is not None
+    assert (transcript.session_id, transcript.project) == ("5b1c2d3e-0000-4000-8000-000000000002", SHOP)
+
+
+def test_a_real_session_with_commands_and_short_answers_gives_its_prompts(homes: Path) -> None:
+    """Commands of the client are no prompts, and what a sub-agent hands back is none either."""
+    path = next((homes / "claude").rglob("*0001.jsonl"))
+    prompts = [one.content for one in said(path) if one.kind == "input_prompt"]
+    assert prompts.count("continue") == 3
+    assert "Have somebody look at the racks." in prompts
+    assert len(prompts) == 6
+
+
+def test_a_real_sub_agent_gives_its_report_under_its_type(homes: Path) -> None:
+    """In the session that started it, with its task as the title."""
+    path = next((homes / "claude").rglob("agent-*.jsonl"))
+    (report,) = said(path)
+    assert (report.kind, report.agent_id, report.title) == ("report", "general-purpose", "Inspect racks")
+    assert report.content.startswith("The cooling fan of rack 7 is broken.")
+    transcript = claude.read(path)
+    assert transcript is not None
+    assert transcript.session_id == "5b1c2d3e-0000-4000-8000-000000000001"
+
+
+def test_of_what_an_agent_writes_in_a_turn_only_the_last_text_is_an_answer(write: Write) -> None:
+    """The others say what it is about to do."""
+    result = user([{"type": "tool_result", "tool_use_id": "t", "content": LONG}], 3)
+    path = write(user("Why?"), agent(LONG + "1", 1, "tool_use"), tool_call(2), result, agent(LONG + "2", 4))
+    assert [text for _, text in texts(path)] == ["Why?", (LONG + "2").strip()]
+
+
+def test_an_agent_that_is_still_at_work_has_not_answered(write: Write) -> None:
+    """Its text is taken when the next prompt follows."""
+    working = [user("Why?"), agent(LONG, 1, "tool_use"), tool_call(2)]
+    assert texts(write(*working)) == [("input_prompt", "Why?")]
+    assert texts(write(user("Why?"), agent(LONG, 1, None))) == [("input_prompt", "Why?")]
+    assert len(texts(write(*working, user("Stop.", 5)))) == 3
+
+
+def test_a_transcript_of_an_earlier_release_is_at_its_end_when_it_has_not_changed_for_an_hour(write: Write) -> None:
+    """Its messages do not say why they end."""
+    path = write(user("Why?"), agent(LONG, 1, None))
+    assert len(texts(path)) == 1
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 2 * 3_600))
+    assert len(texts(path)) == 2
+
+
+def test_the_blocks_of_one_message_are_one_answer(write: Write) -> None:
+    """Each block has a line of its own."""
+    first, second = agent(LONG, 1, None), agent(LONG, 2)
+    second["message"]["id"] = first["message"]["id"]
+    assert texts(write(user("Why?"), first, second))[1] == ("working_memory", f"{LONG}\n\n{LONG}".strip())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<command-name>/compact</command-name>",
+        "<local-command-stdout>Compacted</local-command-stdout>",
+        "<bash-input>ls</bash-input>",
+        "<task-notification>done</task-notification>",
+        "/clear",
+        "[Request interrupted by user for tool use]",
+        "<system-reminder>The date is today.</system-reminder>",
+        "   ",
+    ],
+)
+def test_what_the_client_writes_is_no_prompt(content: str, write: Write) -> None:
+    """It only looks like one."""
+    assert texts(write(user(content), user("Why?", 1))) == [("input_prompt", "Why?")]
+
+
+def test_reminders_are_cut_from_a_prompt(write: Write) -> None:
+    """The rest is what the user wrote."""
+    blocks = [
+        {"type": "text", "text": "<ide_selection>x</ide_selection>"},
+        {"type": "text", "text": "/var/log is full"},
+    ]
+    assert texts(write(user(blocks))) == [("input_prompt", "/var/log is full")]
+
+
+@pytest.mark.parametrize("mark", [{"isMeta": True}, {"isSidechain": True}, {"forkedFrom": {"sessionId": "s0"}}])
+def test_lines_that_are_not_of_this_conversation_are_left_out(mark: dict[str, object], write: Write) -> None:
+    """Notes for the model, sub-agents in files of earlier releases, and copies of another session."""
+    assert texts(write(user("Not me", 0, **mark), user("Why?", 1))) == [("input_prompt", "Why?")]
+
+
+def test_lines_of_unknown_types_are_left_out(write: Write) -> None:
+    """Clients add types all the time."""
+    assert texts(write({"type": "novelty"}, user("Why?"))) == [("input_prompt", "Why?")]
+
+
+def test_a_last_line_that_is_being_written_is_left_out(write: Write) -> None:
+    """The rest of the transcript is read."""
+    assert texts(write(user("Why?"), json.dumps(user("Why not?"))[:40], ending="")) == [("input_prompt", "Why?")]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"type": "user", "mess', "JSON"),
+        ("[]", "an object with a `type`"),
+        ('{"kind": "user"}', "an object with a `type`"),
+        ({**user("x"), "message": "x"}, "an object as `message`"),
+        ({**user("x"), "timestamp": 12}, "a string as `timestamp`"),
+        ({**user("x"), "timestamp": "yesterday"}, "a time as `timestamp`"),
+        (user({"text": "x"}), "a list as `content`"),
+        (user([{"text": "x"}]), "objects with a `type` in `content`"),
+        (user([{"type": "text", "words": "x"}]), "a string as `text`"),
+    ],
+)
+def test_a_line_that_is_not_as_expected_is_named(line: object, expected: str, write: Write) -> None:
+    """With its number, and what should be there."""
+    with pytest.raises(FormatError) as raised:
+        claude.read(write(user("Why?"), line, user("Why not?", 1)))
+    assert str(raised.value) == f"Line 2: expected {expected}."
+
+
+@pytest.mark.parametrize("name", ["sessionId", "cwd"])
+def test_a_transcript_without_its_session_or_project_is_refused(name: str, write: Write) -> None:
+    """They are on every line."""
+    line = user("Why?")
+    del line[name]
+    with pytest.raises(FormatError, match=rf"Line 1: expected a string as `{name}`"):
+        claude.read(write(line))
+
+
+def test_a_transcript_in_which_nobody_speaks_is_nothing(write: Write) -> None:
+    """A client that was opened and closed."""
+    assert claude.read(write({"type": "queue-operation"})) is None
+
+
+def test_the_agent_of_a_compaction_has_no_report(write: Write) -> None:
+    """Its type is empty."""
+    path = write(user("Summarize.", 0, isSidechain=True), agent(LONG, 1, isSidechain=True), name="s1/agent-x.jsonl")
+    assert [kind for kind, _ in texts(path)] == ["report"]
+    path.with_suffix(".meta.json").write_text('{"agentType": ""}')
+    assert texts(path) == []
+    path.with_suffix(".meta.json").write_text("[]")
+    with pytest.raises(FormatError):
+        claude.read(path)

@@ -1,0 +1,151 @@
+"""Storing past sessions: once each, with their own times, and without secrets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transcripts.conftest import LONG, SHOP, Write, agent, user
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.store import SessionMemoryStore
+from vector_memory.transcripts.importing import BATCH, ImportedSessions, Importer
+
+TOKEN = "gh" + "p_" + "A1b2C3d4E5f6" * 3
+WITHOUT = {"is_dry": False, "redacts": False}
+
+
+def imported(store: SessionMemoryStore, project: str | None = SHOP, **switches: bool) -> ImportedSessions:
+    """Import the sessions of both clients."""
+    where = None if project is None else Path(project)
+    return Importer(store, **switches).run(["claude", "codex"], where, lambda _done, _total: None)
+
+
+def stored(store: SessionMemoryStore, kind: MemoryKind = MemoryKind.INPUT_PROMPT) -> list[Any]:
+    """Return the memories of a kind, the oldest first."""
+    return list(reversed(store.search_scoped(Scope(kind)).results))
+
+
+@pytest.mark.usefixtures("homes")
+def test_real_sessions_are_stored_with_their_times_sessions_and_project(store: SessionMemoryStore) -> None:
+    """Of both clients, and once only."""
+    first = imported(store)
+    assert first.stored == {"input_prompt": 6, "working_memory": 2, "report": 1, "session_context": 2}
+    assert (len(first.sessions), first.transcripts, first.unread) == (3, 4, [])
+    (report,) = stored(store, MemoryKind.REPORT)
+    assert report.created_at == "2026-11-22T15:44:47Z"
+    assert report.session_id == "5b1c2d3e-0000-4000-8000-000000000001"
+    assert report.metadata == {"project": SHOP}
+    again = imported(store)
+    assert (again.stored.total(), again.skipped) == (0, first.stored.total() + first.skipped)
+
+
+@pytest.mark.usefixtures("homes")
+def test_a_dry_run_counts_what_an_import_stores_and_stores_nothing(store: SessionMemoryStore, tmp_path: Path) -> None:
+    """Not even an empty file."""
+    planned = imported(store, is_dry=True)
+    assert not (tmp_path / "memory.db").exists()
+    assert planned == imported(store)
+
+
+@pytest.mark.usefixtures("homes")
+def test_only_sessions_of_the_project_and_folders_in_it_are_stored(store: SessionMemoryStore, write: Write) -> None:
+    """The names of clients' folders alone do not tell: a-b and a/b have the same."""
+    write(user("Here."), name="s1.jsonl")
+    write(user("Below.", cwd=f"{SHOP}/web", sessionId="s2"), name="../-home-ann-shop-web/s2.jsonl")
+    write(user("Elsewhere.", cwd="/home/ann/shop-web", sessionId="s3"), name="../-home-ann-shop-web/s3.jsonl")
+    assert imported(store).sessions == {"s1", "s2"}
+    assert imported(store, "/home/ann/shop-web").sessions == {"s3"}
+    assert imported(store, None).skipped == 3
+
+
+def test_a_grown_transcript_adds_only_what_is_new(store: SessionMemoryStore, write: Write) -> None:
+    """Also when the last line was cut off before."""
+    lines = [user("Why?"), agent(LONG), user("And then?", 2)]
+    write(*lines[:1], json.dumps(lines[1])[:50], ending="")
+    assert imported(store).stored.total() == 1
+    write(*lines)
+    grown = imported(store)
+    assert (grown.stored.total(), grown.skipped) == (2, 1)
+
+
+def test_a_transcript_of_a_changed_format_is_named_and_nothing_of_it_is_stored(
+    store: SessionMemoryStore, write: Write
+) -> None:
+    """The others are."""
+    write(user("Why?", sessionId="s2"), name="good.jsonl")
+    bad = write(user("Why not?"), {**user("x"), "message": "x"}, name="bad.jsonl")
+    result = imported(store)
+    assert [(one.path, one.reason) for one in result.unread] == [(bad, "Line 2: expected an object as `message`.")]
+    assert [prompt.content for prompt in stored(store)] == ["Why?"]
+
+
+@pytest.mark.parametrize("name", ["a folder.jsonl", "unreadable.jsonl"])
+def test_what_cannot_be_read_is_named(name: str, store: SessionMemoryStore, write: Write) -> None:
+    """A folder is no transcript; a file that is gone or forbidden is reported."""
+    path = write(user("Why?"), name=name)
+    path.unlink()
+    if name.startswith("a folder"):
+        path.mkdir()
+        assert imported(store).unread == []
+    else:
+        path.symlink_to("/proc/self/mem")
+        assert [one.path for one in imported(store).unread] == [path]
+
+
+def test_secrets_are_replaced_unless_they_are_wanted(store: SessionMemoryStore, write: Write) -> None:
+    """The result says how many, and the memory has none of them."""
+    write(user(f"Use {TOKEN}. <private>My birthday is in May.</private>"))
+    result = imported(store)
+    assert result.redacted == 2
+    assert [prompt.content for prompt in stored(store)] == ["Use [redacted: GitHub token]. [redacted: private]"]
+    assert imported(store).redacted == 0
+    assert imported(store, **WITHOUT).stored.total() == 1
+    assert TOKEN in stored(store)[-1].content + stored(store)[0].content
+
+
+def test_words_that_were_said_twice_are_stored_once(store: SessionMemoryStore, write: Write) -> None:
+    """As hooks do."""
+    write(user("continue"), user("continue", 1))
+    result = imported(store)
+    assert (result.stored.total(), result.skipped) == (1, 1)
+
+
+def test_a_time_in_the_future_becomes_the_present(store: SessionMemoryStore, write: Write) -> None:
+    """Clocks differ."""
+    write(user("Why?", timestamp="2999-01-01T00:00:00Z"))
+    imported(store)
+    assert stored(store)[0].created_at < "2999"
+
+
+def test_half_a_character_does_not_stop_an_import(store: SessionMemoryStore, write: Write) -> None:
+    """JSON can hold one."""
+    write(
+        '{"type": "user", "sessionId": "s1", "cwd": "/home/ann/shop", "timestamp": "2026-01-01T00:00:00Z", '
+        '"message": {"content": "Why \\ud83d?"}}'
+    )
+    assert imported(store).stored.total() == 1
+
+
+def test_many_memories_are_stored_in_several_transactions(
+    store: SessionMemoryStore, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that others can write in between."""
+    write(*(user(f"Prompt {number}", number % 60) for number in range(2 * BATCH + 1)))
+    sizes: list[int] = []
+    whole = store.batches.store
+    monkeypatch.setattr(store.batches, "store", lambda batch: sizes.append(len(batch)) or whole(batch))
+    assert imported(store).stored.total() == 2 * BATCH + 1
+    assert sizes == [BATCH, BATCH, 1]
+
+
+def test_what_is_imported_is_found_by_its_words_at_once_and_by_meaning_after_the_backfill(
+    store: SessionMemoryStore, write: Write
+) -> None:
+    """An import computes no vectors."""
+    write(user("Why?"), agent(LONG))
+    imported(store)
+    found = store.search_chunks("temporary files", Scope(MemoryKind.WORKING_MEMORY), mode="keyword")
+    assert found.total_results > 0
+    assert store.get_memory_stats().without_vectors == 2
+    assert store.backfill_embeddings().memories_remaining == 0
