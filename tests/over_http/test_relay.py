@@ -90,6 +90,25 @@ def test_without_the_shared_memory_a_search_fails_at_once_and_a_store_is_kept_an
             assert texts(server) == [f"Report {number}" for number in range(6)]
 
 
+def test_hooks_are_never_shown_an_error_and_what_they_store_arrives(tmp_path: Path) -> None:
+    port = str(free_port())
+    team, here = tmp_path / "team", tmp_path / "here"
+    with running(team, "--port", port) as server:
+        secret = server.secret
+    with relay_to(f"http://127.0.0.1:{port}/mcp", secret, here) as relay:
+        arguments = {"session_id": "mine", "prompt": "Why does the nightly import fail?"}
+        answer = relay.request("tools/call", name="hook_prompt", arguments=arguments)["result"]
+        assert (answer["content"][0]["text"], answer.get("isError", False)) == ("{}", False)
+        with running(team, "--port", port) as server:
+            outbox = Outbox(next((here / "vector-memory" / "outbox").iterdir()))
+            eventually(outbox.is_empty)
+            found = server.call("search_input_prompts", session_id="mine")["results"]
+            assert [one["content"] for one in found] == ["Why does the nightly import fail?"]
+            later = {"session_id": "another", "prompt": "Go on where we stopped."}
+            told = relay.request("tools/call", name="hook_prompt", arguments=later)["result"]["content"][0]["text"]
+            assert "Why does the nightly import fail?" in told
+
+
 def test_what_waits_survives_the_relay_and_is_sent_by_the_next_once(tmp_path: Path) -> None:
     port = str(free_port())
     url = f"http://127.0.0.1:{port}/mcp"

@@ -17,13 +17,20 @@ from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from mcp import MCPError
-from mcp_types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams, TextResourceContents
+from mcp_types import (
+    CallToolRequestParams,
+    GetPromptRequestParams,
+    ReadResourceRequestParams,
+    TextContent,
+    TextResourceContents,
+)
 
 from vector_memory import __version__
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import instructions_for
 from vector_memory.server.fastmcp_adapter import MemoryServer
+from vector_memory.server.hooks import HOOKS
 from vector_memory.server.http.outbox import Outbox, Waiting
 from vector_memory.server.prompts import add_prompts
 from vector_memory.server.resources import add_resources
@@ -98,7 +105,7 @@ class Relay(Middleware):
     ) -> ToolResult:
         """Hand a call on, or keep it if it stores and the shared memory cannot be reached."""
         name, arguments = context.message.name, context.message.arguments or {}
-        stores = name.startswith("store_")
+        stores = name.startswith(("store_", "hook_"))
         try:
             if stores and not self._outbox.is_empty():  # in order: behind those that wait
                 return self._keep(name, arguments)
@@ -159,9 +166,16 @@ class Relay(Middleware):
         return True
 
     def _keep(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        self._outbox.add(tool, arguments)
+        failure = None
+        try:
+            self._outbox.add(tool, arguments)
+        except DatabaseError as error:
+            logger.warning("%s", error)
+            failure = failed_result(Result, error)
+        if tool in HOOKS:  # a client shows its user whatever else a hook answers
+            return ToolResult(content=[TextContent(type="text", text="{}")])
         said = "Kept on this machine: the shared memory cannot be reached. It is stored there, in order, once it can."
-        return ToolResult(structured_content={**Result(message=said).model_dump(), "queued": True})
+        return failure or ToolResult(structured_content={**Result(message=said).model_dump(), "queued": True})
 
 
 def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMCP:
