@@ -11,8 +11,9 @@ import uvicorn
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from vector_memory.server.http.gate import Gate
-from vector_memory.server.http.serving import application
+from vector_memory.server.http.connections import Connection
+from vector_memory.server.http.gate import App, Gate
+from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.namespaces import Namespaces
@@ -48,12 +49,19 @@ class Team:
 @contextmanager
 def serving(options: HttpOptions, folder: Path) -> Iterator[str]:
     """Run a server in a thread, and yield its address."""
-    app = Gate(application(folder / "memory.db", SETTINGS, [folder], ALL_TOOLS, options))
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    with running(application(folder / "memory.db", SETTINGS, [folder], ALL_TOOLS, options)) as url:
+        yield url
+
+
+@contextmanager
+def running(app: App) -> Iterator[str]:
+    """Run an application in a thread, and yield its address."""
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(Gate(app), http=Connection, log_config=None, lifespan="on", ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     eventually(lambda: server.started)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     server.should_exit = True
     thread.join()
 

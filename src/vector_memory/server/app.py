@@ -174,6 +174,7 @@ def create_server(
         on_duplicate="error",
         mask_error_details=True,
         strict_input_validation=False,
+        dereference_schemas=False,  # a tool's schemas have no references
     )
     if Toolset.SESSION in offer.chosen():
         add_resources(server)

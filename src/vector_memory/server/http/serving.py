@@ -19,6 +19,7 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.server.app import OverHttp, create_server
 from vector_memory.server.fastmcp_adapter import RequestStateSecurity, http_app
 from vector_memory.server.http.accounting import Accounting
+from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.doors import door_of
 from vector_memory.server.http.gate import App, Gate
 from vector_memory.server.http.metrics import Metrics
@@ -78,9 +79,11 @@ def run_http_server(
         if http.workers > 1:
             supervise(listening, http.workers)
             return
+    allow_many_files()
     gate = Gate(application(path, settings, export_folders, offer, http))
     config = uvicorn.Config(
         gate,
+        http=Connection,
         ssl_certfile=http.tls_cert,
         ssl_keyfile=http.tls_key,
         ws="none",
@@ -96,10 +99,12 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises ConfigurationError if the address is in use or not this machine's."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigurationError(f"Cannot listen on {host}, port {port}: {reason}. Choose another --port.") from error
+    drop_who_never_reads(listening)
+    return listening
 
 
 def application(
