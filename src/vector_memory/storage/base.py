@@ -11,12 +11,13 @@ A reader or writer may be used only by one thread and only inside its block.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
+    CountedBy,
     Cursor,
     Derived,
     EmbeddedPassage,
@@ -28,6 +29,7 @@ from vector_memory.storage.records import (
     Moment,
     NamedBy,
     Observation,
+    Order,
     Origin,
     SessionCounts,
     SessionSummary,
@@ -42,12 +44,6 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
-
-Order = Literal["newest", "oldest"]
-"""Sorted by iteration, then by time, then by id."""
-
-CountedBy = Literal["kind", "category", "tag"]
-"""A memory is counted under each of its tags."""
 
 
 class Storage(Protocol):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from vector_memory.domain import Fingerprint, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError
-from vector_memory.storage.base import CountedBy, Order, Reader, Storage, Writer
+from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import (
     ChunkOutline,
+    CountedBy,
     Cursor,
     Derived,
     History,
@@ -22,6 +23,7 @@ from vector_memory.storage.records import (
     Moment,
     NamedBy,
     Observation,
+    Order,
     Origin,
     SessionCounts,
     SessionSummary,

@@ -12,6 +12,12 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np
     from numpy.typing import NDArray
 
+Order = Literal["newest", "oldest"]
+"""Sorted by iteration, then by time, then by id."""
+
+CountedBy = Literal["kind", "category", "tag"]
+"""A memory is counted under each of its tags."""
+
 NamedBy = Literal["session_id", "agent_id", "task_code"]
 """A column that contains names."""
 

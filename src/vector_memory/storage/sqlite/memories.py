@@ -7,8 +7,7 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.storage.base import CountedBy
-from vector_memory.storage.records import Expendable, Memory, Observation, Origin, no_memory
+from vector_memory.storage.records import CountedBy, Expendable, Memory, Observation, Origin, no_memory
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import apsw
 
 from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
-from vector_memory.storage.base import CountedBy, Order
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
+    CountedBy,
     Cursor,
     Derived,
     EmbeddedPassage,
@@ -22,6 +22,7 @@ from vector_memory.storage.records import (
     Moment,
     NamedBy,
     Observation,
+    Order,
     Origin,
     SessionCounts,
     SessionSummary,
