@@ -9,13 +9,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastmcp import Context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, TextContent
 
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.server.conversation import client_of, conversation_of
+from vector_memory.server.conversation import HeardSession, client_of, conversation_of
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
 from vector_memory.server.hooks.prompts import hear_prompt
@@ -49,14 +50,14 @@ class HookTools(Middleware):
         event_name, hook = HOOKS[name]
         told = None
         try:
-            if event := event_of(context.fastmcp_context, arguments):
+            if event := await event_of(context.fastmcp_context, arguments):
                 told = await hook(event)
         except Exception as error:
             logger.warning("%s failed: %s", name, error if isinstance(error, VectorMemoryError) else where(error))
         return ToolResult(content=[TextContent(type="text", text=json.dumps(answer(event_name, told)))])
 
 
-def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
+async def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
     """Return the event that a call reports; None on a server without session tools."""
     if context is None or "conversation" not in context.lifespan_context:
         return None
@@ -64,8 +65,11 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
     given = {name: value for name, value in arguments.items() if isinstance(value, str)}
     if session_id := given.get("session_id", "").strip():
         conversation.enter(session_id)
-    store = context.lifespan_context["store"]
-    return Event(store, conversation, conversation.session(), client_of(context), given)
+    store, session_id = context.lifespan_context["store"], conversation.session()
+    if session_id not in conversation.heard:
+        latest = await run_sync(store.past.latest_in, session_id)
+        conversation.heard.setdefault(session_id, HeardSession(latest))
+    return Event(store, conversation, session_id, conversation.heard[session_id], client_of(context), given)
 
 
 def answer(event_name: str, told: str | None) -> dict[str, Any]:
