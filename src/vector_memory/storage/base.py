@@ -162,10 +162,7 @@ class Reader(Protocol):
         """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
-        """Return the number of memories in a scope by kind, category or tag, sorted by name.
-
-        Memories without a category, or with one that is not text, are counted as "".
-        """
+        """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
 
     def sessions(self, agent_id: str | None, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         """Return up to `limit` sessions with up to `agents` agents each, latest activity first, and their total number.
