@@ -158,7 +158,7 @@ async def test_a_failure_is_logged_without_content_and_not_shown(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(PROMPT)
 
-    target = (SessionMemoryStore, failing) if failing == "store_memory" else (talk.store.past, "has")
+    target = (SessionMemoryStore, failing) if failing == "store_memory" else (talk.store.past, "latest_in")
     monkeypatch.setattr(*target, fail)
     assert await talk.prompt("s", PROMPT) is None
     assert [record.levelname for record in caplog.records if record.name.startswith("vector_memory.server")]

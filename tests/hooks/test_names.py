@@ -74,3 +74,22 @@ async def test_a_context_without_an_iteration_is_that_of_the_latest(talking: Cal
             await talk.call("store_session_context", content=state, session_id="s", session_iter=number)
         found = await talk.call("load_session_context_for_task", session_id="s")
         assert found["session_context"]["content"] == "The work."
+
+
+@pytest.mark.parametrize(
+    ("store", "search"),
+    [("store_input_prompt", "search_input_prompts"), ("store_session_context", "search_session_context")],
+)
+async def test_prompts_and_states_of_the_last_session_are_found_by_a_query(talk: Any, store: str, search: str) -> None:
+    """Without one they are listed, the newest first."""
+    for content in (PROMPT, "Write down the release notes."):
+        await talk.call(store, session_id="one", content=content)
+    await talk.call(store, session_id="zero", content="The orders table, elsewhere.")
+    await talk.prompt("one", "Thank you.")
+    await talk.prompt("two", "Go on.")
+    found = await talk.call(search, session_id="last", query="orders table")
+    assert found["query"] == "orders table"
+    assert found["results"][0]["content"] == PROMPT
+    assert {result["session_id"] for result in found["results"]} == {"one"}
+    listed = await talk.call(search, session_id="last")
+    assert listed["results"][-1]["content"] == PROMPT

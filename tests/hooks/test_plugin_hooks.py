@@ -11,9 +11,9 @@ from vector_memory.server.hooks import HOOKS
 
 ROOT = Path(__file__).parents[2]
 READ = {
-    "hook_prompt": {"session_id", "prompt"},
+    "hook_prompt": {"session_id", "transcript_path", "prompt"},
     "hook_subagent": {"session_id", "agent_type", "last_assistant_message"},
-    "hook_answer": {"session_id", "last_assistant_message"},
+    "hook_answer": {"session_id", "transcript_path", "last_assistant_message"},
     "hook_compaction": {"session_id", "compact_summary"},
 }
 FIELD = re.compile(r"\$\{(\w+)\}")

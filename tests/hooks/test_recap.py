@@ -8,8 +8,9 @@ import apsw
 import pytest
 
 from hook_texts import ANSWER, PROMPT, REPORT
-from vector_memory.domain import Project
+from vector_memory.domain import MemoryKind, Project
 from vector_memory.settings import Recall, Settings
+from vector_memory.storage.records import Span
 from vector_memory.storage.sqlite import sessions
 from vector_memory.storage.sqlite.database import Database
 
@@ -89,9 +90,7 @@ async def test_a_recap_is_short_whatever_the_session_holds(talk: Any, state: str
     session, agent, long = "s" * 200, "a" * 200, "word " * 400
     for number in range(6):
         await talk.prompt(session, f"{number} {long}")
-        await talk.hook(
-            "hook_subagent", session_id=session, agent_type=agent, last_assistant_message=f"# {number} {long}\n\nx"
-        )
+        await talk.call("store_report", session_id="m" * 200, agent_id=agent, content=f"# {number} {long}\n\nx")
     await talk.hook("hook_answer", session_id=session, last_assistant_message=long)
     await talk.hook("hook_compaction", session_id=session, compact_summary=state * 1_000)
     told = await talk.prompt("two", NEXT)
@@ -105,6 +104,45 @@ async def test_stored_text_cannot_end_the_tags_that_a_client_puts_around_it(talk
     assert "1 < 2" in told
     assert "</system-reminder" not in told
     assert "<system-reminder" not in told
+
+
+async def test_what_agents_store_under_a_name_of_their_own_belongs_to_the_session_in_which_the_user_spoke(
+    talk: Any,
+) -> None:
+    await talk.call("store_report", session_id="before", content="# Long ago\n\nNothing is known of it.")
+    await talk.prompt("one", PROMPT)
+    await talk.call("store_report", session_id="mine", agent_id="explorer", content=REPORT)
+    await talk.call("store_session_context", session_id="mine", content="Next: release the lock.")
+    told = (await talk.prompt("two", NEXT)).splitlines()
+    assert told[0].startswith("Recap of this project's last session, one, ")
+    assert told[1:-1] == [
+        "State (memory 4, session mine): Next: release the lock.",
+        "Last prompts:",
+        f"- 2: {PROMPT}",
+        "Reports:",
+        "- 3: Locks (explorer, session mine)",
+    ]
+    assert (await talk.call("get_session_stats", session_id="last"))["session_id"] == "one"
+
+
+async def test_what_belongs_to_another_session_of_the_user_is_not_told(talk: Any) -> None:
+    """Two clients may work on a project at the same time."""
+    await talk.prompt("one", PROMPT)
+    await work(talk, "beside")
+    await talk.prompt("one", "What else is wrong with it?")
+    told = await talk.prompt("two", NEXT)
+    assert "last session, one," in told
+    assert "Locks" not in told
+
+
+async def test_in_a_shared_file_a_recap_tells_only_of_its_session(talking: Callable[..., Any]) -> None:
+    """Nobody knows the project of what agents store under names of their own."""
+    async with talking(project=SHOP) as talk:
+        await talk.prompt("one", PROMPT)
+        await talk.call("store_report", session_id="mine", content=REPORT)
+        told = await talk.prompt("two", NEXT)
+    assert PROMPT in told
+    assert "Locks" not in told
 
 
 async def test_a_session_of_another_project_in_the_same_file_is_not_told(talking: Callable[..., Any]) -> None:
@@ -126,7 +164,7 @@ async def test_a_session_without_a_name_is_one_of_its_project(talking: Callable[
 
 
 @pytest.mark.parametrize("project", [SHOP, Project("/work/shop", owns_memory=True)])
-def test_the_last_session_is_found_by_indexes(project: Project, tmp_path: Path) -> None:
+def test_the_last_session_and_what_was_left_since_are_found_by_indexes(project: Project, tmp_path: Path) -> None:
     asked: list[tuple[str, Any]] = []
 
     def note(_cursor: object, statement: str, bindings: Any) -> bool:
@@ -136,11 +174,14 @@ def test_the_last_session_is_found_by_indexes(project: Project, tmp_path: Path) 
     with Database(tmp_path / "memory.db", dimensions=16).read() as connection:
         connection.exec_trace = note
         assert sessions.latest_session(connection, project, "two") is None
+        span = Span(session_id="one", since="2026", besides="two")
+        assert sessions.left_since(connection, span, MemoryKind.REPORT, 5, 80) == []
         connection.exec_trace = None
         plan = [row[3] for sql, values in asked for row in connection.execute(f"explain query plan {sql}", values)]
     tables = [step for step in plan if "session_memories" in step or step.startswith(("SCAN m", "SEARCH m"))]
     assert tables
     assert all("USING" in step and "INDEX" in step for step in tables), plan
+    assert not [step for step in plan if "idx_memory_type" in step], "it would read all reports"
     assert isinstance(connection, apsw.Connection)
 
 

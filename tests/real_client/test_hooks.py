@@ -12,6 +12,7 @@ from real_client.received import COMPACT
 from real_client.scripted_model import Call, Say, ScriptedModel, Turn, memory
 from vector_memory.domain import Scope
 from vector_memory.store import SessionMemoryStore
+from vector_memory.transcripts.importing import Importer
 from waiting import eventually
 
 pytestmark = [pytest.mark.real_client, pytest.mark.timeout(600)]
@@ -21,6 +22,10 @@ ANSWER = (
     "The nightly import fails because the disk of the staging machine is full: the job writes its temporary files to "
     "the root partition. It needs 40 GB, and 12 GB are left. Moving its scratch folder to the data partition would "
     "repair it; I have changed nothing so far."
+)
+PLAN = (
+    "The plan: first the job's scratch folder moves to the data partition, then the import runs again by hand, and at "
+    "last a check of the free space is added before each run. Each of these steps can be taken back within a minute."
 )
 TASK = "Inspect the racks and report what is broken."
 REPORT = "The cooling fan of rack 7 is broken. The spare one is in the cellar, on the shelf beside the old printers."
@@ -89,11 +94,31 @@ def test_a_session_that_begins_before_its_server_is_told_as_soon_as_the_server_i
     waiting.chmod(0o755)
     variables = {"PATH": f"{waiting.parent}:{os.environ['PATH']}", "UV": str(shutil.which("uv")), "GATE": str(gate)}
     with user.session(MCP_CONNECTION_NONBLOCKING="1", **variables) as second:
-        second.ask("Repair it now.")
+        second.ask("Repair it now.", [Say(PLAN)])
         assert told(second) == ""
         gate.touch()
         eventually(lambda: second.ask("Go on, please.") or told(second))
         assert QUESTION in told(second)
+        eventually(lambda: len(stored(user, "working_memory")) == 2)
+    assert stored(user, "input_prompt").count("Repair it now.") == 1, "though no hook has told of it"
+    assert sorted(stored(user, "working_memory")) == sorted([ANSWER, PLAN])
+
+
+def test_what_hooks_have_stored_is_not_stored_again_from_the_transcript(
+    user: User, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with user.session() as session:
+        model.script["One.\n\n  And two."] = [[Say("I am looking. "), Say(f"  {ANSWER}\n\n")]]
+        session.ask(" One.\n\n  And two. ")
+        session.ask(f"A key: {SECRETS['a token']} <system-reminder>It is late.</system-reminder>", [Say(PLAN)])
+        session.ask("Have somebody look at the racks.", *delegating(model))
+        session.ask(COMPACT, [Say(f"<analysis>...</analysis>\n<summary>1. {ANSWER}\n\n2. {PLAN}</summary>")])
+        session.ask("Thank you.", [Say(f"{ANSWER} {PLAN}")])
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(user.home / ".claude"))
+    with SessionMemoryStore(user.database) as store:
+        imported = Importer(store).run(["claude"], user.project, lambda _done, _total: None)
+    assert (imported.stored, imported.unread) == ({}, [])
+    assert imported.skipped == 9
 
 
 def test_what_a_sub_agent_reports_is_found(user: User, model: ScriptedModel) -> None:

@@ -45,7 +45,7 @@ def added_parameters(tool: str) -> set[str]:
         return ADDED_PARAMETERS.get(tool, set())
     added = {"offset", "max_tokens"}
     if tool in {"search_session_context", "search_input_prompts"}:
-        added.add("agent_id")
+        added |= {"agent_id", "query"}
     if tool.endswith("_full_documents"):
         added.add("order")
     if tool.endswith(("_specific_chunks", "_section_context")):

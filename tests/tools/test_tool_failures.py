@@ -27,6 +27,11 @@ SECRET = "hunter2-stored-content"  # noqa: S105 - a marker for stored content
 
 BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
     "missing": ("store_report", {"agent_id": "a", "session_id": "s"}, "content is required."),
+    "missing session": (
+        "search_input_prompts",
+        {},
+        'session_id is required: send the id of a session, or "last" for the one before this.',
+    ),
     "missing several": ("store_knowledge_base", {}, "title is required. content is required."),
     "null where required": ("get_memory_by_id", {"memory_id": None}, "memory_id is required."),
     "wrong type, text": ("store_report", REPORT | {"content": 5}, "content must be a string."),

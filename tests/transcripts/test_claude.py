@@ -83,11 +83,11 @@ def test_a_transcript_of_an_earlier_release_is_at_its_end_when_it_has_not_change
     assert len(texts(path)) == 2
 
 
-def test_the_blocks_of_one_message_are_one_answer(write: Write) -> None:
-    """Each block has a line of its own."""
-    first, second = agent(LONG, 1, None), agent(LONG, 2)
+def test_of_the_blocks_of_one_message_the_last_is_the_answer(write: Write) -> None:
+    """Each block has a line of its own, and the client tells its hooks the last one."""
+    first, second = agent(LONG, 1, None), agent(f"{LONG}2", 2)
     second["message"]["id"] = first["message"]["id"]
-    assert texts(write(user("Why?"), first, second))[1] == ("working_memory", f"{LONG}\n\n{LONG}".strip())
+    assert texts(write(user("Why?"), first, second))[1:] == [("working_memory", f"{LONG}2")]
 
 
 @pytest.mark.parametrize(

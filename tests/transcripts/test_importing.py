@@ -8,8 +8,11 @@ import pytest
 
 from transcripts.conftest import LONG, SHOP, Write, agent, user
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.importing import BATCH, ImportedSessions, Importer
+from vector_memory.validation import MAX_CONTENT
 
 TOKEN = "gh" + "p_" + "A1b2C3d4E5f6" * 3
 WITHOUT = {"is_dry": False, "redacts": False}
@@ -149,3 +152,29 @@ def test_what_is_imported_is_found_by_its_words_at_once_and_by_meaning_after_the
     assert found.total_results > 0
     assert store.get_memory_stats().without_vectors == 2
     assert store.backfill_embeddings().memories_remaining == 0
+
+
+def test_the_setting_for_redaction_counts_for_an_import_too(tmp_path: Path, write: Write) -> None:
+    """Whoever switched it off has their texts unchanged."""
+    write(user(f"Use {TOKEN}."))
+    with SessionMemoryStore(tmp_path / "memory.db", Settings(redact="off"), embedder=ToyEngine()) as store:
+        assert imported(store).redacted == 0
+        assert [prompt.content for prompt in stored(store)] == [f"Use {TOKEN}."]
+
+
+def test_a_secret_at_the_end_of_what_is_kept_is_not_cut_into_a_part_that_nobody_recognizes(
+    store: SessionMemoryStore, write: Write
+) -> None:
+    """Nor is one in the title of a report."""
+    beginning = "word " * (MAX_CONTENT // 5 - 2)
+    write(user(f"{beginning}{TOKEN} and more"))
+    report = write(agent(LONG), name="s1/subagents/agent-1.jsonl")
+    meta = {"agentType": "explorer", "description": f"Try {TOKEN}"}
+    report.with_suffix(".meta.json").write_text(json.dumps(meta))
+    assert imported(store).unread == []
+    (prompt,) = store.search_scoped(Scope(MemoryKind.INPUT_PROMPT)).results
+    whole = store.get_memory_by_id(prompt.id, MAX_CONTENT - 100).memory
+    assert whole is not None
+    assert TOKEN[:8] not in whole.content
+    (found,) = stored(store, MemoryKind.REPORT)
+    assert found.title == "Try [redacted: GitHub token]"

@@ -53,8 +53,9 @@ Search by meaning, from fine to coarse. Start fine and widen only if needed:
 1. search_*_specific_chunks: a fact. To see more around a hit, call expand_chunk_context.
 2. search_*_section_context: a topic, whole sections.
 3. search_*_full_documents: whole documents; the newest without a query, or with order="recent".
-Filters (agent_id, session_id, session_iter, task_code) narrow a search: omit them to search everything.
-score (0 to 1): what results are sorted by, meaning and words together; similarity: meaning alone, 2.0 if not compared.
+Filters (agent_id, session_id, session_iter, task_code) narrow a search: omit them to search all.
+score (0 to 1): what results are sorted by, meaning and words together; \
+similarity: meaning alone (null: only words; 2.0: no query).
 
 To continue earlier work: load_session_context_for_task, session_id="last"; list_sessions lists the sessions. To see \
 what others stored since: search_changes, with the cursor from its last answer.
@@ -77,7 +78,8 @@ search_reports_full_documents. Omit the filters to search all sessions.
 - Continue with load_session_context_for_task, session_id="last"; see what others stored since with search_changes, \
 and keep its cursor.
 - Read on with get_memory_by_id, offset = content_end.
-- score (0 to 1): what results are sorted by, by meaning and words; similarity: meaning alone, 2.0 if not compared.
+- score (0 to 1): what results are sorted by, by meaning and words; similarity: meaning alone \
+(null: only words; 2.0: no query).
 """
 
 AND_TAGGED = "\nTagged memories (store_memory, search_memories) belong to no session: read memory://guide/0.\n"

@@ -1,5 +1,7 @@
 """The conversation that the server serves, and the names that its client may leave out."""
 
+from dataclasses import dataclass, field
+
 from fastmcp import Context
 
 from vector_memory.domain import Project, utc_now
@@ -11,13 +13,29 @@ SOME_AGENT = "agent"
 """The agent of a client that does not say its name."""
 
 
+@dataclass(slots=True)
+class HeardSession:
+    """What the server knows of a session that hooks report.
+
+    `latest`: the time of its latest memory when the server first heard of it; None: it had none. `has_prompt`: whether
+    a prompt was heard. `is_caught_up`: whether the transcript was looked through for what was said before. `told`: the
+    memories that its agent was told of.
+    """
+
+    latest: str | None
+    has_prompt: bool = False
+    is_caught_up: bool = False
+    told: set[int] = field(default_factory=set)
+
+
 class Conversation:
-    """What the server learns of its client. `told`: by session, the memories that hooks have told it."""
+    """What the server learns of its client. `started`: when the server started. `heard`: sessions that hooks report."""
 
     def __init__(self, project: Project, *, may_store: bool) -> None:
         self.project = project
         self.may_store = may_store
-        self.told: dict[str, set[int]] = {}
+        self.started = utc_now()
+        self.heard: dict[str, HeardSession] = {}
         self._session_id: str | None = None
 
     @property
@@ -36,11 +54,16 @@ class Conversation:
 
 def conversation_of(context: Context) -> Conversation:
     """Return the conversation that a call belongs to, on a server with session tools."""
-    only: Conversation | None = context.lifespan_context["conversation"]
-    if only is not None:
+    if not is_over_http(context):
+        only: Conversation = context.lifespan_context["conversation"]
         return only
     caller = current_caller()
     return Conversation(Project(caller.namespace, owns_memory=True), may_store=caller.may(Permission.WRITE))
+
+
+def is_over_http(context: Context) -> bool:
+    """Return whether the client of a call is on another machine, as far as the server knows."""
+    return context.lifespan_context["conversation"] is None
 
 
 def client_of(context: Context) -> str:

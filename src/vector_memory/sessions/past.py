@@ -10,16 +10,18 @@ from vector_memory.search import Retriever
 from vector_memory.search.retriever import Retrieval
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import Wording
-from vector_memory.storage.records import Memory
+from vector_memory.storage.records import Memory, Moment, Order, Span
 from vector_memory.validation import MAX_QUERY
 
 LAST = "last"
 """The word for the session before this one."""
 
-STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT = 600, 150, 350, 850, 80, 24
+STATE, PROMPT, ANSWER, ANSWER_ALONE, TITLE, AGENT, SESSION = 420, 140, 300, 700, 72, 24, 36
 """Maximum characters of each part of a recap. An answer has more room in a session without a stored state."""
 PROMPTS, REPORTS = 3, 5
 """Maximum number of prompts and reports in a recap."""
+LOOKED_THROUGH = 4
+"""So many times the characters that a part may have are looked through: white space is left out."""
 
 RECALLED = 3
 EXCERPT = 480
@@ -50,21 +52,27 @@ class Past:
         self._storage = storage
         self._retriever = retriever
 
-    def has(self, session_id: str) -> bool:
-        """Return whether anything is stored in a session."""
+    def latest_in(self, session_id: str) -> str | None:
+        """Return the time of the latest memory of a session; None if nothing is stored in it."""
         with self._storage.read() as reader:
-            return is_stored(reader, session_id)
+            latest = reader.timeline(Scope(session_id=session_id), 1, 0)
+            return latest[0].created_at if latest else None
 
     def last_session(self, project: Project, besides: str | None) -> str | None:
-        """Return the session that the word "last" stands for: one of that name if it exists, else the latest one."""
+        """Return the session that the word "last" stands for: one of that name if it exists, else that of a recap."""
         with self._storage.read() as reader:
             return LAST if is_stored(reader, LAST) else reader.latest_session(project, besides)
 
     def recap(self, project: Project, besides: str) -> Told | None:
-        """Return a recap of the project's latest session other than `besides`, in at most 2,500 characters."""
+        """Return a recap of the last session in which the user spoke, other than `besides`.
+
+        It has at most 2,500 characters. Without any prompt it tells of the latest session.
+        """
         with self._storage.read() as reader:
             session_id = reader.latest_session(project, besides)
-            return None if session_id is None else recap_of(reader, session_id)
+            if session_id is None:
+                return None
+            return recap_of(reader, session_id, besides, owns_memory=project.owns_memory)
 
     def near(self, prompt: str, besides: str, known: Collection[int]) -> Told | None:
         """Return up to three memories close to a prompt, in at most 1,800 characters; None if none is close.
@@ -114,41 +122,67 @@ def is_stored(reader: Reader, session_id: str) -> bool:
     return reader.count(Scope(session_id=session_id)) > 0
 
 
-def recap_of(reader: Reader, session_id: str) -> Told | None:
-    """Return the recap of a session; None if there is nothing to tell."""
+def recap_of(reader: Reader, session_id: str, besides: str, *, owns_memory: bool) -> Told | None:
+    """Return the recap of a session; None if there is nothing to tell.
 
-    def newest(kind: MemoryKind, limit: int) -> list[Memory]:
-        return reader.list_memories(Scope(kind, session_id=session_id), limit)
+    Agents may name another session than the client's. In a project's own file, what they left under such a name since
+    the session's first prompt belongs to it.
+    """
 
-    states = newest(MemoryKind.SESSION_CONTEXT, 1)
+    def newest(kind: MemoryKind, limit: int, order: Order = "newest") -> list[Memory]:
+        return reader.list_memories(Scope(kind, session_id=session_id), limit, order=order)
+
+    first = newest(MemoryKind.INPUT_PROMPT, 1, "oldest")
+
+    def left(kind: MemoryKind, limit: int, length: int) -> list[Moment]:
+        characters = LOOKED_THROUGH * length + 1
+        if owns_memory and first:
+            span = Span(session_id=session_id, since=first[0].created_at, besides=besides)
+            return reader.left_since(span, kind, limit, characters)[::-1]
+        return reader.timeline(Scope(kind, session_id=session_id), limit, characters)[::-1]
+
+    states = left(MemoryKind.SESSION_CONTEXT, 1, STATE)
     prompts = newest(MemoryKind.INPUT_PROMPT, PROMPTS)[::-1]
     answers = newest(MemoryKind.WORKING_MEMORY, 1)
-    reports = newest(MemoryKind.REPORT, REPORTS)
-    told = [*states, *prompts, *answers, *reports]
-    if not told:
+    reports = left(MemoryKind.REPORT, REPORTS, TITLE)
+    times = [memory.created_at for memory in (*prompts, *answers)] + [moment.created_at for moment in states + reports]
+    if not times:
         return None
-    until = to_second(max(memory.created_at for memory in told))
+    until = to_second(max(times))
     lines = [f"Recap of this project's last session, {session_id}, until {until}, from its memory ({DATA})."]
-    lines += [f"State (memory {memory.id}): {shortened(memory.content, STATE)}" for memory in states]
+    lines += [f"State (memory {one.memory_id}{elsewhere(one, session_id)}): {beginning(one, STATE)}" for one in states]
     if prompts:
         lines += ["Last prompts:", *(f"- {memory.id}: {shortened(memory.content, PROMPT)}" for memory in prompts)]
     room = ANSWER if states else ANSWER_ALONE
     lines += [f"Last answer (memory {memory.id}): {shortened(memory.content, room)}" for memory in answers]
     if reports:
-        lines += ["Reports:", *(f"- {memory.id}: {title_of(memory)}" for memory in reports)]
+        lines += ["Reports:", *(f"- {one.memory_id}: {title_of(one, session_id)}" for one in reports)]
     lines.append("Read any of them with get_memory_by_id; find more with search_reports_specific_chunks.")
-    return Told("\n".join(lines), frozenset(memory.id for memory in told))
+    ids = [memory.id for memory in (*prompts, *answers)] + [moment.memory_id for moment in states + reports]
+    return Told("\n".join(lines), frozenset(ids))
 
 
-def title_of(memory: Memory) -> str:
-    """Return a report's title, or its first words, and who wrote it."""
-    return f"{shortened(memory.title or memory.content, TITLE)} ({shortened(memory.agent_id, AGENT)})"
+def title_of(report: Moment, session_id: str) -> str:
+    """Return a report's title, or its first words, who wrote it, and its session unless it is this one."""
+    title = shortened(report.title, TITLE) if report.title else beginning(report, TITLE)
+    return f"{title} ({shortened(report.agent_id, AGENT)}{elsewhere(report, session_id)})"
+
+
+def elsewhere(moment: Moment, session_id: str) -> str:
+    """Return the session of a memory, as a part of a sentence, unless it is this one."""
+    return "" if moment.session_id == session_id else f", session {shortened(str(moment.session_id), SESSION)}"
+
+
+def beginning(moment: Moment, length: int) -> str:
+    """Return the beginning of a memory's text on one line."""
+    return shortened(moment.beginning, length)
 
 
 def shortened(text: str, length: int) -> str:
     """Return a text on one line, cut between words to at most `length` characters, and without tags."""
-    line = TAG.sub("< ", " ".join(text[: 4 * length].split()))
-    if len(line) <= length and len(text) <= 4 * length:
+    seen = LOOKED_THROUGH * length
+    line = TAG.sub("< ", " ".join(text[:seen].split()))
+    if len(line) <= length and len(text) <= seen:
         return line
     cut = line[: length - 1]
     return (cut.rpartition(" ")[0] or cut) + "…"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
@@ -33,6 +33,7 @@ from vector_memory.storage.records import (
     Origin,
     SessionCounts,
     SessionSummary,
+    Span,
     StoredChunk,
     StoredPassage,
     TagVectors,
@@ -157,10 +158,7 @@ class Reader(Protocol):
         """Return the number of memories in a scope, optionally created at `since` or later, or `without_vectors`."""
 
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
-        """Return the number of memories in a scope by kind, category or tag, sorted by name.
-
-        Memories without a category, or with one that is not text, are counted as "".
-        """
+        """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         """Return up to `limit` sessions with up to `agents` agents each, latest activity first, and their total number.
@@ -169,7 +167,10 @@ class Reader(Protocol):
         """
 
     def latest_session(self, project: Project, besides: str | None = None) -> str | None:
-        """Return the session of a project with the latest activity, other than `besides`; None: there is none."""
+        """Return the session of a project in which the user spoke last, or else its latest one; never `besides`."""
+
+    def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
+        """Return the newest memories of a kind in a span, oldest first, with the first `characters` of their text."""
 
     def session_counts(self, session_id: str) -> SessionCounts:
         """Return the statistics of a session; those of an unknown session are zero."""
@@ -208,8 +209,7 @@ class Reader(Protocol):
     def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
         """Return the memory with the smallest id above `after_id` that lacks vectors, and that nobody works on.
 
-        `given_up`: one that several processes took over without getting anywhere; else one to which that has not
-        happened.
+        `given_up`: one that several processes took over without getting anywhere; else any other.
         """
 
     def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:

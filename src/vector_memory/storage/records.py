@@ -113,6 +113,15 @@ class History(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A session since a time, and other sessions without prompts, in which agents wrote meanwhile; never `besides`."""
+
+    session_id: str
+    since: str
+    besides: str
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """A memory with only the `beginning` of its text. `content_bytes`: the length of the text in UTF-8."""
 

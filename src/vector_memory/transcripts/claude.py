@@ -30,9 +30,6 @@ REST_SECONDS = 3_600
 """Earlier releases did not write why a message ends. After this time without a change, the agent has nothing to do."""
 
 OTHER = re.compile(r"[^A-Za-z0-9]")
-SCAFFOLDING = re.compile(r"<(system-reminder|ide_\w+|local-command-\w+)\b[^>]*>.*?</\1>", re.DOTALL)
-"""What the client adds to a prompt."""
-
 AROUND_SUMMARY = re.compile(
     r"\AThis session is being continued.*?\n\s*Summary:\s*\n"
     r"|\n\s*(?:If you need specific details from before compaction|Please continue the conversation from where).*\Z",
@@ -63,8 +60,7 @@ def read(path: Path) -> Transcript | None:
     meta = _meta(path) if is_subagent else {}
     conversation = Conversation(_text(meta, "agentType") or SUBAGENT if is_subagent else AGENT)
     is_at_rest = clock.time() - path.stat().st_mtime > REST_SECONDS
-    session_id, project, message_id = "", "", None
-    parts: list[str] = []
+    session_id, project = "", ""
     for number, line in read_lines(path):
         if line["type"] not in ("user", "assistant") or "forkedFrom" in line or line.get("isMeta"):
             continue
@@ -75,17 +71,13 @@ def read(path: Path) -> Transcript | None:
         message = field(number, line, "message", dict)
         time, blocks = time_of(number, line), blocks_of(number, message)
         if line["type"] == "user":
-            message_id = None
             _hear(conversation, number, line, blocks, time)
             continue
-        # Each block of a message has a line of its own.
-        parts = parts if message_id is not None and message.get("id") == message_id else []
-        message_id = message.get("id")
+        # Each block of a message has a line of its own, and hooks are told the last one that is a text.
         if texts := texts_of(number, blocks, ("text",)):
-            parts += texts
             stop = message.get("stop_reason")
             is_final = is_at_rest if stop is None else stop in FINAL
-            conversation.answer("\n\n".join(parts), time, is_final=is_final)
+            conversation.answer("\n".join(texts), time, is_final=is_final)
     if not session_id:
         return None
     if is_subagent:
@@ -97,7 +89,7 @@ def read(path: Path) -> Transcript | None:
 
 def _hear(conversation: Conversation, number: int, line: Line, blocks: list[Line], time: str) -> None:
     """Note a line of the user: a prompt, a summary, or results of tools, which are left out."""
-    text = SCAFFOLDING.sub("", "\n\n".join(texts_of(number, blocks, ("text",))))
+    text = "\n".join(texts_of(number, blocks, ("text",)))
     if line.get("isCompactSummary"):
         conversation.summary(AROUND_SUMMARY.sub("", text), time)
     elif not any(block["type"] == "tool_result" for block in blocks):

@@ -8,11 +8,12 @@ from typing import NamedTuple, Protocol
 
 from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.errors import ValidationError
-from vector_memory.redaction import redact
+from vector_memory.settings import Redact
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
 from vector_memory.transcripts.conversation import Said, Transcript
-from vector_memory.validation import MAX_CONTENT, MAX_IDENTIFIER
+from vector_memory.transcripts.worth import storable
+from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE
 
 BATCH = 50
 """So many memories are stored in one transaction: other processes wait for the write lock only for a moment."""
@@ -63,7 +64,9 @@ class ImportedSessions:
 
 
 class Importer:
-    """Stores transcripts in a memory. `is_dry`: only counts. `redacts`: replaces secrets and private parts.
+    """Stores transcripts in a memory. `is_dry`: only counts.
+
+    Replaces secrets and private parts if the setting `redact` says so, and never without `redacts`.
 
     Whatever is stored already, by a hook or an earlier import, is skipped.
     """
@@ -71,7 +74,7 @@ class Importer:
     def __init__(self, store: SessionMemoryStore, *, is_dry: bool = False, redacts: bool = True) -> None:
         self._store = store
         self._is_dry = is_dry
-        self._redacts = redacts
+        self._redacts = redacts and store.settings.redact is not Redact.OFF
         self._waiting: list[NewMemory] = []
         self._redacted: dict[str, int] = {}
         self.result = ImportedSessions()
@@ -102,17 +105,14 @@ class Importer:
 
     def _memory(self, transcript: Transcript, said: Said) -> NewMemory:
         """Return the memory to store for what was said. Raises ValidationError."""
-        content = said.content.encode(errors="replace").decode()  # JSON may hold half a character
-        if self._redacts:
-            found = redact(content)
-            content = found.text[:MAX_CONTENT]
-            self._redacted[content] = found.count
+        content, title = (storable(text, redacts=self._redacts) for text in (said.content, said.title or ""))
+        self._redacted[content.text] = content.count + title.count
         return NewMemory.of(
             said.kind,
-            content,
+            content.text,
             agent_id=said.agent_id[:MAX_IDENTIFIER],
             session_id=transcript.session_id,
-            title=said.title,
+            title=title.text[:MAX_TITLE] or None,
             metadata={PROJECT: transcript.project},
             created_at=said.time,
         )

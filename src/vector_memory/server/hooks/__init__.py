@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastmcp import Context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
@@ -16,7 +17,7 @@ from mcp_types import CallToolRequestParams, TextContent
 
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.server.callers import store_of_caller
-from vector_memory.server.conversation import client_of, conversation_of
+from vector_memory.server.conversation import HeardSession, client_of, conversation_of, is_over_http
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
 from vector_memory.server.hooks.prompts import hear_prompt
@@ -50,23 +51,28 @@ class HookTools(Middleware):
         event_name, hook = HOOKS[name]
         told = None
         try:
-            if event := event_of(context.fastmcp_context, arguments):
+            if event := await event_of(context.fastmcp_context, arguments):
                 told = await hook(event)
         except Exception as error:
             logger.warning("%s failed: %s", name, error if isinstance(error, VectorMemoryError) else where(error))
         return ToolResult(content=[TextContent(type="text", text=json.dumps(answer(event_name, told)))])
 
 
-def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
+async def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
     """Return the event that a call reports; None on a server without session tools."""
     if context is None or "conversation" not in context.lifespan_context:
         return None
     conversation = conversation_of(context)
     given = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    if is_over_http(context):  # the path would be one of this machine, which is not the client's
+        given.pop("transcript_path", None)
     if session_id := given.get("session_id", "").strip():
         conversation.enter(session_id)
-    store = store_of_caller(context.lifespan_context)
-    return Event(store, conversation, conversation.session(), client_of(context), given)
+    store, session_id = store_of_caller(context.lifespan_context), conversation.session()
+    if session_id not in conversation.heard:
+        latest = await run_sync(store.past.latest_in, session_id)
+        conversation.heard.setdefault(session_id, HeardSession(latest))
+    return Event(store, conversation, session_id, conversation.heard[session_id], client_of(context), given)
 
 
 def answer(event_name: str, told: str | None) -> dict[str, Any]:

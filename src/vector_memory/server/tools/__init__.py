@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
-from vector_memory.server.tools import changes, documents, files, maintenance, searching, storing, tagged
+from vector_memory.server.tools import changes, documents, files, maintenance, recent, searching, storing, tagged
 from vector_memory.server.tools.memory_tool import MemoryTool, reads
 from vector_memory.settings import Profile, Toolset
 
@@ -21,8 +21,8 @@ SESSION_TOOLS: dict[str, tuple[Function, ...]] = {
         storing.store_knowledge_base,
     ),
     "Searching": (
-        searching.search_session_context,
-        searching.search_input_prompts,
+        recent.search_session_context,
+        recent.search_input_prompts,
         searching.search_system_memory,
         searching.search_reports_specific_chunks,
         searching.search_reports_section_context,

@@ -41,6 +41,9 @@ WORDS = {
 }
 """JSON types as messages name them."""
 
+INSTEAD = {"session_id": ': send the id of a session, or "last" for the one before this'}
+"""What to send for a parameter that is missing, where a caller may not know."""
+
 UNKNOWN_SHOWN = 5
 NAME_SHOWN = 40
 
@@ -117,7 +120,7 @@ def argument_problems(error: pydantic.ValidationError, tool_name: str, parameter
 
 def _problem(name: str, kind: str, schema: Schema) -> str:
     if kind.startswith("missing"):
-        return f"{name} is required."
+        return f"{name} is required{INSTEAD.get(name, '')}."
     if kind == "string_unicode":
         return f"{name} contains a lone surrogate: send text that UTF-8 can encode."
     return f"{name} must be {_expected(schema)}."

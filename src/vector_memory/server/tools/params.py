@@ -110,7 +110,7 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field
 
 # Queries and limits.
 Query = Annotated[str, Field(description="What to find, as a question or phrase")]
-OptionalQuery = Annotated[str | None, Field(description="What to find; default: the newest")]
+OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Maximum answer length")]

@@ -12,8 +12,6 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.server.tools.params import (
     READS,
-    InSession,
-    LatestFirst,
     Limit,
     MaxTokens,
     Mode,
@@ -29,44 +27,6 @@ from vector_memory.server.tools.params import (
     Store,
     found_by,
 )
-
-
-@tool(title="Search session context", annotations=READS, meta=found_by("recall session state, where we left off"))
-def search_session_context(
-    *,
-    store: Store,
-    session_id: InSession,
-    agent_id: OfAgent = None,
-    session_iter: OfIteration = None,
-    limit: Limit = 5,
-    latest_first: LatestFirst = True,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-) -> SearchMemoriesResult:
-    """Read a session's saved states, newest first."""
-    scope = Scope(MemoryKind.SESSION_CONTEXT, agent_id=agent_id, session_id=session_id, session_iter=session_iter)
-    return store.search_scoped(
-        scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), latest_first=latest_first
-    )
-
-
-@tool(title="Search input prompts", annotations=READS, meta=found_by("recall what the user asked, last time"))
-def search_input_prompts(
-    *,
-    store: Store,
-    session_id: InSession,
-    agent_id: OfAgent = None,
-    session_iter: OfIteration = None,
-    limit: Limit = 5,
-    latest_first: LatestFirst = True,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-) -> SearchMemoriesResult:
-    """Read a session's user prompts, newest first."""
-    scope = Scope(MemoryKind.INPUT_PROMPT, agent_id=agent_id, session_id=session_id, session_iter=session_iter)
-    return store.search_scoped(
-        scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), latest_first=latest_first
-    )
 
 
 @tool(title="Search system memory", annotations=READS, meta=found_by("recall, search memory, command, configuration"))

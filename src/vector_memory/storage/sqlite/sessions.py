@@ -5,7 +5,7 @@ from typing import Any, Literal
 import apsw
 
 from vector_memory.domain import MemoryKind, Project, Scope
-from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary
+from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary, Span
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value, object_in, texts_in
 
@@ -60,34 +60,37 @@ select session_id from session_memories where session_id is not null and session
 order by created_at desc, id desc limit 1
 """
 
-# Hooks store the project's folder with prompts. Sessions whose agents named none have the project's name and a day.
-LATEST_OF_PROJECT = f"""
+# Hooks and imports store the project's folder with prompts.
+LATEST_SPOKEN_IN = f"""
 with prompts as (
-    select session_id, metadata from session_memories
+    select session_id, metadata ->> '$.project' as folder from session_memories
     where memory_type = '{MemoryKind.INPUT_PROMPT}' and session_iter = 1
     order by created_at desc limit {LOOKED_THROUGH}
-), candidates as (
-    select * from (
-        select session_id from prompts where session_id is not :besides and metadata ->> '$.project' = :folder limit 1
-    )
-    union all
-    select max(session_id) from session_memories
-    where session_id > :prefix and session_id < :prefix || ':' and length(session_id) = :length
-        and session_id is not :besides
 )
-select session_id from candidates where session_id is not null
-order by (select max(m.created_at) from session_memories m where m.session_id = candidates.session_id) desc limit 1
+select session_id from prompts
+where session_id is not :besides and (folder = :folder or :owns and folder is not null) limit 1
+"""
+
+# Sessions whose agents named none have the project's name and a day.
+LATEST_OF_PROJECT = """
+select max(session_id) from session_memories
+where session_id > :prefix and session_id < :prefix || ':' and length(session_id) = :length
+    and session_id is not :besides
 """
 
 
 def latest_session(connection: apsw.Connection, project: Project, besides: str | None) -> str | None:
-    """Return the session of a project with the latest activity, other than `besides`, or None."""
-    if project.owns_memory:
+    """Return a project's latest session, other than `besides`: the last one in which the user spoke, if there is one.
+
+    Only what a hook or an import has stored is known to be the user's.
+    """
+    bindings = {"folder": project.folder, "owns": project.owns_memory, "besides": besides}
+    found = fetch_value(connection, LATEST_SPOKEN_IN, bindings)
+    if found is None and project.owns_memory:
         found = fetch_value(connection, LATEST_OF_ALL, {"besides": besides})
-    else:
-        dated = project.session_on("0000-00-00")
-        bindings = {"prefix": project.session_on(""), "length": len(dated), "folder": project.folder}
-        found = fetch_value(connection, LATEST_OF_PROJECT, bindings | {"besides": besides})
+    elif found is None:
+        dated = {"prefix": project.session_on(""), "length": len(project.session_on("0000-00-00"))}
+        found = fetch_value(connection, LATEST_OF_PROJECT, dated | {"besides": besides})
     return None if found is None else str(found)
 
 
@@ -111,6 +114,13 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
     )
 
 
+MOMENTS = """
+m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
+substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
+octet_length(m.content) as content_bytes, m.chunk_count
+"""
+
+
 def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
     """Return the latest memories of a scope, oldest first."""
     condition = memory_filter(scope)
@@ -118,14 +128,30 @@ def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, charac
         connection,
         Moment,
         f"""
-        select m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title,
-            m.created_at, substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
-            octet_length(m.content) as content_bytes, m.chunk_count
-        from session_memories m where {condition.sql} order by m.created_at desc, m.id desc limit :limit
+        select {MOMENTS} from session_memories m where {condition.sql}
+        order by m.created_at desc, m.id desc limit :limit
         """,
         condition.bindings | {"limit": limit, "characters": characters},
     )
     return found[::-1]
+
+
+# The plus keeps SQLite from reading all memories of the kind instead of those since a time.
+LEFT_SINCE = f"""
+select {MOMENTS} from session_memories m
+where m.created_at >= :since and +m.memory_type = :kind and m.session_id is not :besides
+    and (m.session_id = :session_id or not exists (
+        select 1 from session_memories p
+        where p.session_id = m.session_id and p.memory_type = '{MemoryKind.INPUT_PROMPT}'
+    ))
+order by m.created_at desc, m.id desc limit :limit
+"""
+
+
+def left_since(connection: apsw.Connection, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
+    """Return what a session and those without prompts have left of a kind since a time, oldest first."""
+    values = {"since": span.since, "session_id": span.session_id, "besides": span.besides, "kind": kind}
+    return fetch(connection, Moment, LEFT_SINCE, values | {"limit": limit, "characters": characters})[::-1]
 
 
 def memory_counts(connection: apsw.Connection) -> MemoryCounts:

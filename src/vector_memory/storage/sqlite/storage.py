@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from vector_memory.domain import Chunk, Fingerprint, NewMemory, Project, Scope
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
@@ -26,6 +26,7 @@ from vector_memory.storage.records import (
     Origin,
     SessionCounts,
     SessionSummary,
+    Span,
     StoredChunk,
     StoredPassage,
     TagVectors,
@@ -128,6 +129,9 @@ class SqliteReader:
 
     def latest_session(self, project: Project, besides: str | None = None) -> str | None:
         return sessions.latest_session(self.connection, project, besides)
+
+    def left_since(self, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
+        return sessions.left_since(self.connection, span, kind, limit, characters)
 
     def session_counts(self, session_id: str) -> SessionCounts:
         return sessions.session_counts(self.connection, session_id)
