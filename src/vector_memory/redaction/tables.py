@@ -24,14 +24,15 @@ class Table:
 
     def __init__(self, name: str, words: str, accepts: Callable[[str], bool]) -> None:
         self.name = name
-        self._words = words.split()
-        self._column = re.compile(rf"(?:.*[ _-])?(?:{'|'.join(self._words)})", re.IGNORECASE)
+        either = words.replace(" ", "|").replace("_", "[ _-]")
+        self._column = re.compile(rf"(?:.*[ _-])?(?:{either})", re.IGNORECASE)
+        self._words = re.compile(either)
         self._accepts = accepts
 
     def spans(self, searched: Searched) -> Iterator[tuple[int, int]]:
         """Yield the ranges of the secrets in a text."""
         text = searched.text
-        if "|" not in text or not any(word in searched.lowered for word in self._words):
+        if "|" not in text or not self._words.search(searched.lowered):
             return
         for pair in PAIR.finditer(text):
             if self._column.fullmatch(pair["name"].strip(AROUND)) and self._accepts(pair["secret"]):
@@ -60,5 +61,5 @@ class Table:
 
 TABLES = (
     Table("password", "password passphrase passwort kennwort pass pwd pw", is_spoken),
-    Table("secret", "secret token key", is_key),
+    Table("secret", "secret token api_key apikey access_key", is_key),
 )
