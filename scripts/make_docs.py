@@ -20,7 +20,7 @@ from vector_memory.results.sessions import Result
 from vector_memory.server.tools import by_purpose, offered
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.server.tools.schemas import compact
-from vector_memory.settings import FileLocations, ServerLocations, ServerOptions, Settings, Toolset
+from vector_memory.settings import FileLocations, HttpOptions, ServerLocations, ServerOptions, Settings, Toolset
 from vector_memory.storage.sqlite.database import Database
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -134,7 +134,16 @@ def configuration() -> Iterator[str]:
             for name, field in ServerOptions.model_fields.items()
         ],
     )
-    yield "Both are fixed at start. The tools of each family: [tools](tools.md)."
+    yield "All are fixed at start. The tools of each family: [tools](tools.md)."
+    yield from ("", "## How clients reach the server", "")
+    yield from table(
+        ["Flag", "Variable", "Default", "Meaning"],
+        [
+            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
+            for name, field in HttpOptions.model_fields.items()
+        ],
+    )
+    yield "They apply with `--http`: [one memory for a team](http.md)."
     yield from ("", "## Settings", "")
     yield from table(
         ["Flag", "Variable", "Default", "Accepted", "Meaning"],

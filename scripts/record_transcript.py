@@ -29,14 +29,25 @@ Set IMPORT_SCRATCH=/data/scratch in /etc/import.env. The data partition has 900 
 SESSIONS: list[Script] = [
     {
         "Why does the nightly import fail?": [
-            [memory("store_report", content=REPORT, agent_id="claude", session_id="nightly-import")],
-            [Say("The root partition of staging-2 is full. The import should write to /data/scratch.")],
+            [memory("store_report", content=REPORT)],
+            [
+                Say(
+                    "The root partition of staging-2 is full: the import writes 40 GB of temporary files to /var/tmp. "
+                    "It should use the data partition instead: set IMPORT_SCRATCH=/data/scratch in /etc/import.env. "
+                    "I have not changed the file, because the import runs until six."
+                )
+            ],
         ],
     },
     {
-        "The import is slow again. Did we not have a problem with its disk?": [
-            [memory("search_reports_section_context", query="nightly import runs out of disk space", limit=1)],
-            [Say("Yes: it filled the root partition. I will look whether IMPORT_SCRATCH is /data/scratch.")],
+        "The import has failed again. Go on where we stopped.": [
+            [memory("search_reports_specific_chunks", query="import runs out of disk space", limit=1)],
+            [
+                Say(
+                    "IMPORT_SCRATCH is still to be set: yesterday the import was running. I will set it to "
+                    "/data/scratch now."
+                )
+            ],
         ],
     },
 ]

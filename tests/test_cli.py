@@ -25,6 +25,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import (
     SPECIFIED,
     FileLocations,
+    HttpOptions,
     ServerLocations,
     ServerOptions,
     Settings,
@@ -39,6 +40,7 @@ OUR_VARIABLES = [
         *Settings.model_fields,
         *ServerLocations.model_fields,
         *ServerOptions.model_fields,
+        *HttpOptions.model_fields,
         *FileLocations.model_fields,
     ]
 ] + [name.upper() for name in sorted(SPECIFIED)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vector_memory.domain import MemoryKind, Page, Scope
     from vector_memory.errors import (
+        AccessDeniedError,
         ChunkingError,
         ClosedMemoryError,
         ConfigurationError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         EmbeddingUnavailableError,
         MemoryStorageError,
         NotFoundError,
+        QuotaExceededError,
         SearchError,
         ValidationError,
         VectorMemoryError,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDeniedError",
     "ChunkingError",
     "ClosedMemoryError",
     "ConfigurationError",
@@ -41,6 +44,7 @@ __all__ = [
     "MemoryStorageError",
     "NotFoundError",
     "Page",
+    "QuotaExceededError",
     "Scope",
     "SearchError",
     "SessionMemoryStore",

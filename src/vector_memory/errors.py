@@ -3,7 +3,9 @@
 VectorMemoryError
 ├── ValidationError             a parameter is invalid
 │   ├── DuplicateMemoryError    the same content is already stored in the same place
-│   └── NotFoundError           no memory, chunk or session has this id
+│   ├── NotFoundError           no memory, chunk or session has this id
+│   ├── AccessDeniedError       the caller's token does not permit it
+│   └── QuotaExceededError      the caller's namespace is full, or called too often
 ├── MemoryStorageError          a memory could not be stored          ("MemoryError")
 ├── SearchError                 a search could not be answered
 │   └── EmbeddingUnavailableError   there is no usable embedding model
@@ -50,6 +52,18 @@ class DuplicateMemoryError(ValidationError):
 
 class NotFoundError(ValidationError):
     """Nothing is stored under the requested id."""
+
+
+class AccessDeniedError(ValidationError):
+    """The caller's token does not permit the call; nothing was changed."""
+
+    code = "AccessDenied"
+
+
+class QuotaExceededError(ValidationError):
+    """The namespace is full, or was called too often; nothing was changed."""
+
+    code = "QuotaExceeded"
 
 
 class MemoryStorageError(VectorMemoryError):

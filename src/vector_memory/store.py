@@ -1,9 +1,10 @@
 """The facade: everything the server, the command line and library users can do with one memory file."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import IO, Self, Unpack
+from typing import IO, Self, Unpack, cast
 
 from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
@@ -12,32 +13,8 @@ from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
+from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import Packer
-from vector_memory.results.documents import (
-    DeleteResult,
-    DocumentResult,
-    ExpandedChunkResult,
-    ExportResult,
-    MemoryResult,
-    TaskContextResult,
-)
-from vector_memory.results.overview import (
-    BackfillResult,
-    CleanupResult,
-    MemoryStatsResult,
-    SearchStatistics,
-    SessionsResult,
-    SessionStatsResult,
-    TimelineResult,
-)
-from vector_memory.results.sessions import (
-    ChangesResult,
-    CoarseSearchResult,
-    FineSearchResult,
-    MediumSearchResult,
-    SearchMemoriesResult,
-    StoreMemoryResult,
-)
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.batches import Batches
@@ -52,6 +29,7 @@ from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import EXPORT_FOLDER, Settings
+from vector_memory.storage.limited import LimitedStorage
 from vector_memory.storage.records import NamedBy
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -89,23 +67,33 @@ class SessionMemoryStore:
         path = Path(path)
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
-        indexer = Indexer(self._model, settings)
+        self._indexer = Indexer(self._model, settings)
         opened = partial(Database, path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
-        self._database = opened(read_only=read_only, cut=indexer.cut_without_model)
-        storage = self._storage = SqliteStorage(self._database)
+        self._database = opened(read_only=read_only, cut=self._indexer.cut_without_model)
+        storage = SqliteStorage(self._database)
         self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
-        packer = Packer(settings.max_response_tokens)
         self._index = PassageIndex(storage)
-        self._background = BackgroundVectors(storage, indexer)
+        self._background = BackgroundVectors(storage, self._indexer)
+        self._exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
+        self._assemble(storage)
+
+    def limited_to(self, names: Collection[str]) -> Self:
+        """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
+        view = copy(self)
+        view._assemble(cast("SqliteStorage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
+        return view
+
+    def _assemble(self, storage: SqliteStorage) -> None:
+        self._storage, settings, indexer = storage, self.settings, self._indexer
+        packer = Packer(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
         self._fine = FineSearch(retriever, self._timer, packer)
         self._medium = MediumSearch(retriever, self._timer, packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
-        exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
-        self._documents = Documents(storage, packer, self._access, exports)
+        self._documents = Documents(storage, packer, self._access, self._exports)
         self._task_context = TaskContext(storage, packer, self._access)
         self._statistics = Statistics(storage, packer)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
@@ -164,7 +152,7 @@ class SessionMemoryStore:
         on_progress: EmbeddingProgress | None = None,
         captured: bool = False,
         **fields: Unpack[MemoryFields],
-    ) -> StoreMemoryResult:
+    ) -> sessions.StoreMemoryResult:
         """Store a memory of any kind. Knowledge needs a `title`, all other kinds a `session_id`.
 
         `on_progress(done, total)` counts passages. `captured`: by a hook or an import, not by an agent; the setting
@@ -172,27 +160,33 @@ class SessionMemoryStore:
         """
         return self._writer.store(NewMemory.of(memory_type, content, **fields), on_progress, captured=captured)
 
-    def search_scoped(self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True) -> SearchMemoriesResult:
+    def search_scoped(
+        self, scope: Scope, page: Page = PAGE, *, latest_first: bool = True
+    ) -> sessions.SearchMemoriesResult:
         """Return whole memories of a scope, newest (or oldest) first."""
         return self._coarse.scoped(Scope.checked(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None
-    ) -> SearchMemoriesResult:
+    ) -> sessions.SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
         return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_chunks(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> FineSearchResult:
+    def search_chunks(
+        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+    ) -> sessions.FineSearchResult:
         """Find the chunks that match the query best."""
         return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
-    def search_sections(self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None) -> MediumSearchResult:
+    def search_sections(
+        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+    ) -> sessions.MediumSearchResult:
         """Find the sections whose chunks match the query best."""
         return self._medium.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
 
     def search_documents(
         self, query: str | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
-    ) -> CoarseSearchResult:
+    ) -> sessions.CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
         return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), how, order=by)
@@ -205,7 +199,7 @@ class SessionMemoryStore:
         query: str | None = None,
         page: Page = CHANGES_PAGE,
         full: bool = False,
-    ) -> ChangesResult:
+    ) -> sessions.ChangesResult:
         """Return what was stored in a session since an earlier answer's cursor: oldest first, or best match first.
 
         `since` None: from the start; `"now"`: only a cursor. `full`: whole texts, as far as they fit, not beginnings.
@@ -214,19 +208,19 @@ class SessionMemoryStore:
 
     def load_session_context_for_task(
         self, session_id: str, session_iter: str | int | None = None, max_tokens: int | None = None
-    ) -> TaskContextResult:
+    ) -> documents.TaskContextResult:
         """Return what a sub-agent needs to go on with an iteration (or the latest), in 4,000 tokens by default."""
         return self._task_context.load(session_id, session_iter, max_tokens)
 
-    def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> ExpandedChunkResult:
+    def expand_chunk_context(self, chunk_id: str | int, surrounding_chunks: int = 2) -> documents.ExpandedChunkResult:
         """Return a chunk with its neighbours, up to 50 on either side."""
         return self._documents.expand(chunk_id, surrounding_chunks)
 
-    def reconstruct_document(self, memory_id: str | int, offset: int = 0) -> DocumentResult:
+    def reconstruct_document(self, memory_id: str | int, offset: int = 0) -> documents.DocumentResult:
         """Return a document exactly as it was stored, from character `offset` on, as far as it fits."""
         return self._documents.reconstruct(memory_id, offset)
 
-    def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> MemoryResult:
+    def get_memory_by_id(self, memory_id: str | int, offset: int = 0) -> documents.MemoryResult:
         """Return a memory, its content from character `offset` on, as far as it fits."""
         return self._documents.get(memory_id, offset)
 
@@ -236,7 +230,7 @@ class SessionMemoryStore:
 
     def write_document_to_file(
         self, memory_id: str | int, output_path: str, *, overwrite: bool = False
-    ) -> ExportResult:
+    ) -> documents.ExportResult:
         """Write a document as Markdown with YAML front matter, inside an export folder only."""
         return self._documents.export(memory_id, output_path, overwrite=overwrite)
 
@@ -244,19 +238,23 @@ class SessionMemoryStore:
         """Return a number that changes with every commit of any process. Costs a few microseconds."""
         return self._storage.version()
 
-    def get_session_stats(self, session_id: str) -> SessionStatsResult:
+    def count_memories(self) -> int:
+        """Return the number of memories."""
+        return self._overview.count()
+
+    def get_session_stats(self, session_id: str) -> overview.SessionStatsResult:
         """Count what a session holds."""
         return self._statistics.session_stats(session_id)
 
-    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> SessionsResult:
+    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> overview.SessionsResult:
         """Return sessions, latest activity first; limit 1-100."""
         return self._statistics.list_sessions(limit, agent_id)
 
-    def get_timeline(self, scope: Scope, limit: int = 100) -> TimelineResult:
+    def get_timeline(self, scope: Scope, limit: int = 100) -> overview.TimelineResult:
         """Return what was stored last in a scope, the oldest first; limit 1-100,000."""
         return self._overview.timeline(Scope.checked(scope), limit)
 
-    def get_memory_stats(self) -> MemoryStatsResult:
+    def get_memory_stats(self) -> overview.MemoryStatsResult:
         """Count what the whole file holds."""
         return self._overview.memory_stats()
 
@@ -268,15 +266,15 @@ class SessionMemoryStore:
         """Return what keeps the memories of a scope in step with the files that they were made of."""
         return Sync(self._storage, self._writer, self._deletion, Scope.checked(scope))
 
-    def delete_memory(self, memory_id: str | int) -> DeleteResult:
+    def delete_memory(self, memory_id: str | int) -> documents.DeleteResult:
         """Delete a memory with everything derived from it."""
         return self._deletion.delete(memory_id)
 
-    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> CleanupResult:
+    def cleanup_old_memories(self, days_old: int = 90, *, dry_run: bool = True) -> overview.CleanupResult:
         """Delete the memories older than `days_old` days; a dry run only counts them."""
         return self._deletion.clean_up(days_old, dry_run=dry_run)
 
-    def backfill_embeddings(self, on_progress: Notify = None) -> BackfillResult:
+    def backfill_embeddings(self, on_progress: Notify = None) -> overview.BackfillResult:
         """Compute missing vectors; `on_progress(done, total)` follows each memory. Raises EmbeddingUnavailableError."""
         return self._backfill.run(on_progress)
 
@@ -297,6 +295,6 @@ class SessionMemoryStore:
         """
         return self._transfer.read(source, as_session, on_progress)
 
-    def get_search_statistics(self) -> SearchStatistics:
+    def get_search_statistics(self) -> overview.SearchStatistics:
         """Return the latencies of this process's latest searches."""
         return self._timer.statistics()

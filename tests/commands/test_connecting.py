@@ -330,6 +330,21 @@ def test_the_entry_has_the_flags_that_were_chosen(run: Run) -> None:
     ]
 
 
+def test_an_entry_for_a_shared_memory_names_the_file_of_the_token_and_never_the_token(run: Run, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("vm_secret")
+    token.chmod(0o600)
+    url = "https://memory.example.com/mcp"
+    answer = run("install", "cursor", "--project", "--yes", "--http", url, "--token-file", str(token))
+    entry = written(CLIENTS["cursor"], Scope.PROJECT)
+    assert entry["args"][-4:] == ["--remote", url, "--token-file", str(token)]
+    assert "vm_secret" not in file_of(CLIENTS["cursor"], Scope.PROJECT).read_text() + answer.out
+    assert f"The memory is the shared one at {url}." in answer.out
+    for flags in (["--http", url], ["--token-file", str(token)]):
+        refused = run("install", "cursor", "--project", "--yes", *flags)
+        assert (refused.code, "needs both" in refused.err) == (2, True)
+
+
 def test_an_environment_that_may_vanish_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/abc")
     assert "`uv tool install`" in run("install", "codex", "--yes").err

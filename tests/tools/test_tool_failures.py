@@ -202,7 +202,7 @@ async def test_unexpected_errors_tell_no_secrets(
 ) -> None:
     """An unexpected error gets the code of its family; neither the answer nor the log repeats its message."""
     async with Client(server, mode=era) as client:
-        server._lifespan_result["store"] = BrokenStore()
+        server._lifespan_result["memory"] = BrokenStore()
         with caplog.at_level(logging.INFO):
             answer = await client.call_tool(tool, arguments, raise_on_error=False)
     assert answer.is_error

@@ -4,12 +4,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vector_memory.settings import ServerOptions, Settings
+from vector_memory.settings import HttpOptions, ServerOptions, Settings
 
 
 def accepted(name: str) -> str:
     """Describe the values that the setting `name` accepts."""
-    model = Settings if name in Settings.model_fields else ServerOptions
+    model = next(model for model in (Settings, ServerOptions, HttpOptions) if name in model.model_fields)
     schema = model.model_json_schema()
     match _resolved(schema["properties"][name], schema):
         case {"enum": [*others, last]}:

@@ -28,6 +28,7 @@ from vector_memory.settings import (
     SPECIFIED,
     DatabaseLocation,
     FileLocations,
+    HttpOptions,
     ServerLocations,
     ServerOptions,
     Settings,
@@ -44,9 +45,12 @@ LISTS = {"export_dir"}
 
 SWITCHES = {
     f"--{name.replace('_', '-')}"
-    for name, field in (Settings.model_fields | ServerOptions.model_fields).items()
+    for name, field in (Settings.model_fields | ServerOptions.model_fields | HttpOptions.model_fields).items()
     if field.annotation is bool
 }
+
+MODELS = (Settings, ServerOptions, ServerLocations, FileLocations, HttpOptions)
+"""The settings that have variables."""
 
 DEFAULT_COMMAND = "serve"
 OF_ALL = ("--help", "-h", "--version")
@@ -96,7 +100,7 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
 
 def _from_environment(name: str) -> Token | None:
     """Return the value of a parameter's variable. An empty variable counts as unset."""
-    if not any(name in model.model_fields for model in (Settings, ServerOptions, ServerLocations, FileLocations)):
+    if not any(name in model.model_fields for model in MODELS):
         return None
     variables = [f"{PREFIX}{name.upper()}", *filter(None, [ALIASES.get(name)])]
     return next(
@@ -182,7 +186,7 @@ def _refused(argument: Argument, token: Token) -> str:
 
 def _accepted_by(argument: Argument) -> str:
     name = argument.field_info.name
-    if name in Settings.model_fields | ServerOptions.model_fields:
+    if name in Settings.model_fields | ServerOptions.model_fields | HttpOptions.model_fields:
         return accepted(name)
     if choices := _choices(argument.hint):
         *others, last = choices

@@ -5,6 +5,20 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "serve": "the memory of a project",
         "serve --database-path ~/memory.db": "one memory for all projects",
         "serve --toolsets all --read-only": "all tools that read",
+        "serve --http": "many clients on this machine, over HTTP",
+    },
+    "namespace": {
+        "namespace create web --data-dir /srv/memory": "a memory for a team",
+        "namespace limit web --max-memories 100000 --calls-per-minute 600": "set its limits",
+    },
+    "token": {
+        "token create ci --namespace web --data-dir /srv/memory": "for reading",
+        "token create alice --namespace web --scope write --expires 90d": "for storing, too",
+        "token revoke alice": "refuse it from now on",
+    },
+    "audit": {
+        "audit --token alice": "what a token was used for",
+        "audit --verify": "check that no line is missing",
     },
     "install": {
         "install claude": "for all projects of Claude Code, each with its own memory",

@@ -168,7 +168,8 @@ class Scope:
     """Filters for memories. None matches any value. A memory needs only one of several tags.
 
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
-    `after_id`: only memories stored after this one. Raises ValidationError.
+    `after_id`: only memories stored after this one. `sessions`: all that the caller may see, whatever else is asked
+    for. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -180,6 +181,7 @@ class Scope:
     tags: tuple[str, ...]
     own_agent_id: str | None
     after_id: int | None
+    sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
         self,
@@ -193,6 +195,7 @@ class Scope:
         tags: Sequence[str] | None = None,
         own_agent_id: str | None = None,
         after_id: int | None = None,
+        sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
             "kind": None if kind is None else parse_kind(kind),
@@ -204,6 +207,7 @@ class Scope:
             "tags": check_tags(tags),
             "own_agent_id": check_optional_text("own_agent_id", own_agent_id, MAX_IDENTIFIER),
             "after_id": after_id,
+            "sessions": sessions,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)

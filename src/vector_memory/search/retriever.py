@@ -178,6 +178,7 @@ class Retrieval:
         if self._view is None:
             found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
         else:
+            scope = self.reader.visible(scope)
             scan = Scan(self._view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
             found = scan.find(question.vector, count, self._is_close if only_if_close else None)
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])

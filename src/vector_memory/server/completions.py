@@ -12,6 +12,7 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
+from vector_memory.server.callers import store_of_caller
 from vector_memory.storage.records import NamedBy
 from vector_memory.store import SessionMemoryStore
 
@@ -28,7 +29,7 @@ def add_completions(server: FastMCP) -> None:
         context: CompletionContext | None,
     ) -> Completion:
         async with Context(fastmcp=server) as current:
-            store: SessionMemoryStore = current.lifespan_context["store"]
+            store = store_of_caller(current.lifespan_context)
         chosen = (context.arguments if context else None) or {}
         return await asyncio.to_thread(names, store, argument, chosen)
 

@@ -3,6 +3,8 @@
 from fastmcp import Context
 
 from vector_memory.domain import Project, utc_now
+from vector_memory.server.callers import current_caller
+from vector_memory.tenancy.callers import Permission
 from vector_memory.validation import MAX_IDENTIFIER
 
 SOME_AGENT = "agent"
@@ -33,13 +35,16 @@ class Conversation:
 
 
 def conversation_of(context: Context) -> Conversation:
-    """Return the conversation that a server with session tools serves."""
-    conversation: Conversation = context.lifespan_context["conversation"]
-    return conversation
+    """Return the conversation that a call belongs to, on a server with session tools."""
+    only: Conversation | None = context.lifespan_context["conversation"]
+    if only is not None:
+        return only
+    caller = current_caller()
+    return Conversation(Project(caller.namespace, owns_memory=True), may_store=caller.may(Permission.WRITE))
 
 
 def client_of(context: Context) -> str:
     """Return the name of the client, as the agent for a store that names none."""
     client = context.session.client_params
     name = client.client_info.name.strip() if client else ""
-    return name[:MAX_IDENTIFIER] or SOME_AGENT
+    return current_caller().agent_id or name[:MAX_IDENTIFIER] or SOME_AGENT

@@ -4,20 +4,27 @@ They may change in any minor release, so pyproject.toml limits both packages to 
 tests/tools/test_fastmcp_adapter.py names.
 """
 
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
+from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
+if TYPE_CHECKING:  # only HTTP needs it
+    from starlette.applications import Starlette
+
 __all__ = [
     "MemoryServer",
     "MessageStream",
+    "RequestStateSecurity",
     "SessionMessage",
     "coerce_request_id",
     "create_client_server_memory_streams",
+    "http_app",
     "serve_streams",
 ]
 
@@ -45,3 +52,29 @@ async def serve_streams(server: FastMCP, streams: AbstractAsyncContextManager[Me
     async with server._lifespan_manager(), streams as (incoming, outgoing):  # noqa: SLF001 - see the module's docstring
         kernel = server._mcp_server  # noqa: SLF001 - see the module's docstring
         await kernel.run(incoming, outgoing, kernel.create_initialization_options())
+
+
+def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body: int) -> "Starlette":
+    """Return a server's application for streamable HTTP, without sessions, at `/mcp`.
+
+    `hosts`, `origins`: besides those of this machine. `max_body`: bytes of a request; FastMCP has no setting for it.
+    """
+    app = server.http_app(
+        stateless_http=True, host_origin_protection=True, allowed_hosts=hosts, allowed_origins=origins
+    )
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(current: "Starlette") -> AsyncIterator[Any]:
+        async with inner(current) as state:
+            for route in app.routes:
+                endpoint = getattr(route, "endpoint", None)
+                manager = getattr(getattr(endpoint, "app", endpoint), "session_manager", None)
+                if manager is not None:
+                    manager.asgi_app.max_body_size = max_body
+            yield state
+
+    app.router.lifespan_context = lifespan
+    # Otherwise the SDK lists all tools at each call, to compare headers that a schema may ask for: none of ours does.
+    server._mcp_server.get_tool_input_schema = lambda _name: None  # noqa: SLF001 - see the module's docstring
+    return app

@@ -35,6 +35,11 @@ class Overview:
             message=f"{len(moments):,} of {counted(total, 'memory', 'memories')}.",
         )
 
+    def count(self) -> int:
+        """Return the number of memories of the whole file."""
+        with self._storage.read() as reader:
+            return reader.count(Scope())
+
     def memory_stats(self) -> MemoryStatsResult:
         """Return the statistics of the whole file."""
         with self._storage.read() as reader:

@@ -2,13 +2,14 @@
 
 from dataclasses import asdict, replace
 
+from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import NamedBy, SessionCounts
-from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_optional_text, check_range, check_text
+from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, check_text
 
 AGENTS_LISTED = 20
 """Maximum number of agents named for each session in a listing."""
@@ -41,9 +42,8 @@ class Statistics:
     def list_sessions(self, limit: int, agent_id: str | None) -> SessionsResult:
         """Return sessions, latest activity first."""
         check_range("limit", limit, 1, MAX_LIMIT)
-        check_optional_text("agent_id", agent_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
-            found, total = reader.sessions(agent_id, limit, AGENTS_LISTED)
+            found, total = reader.sessions(Scope(agent_id=agent_id), limit, AGENTS_LISTED)
         listed = [SessionEntry(**asdict(session)) for session in found]
 
         def build(packer: Packer) -> SessionsResult:
@@ -58,7 +58,7 @@ class Statistics:
     def find_names(self, column: NamedBy, part: str, session_id: str | None) -> tuple[list[str], int]:
         """Return up to 100 names in use that contain `part`, and their total number."""
         with self._storage.read() as reader:
-            names, total = reader.find_names(column, part, session_id, MAX_LIMIT)
+            names, total = reader.find_names(column, part, Scope(session_id=session_id), MAX_LIMIT)
         return fitting_values(names, self._packer.room), total
 
 

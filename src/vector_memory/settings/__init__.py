@@ -4,9 +4,9 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode
+from vector_memory.settings.http import HttpOptions as HttpOptions
 from vector_memory.settings.locations import DATABASE_NAME as DATABASE_NAME
 from vector_memory.settings.locations import EXPORT_FOLDER as EXPORT_FOLDER
 from vector_memory.settings.locations import MEMORY_FOLDER as MEMORY_FOLDER
@@ -16,6 +16,7 @@ from vector_memory.settings.locations import FullPath as FullPath
 from vector_memory.settings.locations import ServerLocations as ServerLocations
 from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
+from vector_memory.settings.refusals import refused_together
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_DIM = 384
@@ -178,11 +179,6 @@ SPECIFIED = frozenset((
     "log_slow_query_threshold", "log_level",
 ))  # fmt: skip
 """Settings whose variables also work without the prefix, as the specification names them."""
-
-
-def refused_together(message: str, *names: str) -> PydanticCustomError:
-    """Return the error for settings that contradict each other; `names` are the ones to change."""
-    return PydanticCustomError("together", "{message}", {"message": message, "names": names})
 
 
 class Toolset(StrEnum):

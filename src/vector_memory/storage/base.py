@@ -166,10 +166,10 @@ class Reader(Protocol):
         Memories without a category, or with one that is not text, are counted as "".
         """
 
-    def sessions(self, agent_id: str | None, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
         """Return up to `limit` sessions with up to `agents` agents each, latest activity first, and their total number.
 
-        With `agent_id`, only the memories of that agent count.
+        Only the memories of the scope count.
         """
 
     def latest_session(self, project: Project, besides: str | None = None) -> str | None:
@@ -181,8 +181,8 @@ class Reader(Protocol):
     def statistics(self) -> MemoryCounts:
         """Return the statistics of the whole memory."""
 
-    def find_names(self, by: NamedBy, part: str, session_id: str | None, limit: int) -> tuple[list[str], int]:
-        """Return up to `limit` names that contain `part`, and their total number. A session limits them to its own.
+    def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
+        """Return up to `limit` names from the sessions of a scope that contain `part`, and their total number.
 
         Names that start with `part` come first, then the most recently used. ASCII letters match in either case.
         """
@@ -230,6 +230,9 @@ class Reader(Protocol):
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
+
+    def visible(self, scope: Scope) -> Scope:
+        """Return the part of a scope that this reader may see. Readers narrow the scopes they are given themselves."""
 
     @property
     def feed(self) -> "IndexFeed | None":

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint
+from vector_memory.errors import NotFoundError
 from vector_memory.validation import parse_id
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
@@ -258,3 +259,8 @@ class Expendable:
 
     id: int
     chunk_count: int
+
+
+def no_memory(memory_id: int) -> NotFoundError:
+    """Return the error for an id that no memory has, or none that the caller may see."""
+    return NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")

@@ -20,14 +20,14 @@ def filled(storage: Storage) -> Storage:
 
 def test_sessions_are_listed_by_their_latest_activity(filled: Storage) -> None:
     with filled.read() as reader:
-        listed, total = reader.sessions(None, 10, 10)
+        listed, total = reader.sessions(Scope(), 10, 10)
         assert ([session.session_id for session in listed], total) == (["t", "s"], 2)
         assert (listed[1].agent_id, listed[1].agents, listed[1].agent_count) == ("b", ["a", "b"], 2)
         assert (listed[1].memory_count, listed[1].latest_activity) == (2, "2026-01-02")
         assert listed[1].memory_types == {"input_prompt": 1, "report": 1}
-        short, total = reader.sessions(None, 1, 1)
+        short, total = reader.sessions(Scope(), 1, 1)
         assert ([session.session_id for session in short], total) == (["t"], 2)
-        own, total = reader.sessions("a", 10, 10)
+        own, total = reader.sessions(Scope(agent_id="a"), 10, 10)
         assert ([(session.session_id, session.memory_count) for session in own], total) == ([("s", 1)], 1)
 
 
@@ -49,10 +49,10 @@ def test_names_that_start_with_a_part_come_before_names_that_contain_it(storage:
     for session in ("beta", "Alphabet", "alpha", "gamma"):
         add(storage, new_memory(session, session_id=session, task_code="T"))
     with storage.read() as reader:
-        assert reader.find_names("session_id", "BET", None, 10) == (["beta", "Alphabet"], 2)
-        assert reader.find_names("session_id", "", None, 1) == (["gamma"], 4)
-        assert reader.find_names("task_code", "", "alpha", 10) == (["T"], 1)
-        assert reader.find_names("agent_id", "%", None, 10) == ([], 0)
+        assert reader.find_names("session_id", "BET", Scope(), 10) == (["beta", "Alphabet"], 2)
+        assert reader.find_names("session_id", "", Scope(), 1) == (["gamma"], 4)
+        assert reader.find_names("task_code", "", Scope(session_id="alpha"), 10) == (["T"], 1)
+        assert reader.find_names("agent_id", "%", Scope(), 10) == ([], 0)
 
 
 def test_a_timeline_contains_the_beginnings_of_the_newest_texts_oldest_first(filled: Storage) -> None:

@@ -39,6 +39,9 @@ COMMANDS = {
     "doctor": "maintain:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
+    "namespace": "tenancy:namespace",
+    "token": "tenancy:token",
+    "audit": "tenancy:audit",
     "fetch-model": "maintain:fetch_model",
     "completion": "completion:completion",
 }

@@ -1,3 +1,4 @@
+# ruff: noqa: PLR0913 - a command's parameters are its flags
 """The commands that connect a client to this server, and disconnect it."""
 
 import sys
@@ -12,7 +13,7 @@ from vector_memory.cli.flags import creatable
 from vector_memory.cli.terminal import say
 from vector_memory.clients.catalogue import CLIENTS, Scope
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, Profile, ServerOptions, Toolset
+from vector_memory.settings import DatabaseLocation, Profile, ServerOptions, Toolset, full_path
 
 if TYPE_CHECKING:
     from vector_memory.clients.planning import Change, Place
@@ -86,6 +87,8 @@ def install(
     read_only: Annotated[
         bool, Parameter(help="Offer only the tools that read.", negative=(), show_default=False)
     ] = False,
+    http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; needs --token-file.")] = None,
+    token_file: Annotated[Path | None, Parameter(help="File with the token for the shared memory.")] = None,
     how: HowFlags = How(),
 ) -> int:
     """Add this server to the configuration of a client, with absolute paths. Shows the change and asks first."""
@@ -98,7 +101,8 @@ def install(
 
     place = how.place(client)
     memory = _existing_place(database_path) if database_path else None
-    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory)
+    remote = _remote(http, token_file)
+    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory, remote)
     changes = installation(place, entry)
     if not changes:
         say(f"{place.client.title} is already connected in this way: nothing to change.")
@@ -138,6 +142,19 @@ def _existing_place(database: Path) -> Path:
         return creatable(DatabaseLocation(database_path=database))
     except ValueError:
         raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
+
+
+def _remote(url: str | None, token_file: Path | None) -> tuple[str, Path] | None:
+    """Return the shared memory and the file with its token. Raises ConfigurationError unless both can be used."""
+    if url is None and token_file is None:
+        return None
+    if url is None or token_file is None:
+        raise ConfigurationError("A shared memory needs both: --http URL and --token-file FILE.")
+    from vector_memory.server.http.relaying import read_token
+
+    path = full_path(token_file)
+    read_token(path)
+    return url, path
 
 
 def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
@@ -180,6 +197,8 @@ def _say_what_follows(place: "Place", words: list[str]) -> None:
     client = place.client
     whose = "each project" if place.scope is Scope.USER else "this project"
     memory = f"memory/agent_session_memory.db in {whose}"
+    if "--remote" in words:
+        memory = f"the shared one at {words[words.index('--remote') + 1]}"
     if "--database-path" in words:
         memory = f"{words[words.index('--database-path') + 1]}, for all projects"
     say(f"Connected {client.title}. {client.approval[place.scope]}")

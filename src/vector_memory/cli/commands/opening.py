@@ -30,7 +30,7 @@ def require_session(storage: Storage, session: str) -> None:
     with storage.read() as reader:
         if reader.count(Scope(session_id=session)):
             return
-        names, _ = reader.find_names("session_id", "", None, NAMES_COMPARED)
+        names, _ = reader.find_names("session_id", "", Scope(), NAMES_COMPARED)
     by_lower_case = {name.lower(): name for name in names}
     similar = get_close_matches(session.lower(), by_lower_case, n=1)
     advice = f'did you mean "{by_lower_case[similar[0]]}"?' if similar else "run `vector-memory sessions` to list them."

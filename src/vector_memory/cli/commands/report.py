@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from vector_memory.cli.commands.opening import opened, require_session
 from vector_memory.cli.flags import AsJson, LocationFlags
 from vector_memory.cli.terminal import print_json, progress, say
+from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.maintenance.report import SessionReports
@@ -85,7 +86,7 @@ def file_name(session: str) -> str:
 
 def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
     with storage.read() as reader:
-        names, _ = reader.find_names("session_id", "", None, MOST_SESSIONS)
+        names, _ = reader.find_names("session_id", "", Scope(), MOST_SESSIONS)
     if not names:
         raise NotFoundError("There are no sessions: nothing was written.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from vector_memory.settings import (
     EXPORT_FOLDER,
     DatabaseLocation,
     FileLocations,
+    HttpOptions,
     ServerLocations,
     ServerOptions,
     Settings,
@@ -21,6 +22,7 @@ from vector_memory.settings import (
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
 FileLocationFlags = Annotated[FileLocations, Parameter(name="*")]
+HttpFlags = Annotated[HttpOptions, Parameter(name="*")]
 ServerOptionFlags = Annotated[ServerOptions, Parameter(name="*")]
 
 OFTEN = 700
@@ -32,13 +34,24 @@ def serve(
     place: ServerLocationFlags = ServerLocations(),
     files: FileLocationFlags = FileLocations(),
     offer: ServerOptionFlags = ServerOptions(),
+    http: HttpFlags = HttpOptions(),
     settings: SettingsFlags = Settings(),
 ) -> None:
-    """Serve an MCP client over standard input and output."""
+    """Serve an MCP client over standard input and output, or with --http many over HTTP."""
     # Its default place is the project that the client works on, which it may be the first to use.
     is_default = place.database_path is None and place.working_dir is None
     path = place.file() if is_default else creatable(place)
     set_up_logging(settings.log_level, settings.log_file, [path])
+    exports = place.export_dir or [path.parent / EXPORT_FOLDER]
+    if http.remote and http.token_file:
+        from vector_memory.server.http.relaying import run_relay
+
+        run_relay(http.remote, http.token_file, offer)
+    if http.http:
+        from vector_memory.server.http.serving import run_http_server
+
+        run_http_server(path, settings, exports, offer, http)
+        return
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
     gc.disable()  # imported objects stay: collecting among them takes a tenth of the start time
@@ -47,7 +60,7 @@ def serve(
     gc.freeze()
     gc.set_threshold(OFTEN)
     gc.enable()
-    run_server(path, settings, place.export_dir or [path.parent / EXPORT_FOLDER], offer, files)
+    run_server(path, settings, exports, offer, files)
 
 
 def demo(

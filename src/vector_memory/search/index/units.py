@@ -218,7 +218,8 @@ class Units:
     @staticmethod
     def knows(scope: Scope) -> bool:
         """Return whether the columns stored here cover all filters of the scope."""
-        return not scope.tags and (scope.category, scope.own_agent_id, scope.after_id) == (None, None, None)
+        others = (scope.category, scope.own_agent_id, scope.after_id, scope.sessions)
+        return not scope.tags and all(value is None for value in others)
 
     def entries_in(self, members: Bools) -> Bools:
         """Return for each entry whether its memory is a member."""

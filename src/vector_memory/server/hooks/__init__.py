@@ -15,6 +15,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, TextContent
 
 from vector_memory.errors import VectorMemoryError, where
+from vector_memory.server.callers import store_of_caller
 from vector_memory.server.conversation import client_of, conversation_of
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
@@ -64,7 +65,7 @@ def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | N
     given = {name: value for name, value in arguments.items() if isinstance(value, str)}
     if session_id := given.get("session_id", "").strip():
         conversation.enter(session_id)
-    store = context.lifespan_context["store"]
+    store = store_of_caller(context.lifespan_context)
     return Event(store, conversation, conversation.session(), client_of(context), given)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError, where
+from vector_memory.server.callers import current_caller
 from vector_memory.server.conversation import Conversation
 from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.storage.calls import current_call
@@ -50,7 +51,7 @@ async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str | Non
         kind,
         content[:MAX_CONTENT],
         captured=True,
-        agent_id=agent_id,
+        agent_id=current_caller().agent_id or agent_id,
         session_id=event.session_id,
         metadata={"project": event.conversation.project.folder},
     )

@@ -110,10 +110,19 @@ CORE = (
 
 
 def offered(
-    toolsets: Collection[Toolset], *, read_only: bool = False, profile: Profile = Profile.FULL
+    toolsets: Collection[Toolset],
+    *,
+    read_only: bool = False,
+    profile: Profile = Profile.FULL,
+    on_this_machine: bool = True,
 ) -> tuple[MemoryTool, ...]:
-    """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write."""
+    """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write.
+
+    `on_this_machine`: the client's files are the server's; otherwise no tool writes files.
+    """
     functions = [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
+    if not on_this_machine:
+        functions.remove(documents.write_document_to_file)
     if read_only:
         functions = [function for function in functions if reads(function)]
     if profile is Profile.CORE:
@@ -129,6 +138,12 @@ WRITING = {
     if not reads(function)
 }
 WRITING.remove(documents.write_document_to_file.__name__)  # it only reads the memory; the file is written elsewhere
+
+NEEDS_ADMIN = {function.__name__ for function in (maintenance.cleanup_old_memories, tagged.clear_old_memories)}
+"""The tools that delete memories of all sessions and agents."""
+
+TAGGED_NAMES = {function.__name__ for functions in TAGGED_TOOLS.values() for function in functions}
+"""The tools of tagged memories."""
 
 
 def may_wait_to_write(name: str, arguments: Mapping[str, object]) -> bool:

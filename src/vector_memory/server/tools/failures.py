@@ -77,6 +77,8 @@ def to_memory_error(error: Exception, tool: Tool) -> VectorMemoryError:
     """Return the VectorMemoryError for any exception that a tool raised."""
     if isinstance(error, fastmcp.exceptions.ValidationError) and isinstance(error.__cause__, pydantic.ValidationError):
         return ValidationError(argument_problems(error.__cause__, tool.name, tool.parameters["properties"]))
+    if isinstance(error.__cause__, VectorMemoryError):  # FastMCP wraps what a tool's dependency raises
+        error = error.__cause__
     if not isinstance(error, ValidationError | ClosedMemoryError):
         logger.error("%s failed: %s", tool.name, where(error))
     return error if isinstance(error, VectorMemoryError) else unexpected(tool.name)

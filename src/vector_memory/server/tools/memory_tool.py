@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
+from vector_memory.server.callers import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
@@ -85,7 +86,7 @@ def reads(function: Callable[..., Any]) -> bool:
 def longest_answer(arguments: dict[str, Any]) -> int:
     """Return the maximum length of a call's answer in bytes: the lower of its `max_tokens` and the configured limit."""
     served = get_context().lifespan_context
-    tokens: int = min(served[part].settings.max_response_tokens for part in ("store", "files") if part in served)
+    tokens: int = min(served[part].settings.max_response_tokens for part in (MEMORY, "files") if part in served)
     try:
         wanted = TOKENS.validate_python(arguments.get("max_tokens"))
     except ValidationError:

@@ -6,6 +6,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 from fastmcp import Context
 
+from vector_memory.server.callers import store_of_caller
 from vector_memory.server.conversation import client_of, conversation_of
 from vector_memory.sessions.past import LAST
 
@@ -18,7 +19,7 @@ async def with_names(given: dict[str, Any], properties: Mapping[str, Any], conte
     """
     if given.get("session_id") == LAST:
         conversation = conversation_of(context)
-        past = context.lifespan_context["store"].past
+        past = store_of_caller(context.lifespan_context).past
         found = await run_sync(past.last_session, conversation.project, conversation.own_session)
         given["session_id"] = found or (conversation.session() if stores else LAST)
     if stores and "session_id" in properties:

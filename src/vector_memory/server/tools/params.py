@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode, SearchOrder
 from vector_memory.indexing.indexer import EmbeddingProgress
+from vector_memory.server.callers import store_of_caller
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
 
@@ -36,11 +37,11 @@ def found_by(hint: str, *, always: bool = False) -> dict[str, object]:
 
 @contextmanager
 def current_store() -> Iterator[SessionMemoryStore]:
-    """Yield the store that the server's lifespan opened.
+    """Yield the store of the current call.
 
     It is yielded, not returned: the injection would enter and exit a returned context manager, closing the store.
     """
-    yield get_context().lifespan_context["store"]
+    yield store_of_caller(get_context().lifespan_context)
 
 
 async def current_progress() -> EmbeddingProgress:

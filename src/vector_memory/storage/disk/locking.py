@@ -19,7 +19,7 @@ def lock(descriptor: int) -> None:
     while not lock_if_free(descriptor):
         require_wanted(call)
         if time.monotonic() >= until:
-            raise MemoryStorageError("Another program keeps today's log locked. Nothing was written: try again.")
+            raise MemoryStorageError("Another process keeps the file locked. Nothing was written: try again.")
         time.sleep(SECONDS_BETWEEN_ATTEMPTS)
     require_wanted(call)
 

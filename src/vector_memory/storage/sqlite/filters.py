@@ -27,8 +27,9 @@ CONDITIONS = {
     "tags": TAG_CONDITION.strip(),
     "own_agent_id": "m.agent_id <> :own_agent_id",
     "after_id": "m.id > :after_id",
+    "sessions": "m.session_id in (select value from json_each(:sessions))",
 }
-UNINDEXED = ("category", "tags", "own_agent_id", "after_id")
+UNINDEXED = ("category", "tags", "own_agent_id", "after_id", "sessions")
 """Fields that are not in the vector index."""
 
 
@@ -45,4 +46,5 @@ def bindings_of(scope: Scope) -> dict[str, Any]:
     values: dict[str, Any] = {name: getattr(scope, name) for name in CONDITIONS}
     values["kind"] = scope.kind and str(scope.kind)
     values["tags"] = json.dumps(scope.tags) if scope.tags else None
+    values["sessions"] = None if scope.sessions is None else json.dumps(scope.sessions)
     return {name: value for name, value in values.items() if value is not None}

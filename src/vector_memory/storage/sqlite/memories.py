@@ -7,9 +7,8 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.errors import NotFoundError
 from vector_memory.storage.base import CountedBy
-from vector_memory.storage.records import Expendable, Memory, Observation, Origin
+from vector_memory.storage.records import Expendable, Memory, Observation, Origin, no_memory
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
@@ -59,7 +58,7 @@ def require_memory(connection: apsw.Connection, memory_id: int) -> Memory:
     """Return a memory, or raise NotFoundError."""
     memory = get_memory(connection, memory_id)
     if memory is None:
-        raise NotFoundError(f"There is no memory {memory_id}: it was deleted or never stored in this database.")
+        raise no_memory(memory_id)
     return memory
 
 

@@ -15,15 +15,16 @@ def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> Sessi
     return SessionSummary(agents=texts_in(agents), memory_types=object_in(memory_types), **columns)
 
 
-def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int, agents: int) -> list[SessionSummary]:
-    """Return sessions by latest activity, with up to `agents` agents each; `agent_id`: count only its memories."""
+def list_sessions(connection: apsw.Connection, scope: Scope, limit: int, agents: int) -> list[SessionSummary]:
+    """Return sessions by latest activity, with up to `agents` agents each; count only the memories of the scope."""
+    condition = memory_filter(scope)
     return fetch(
         connection,
         summary_from_row,
-        """
+        f"""
         with mine as (
-            select session_id, agent_id, memory_type, created_at, id from session_memories
-            where session_id is not null and (:agent_id is null or agent_id = :agent_id)
+            select session_id, agent_id, memory_type, created_at, id from session_memories m
+            where session_id is not null and {condition.sql}
         ), sessions as (
             select session_id, count(*) as memory_count, count(distinct agent_id) as agent_count,
                 max(created_at) as latest_activity, max(id) as latest_id
@@ -40,22 +41,15 @@ def list_sessions(connection: apsw.Connection, agent_id: str | None, limit: int,
                  group by memory_type order by memory_type)) as memory_types
         from sessions s order by s.latest_activity desc, s.latest_id desc
         """,
-        {"agent_id": agent_id, "limit": limit, "agents": agents},
+        condition.bindings | {"limit": limit, "agents": agents},
     )
 
 
-def count_sessions(connection: apsw.Connection, agent_id: str | None) -> int:
-    """Return the number of sessions, or of those in which the agent has stored memories."""
-    return int(
-        fetch_value(
-            connection,
-            """
-            select count(distinct session_id) from session_memories
-            where session_id is not null and (:agent_id is null or agent_id = :agent_id)
-            """,
-            {"agent_id": agent_id},
-        )
-    )
+def count_sessions(connection: apsw.Connection, scope: Scope) -> int:
+    """Return the number of sessions with memories of the scope."""
+    condition = memory_filter(scope)
+    sql = f"select count(distinct session_id) from session_memories m where {condition.sql}"
+    return int(fetch_value(connection, sql, condition.bindings))
 
 
 LOOKED_THROUGH = 20_000

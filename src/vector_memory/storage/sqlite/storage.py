@@ -121,9 +121,9 @@ class SqliteReader:
     def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
         return memories.count_by(self.connection, scope, by)
 
-    def sessions(self, agent_id: str | None, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
-        listed = sessions.list_sessions(self.connection, agent_id, limit, agents)
-        return listed, sessions.count_sessions(self.connection, agent_id)
+    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+        listed = sessions.list_sessions(self.connection, scope, limit, agents)
+        return listed, sessions.count_sessions(self.connection, scope)
 
     def latest_session(self, project: Project, besides: str | None = None) -> str | None:
         return sessions.latest_session(self.connection, project, besides)
@@ -134,8 +134,8 @@ class SqliteReader:
     def statistics(self) -> MemoryCounts:
         return sessions.memory_counts(self.connection)
 
-    def find_names(self, by: NamedBy, part: str, session_id: str | None, limit: int) -> tuple[list[str], int]:
-        return names.names_with(self.connection, by, part, session_id, limit)
+    def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
+        return names.names_with(self.connection, by, part, scope, limit)
 
     def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
         return memories.expendable(self.connection, before, tagged=tagged, limit=limit)
@@ -160,6 +160,9 @@ class SqliteReader:
         from vector_memory.storage.sqlite.candidates import MemoryCandidates
 
         return MemoryCandidates(self.connection, scope, method)
+
+    def visible(self, scope: Scope) -> Scope:
+        return scope
 
     @property
     def feed(self) -> "IndexFeed":

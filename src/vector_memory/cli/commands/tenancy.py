@@ -1,0 +1,220 @@
+# ruff: noqa: PLR0913 - a command's parameters are its flags
+"""The commands that manage the namespaces and tokens of a server for several teams."""
+
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
+
+from vector_memory.cli.flags import AsJson
+from vector_memory.cli.terminal import console, one_line, print_json
+from vector_memory.cli.terminal_text import as_json as one_line_of_json
+from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
+from vector_memory.settings import full_path
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.callers import Permission
+from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.quotas import Quota
+from vector_memory.tenancy.tokens import Token, TokenFile, token_file
+
+DataDir = Annotated[
+    Path | None, Parameter(help="Folder of the namespaces and tokens; also VECTOR_MEMORY_DATA_DIR.", show_default=False)
+]
+if TYPE_CHECKING:
+    Scope = Permission | str
+else:  # cyclopts would offer an enumeration's names, not its values
+    Scope = Literal[tuple(permission.value for permission in Permission)]
+
+DURATION = re.compile(r"(\d{1,5})([hdw])")
+SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
+
+
+def namespace(
+    action: Annotated[Literal["create", "limit", "list"], Parameter(help="What to do.")],
+    name: Annotated[str | None, Parameter(help="Name of the namespace to create or limit.", show_default=False)] = None,
+    /,
+    *,
+    max_memories: Annotated[int | None, Parameter(help="Maximum number of memories.")] = None,
+    max_mb: Annotated[int | None, Parameter(help="Maximum size of the database, in MB.")] = None,
+    calls_per_minute: Annotated[int | None, Parameter(help="Maximum number of calls a minute and process.")] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a namespace, set its limits, or list all: each is a memory of its own on a server for several teams."""
+    namespaces = Namespaces(folder_of(data_dir))
+    quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
+    if action == "limit":
+        name = required(name, "namespace limit NAME --max-memories N")
+        namespaces.set_quota(name, quota)
+        sys.stdout.write(f"Set the limits of {name}; those that you did not name are lifted.\n")
+    elif action == "create":
+        name = required(name, "namespace create NAME")
+        namespaces.create(name)
+        if quota != Quota():
+            namespaces.set_quota(name, quota)
+        if as_json:
+            print_json({"namespace": name})
+        else:
+            sys.stdout.write(
+                f"Created the namespace {name}. Next: `vector-memory token create TOKEN --namespace {name}`\n"
+            )
+    elif as_json:
+        print_json({"namespaces": namespaces.names()})
+    else:
+        sys.stdout.write("".join(f"{one}\n" for one in namespaces.names()))
+
+
+def token(
+    action: Annotated[Literal["create", "list", "revoke"], Parameter(help="What to do.")],
+    name: Annotated[str | None, Parameter(help="Name of the token to create or revoke.", show_default=False)] = None,
+    /,
+    *,
+    namespace: Annotated[str | None, Parameter(help="The namespace it opens.")] = None,
+    scope: Annotated[Scope, Parameter(help="What it permits; each includes those before it.")] = Permission.READ.value,
+    session: Annotated[list[str] | None, Parameter(help="Only this session; repeatable.", show_default=False)] = None,
+    agent: Annotated[str | None, Parameter(help="Store as this agent only.")] = None,
+    expires: Annotated[str | None, Parameter(help="Time until it expires: 12h, 90d or 8w.")] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create, list or revoke the tokens that clients send to a server for several teams.
+
+    A new token is printed once and kept nowhere: only its SHA-256 is stored. A running server notices changes at the
+    next call.
+    """
+    folder = folder_of(data_dir)
+    tokens = token_file(folder)
+    if action == "list":
+        show(tokens, as_json=as_json)
+        return
+    name = required(name, f"token {action} NAME")
+    if action == "revoke":
+        tokens.revoke(name)
+        said = {"revoked": name}
+    else:
+        chosen = required(namespace, f"token create {name} --namespace NAMESPACE")
+        Namespaces(folder).require(chosen)
+        secret = tokens.create(
+            name,
+            chosen,
+            Permission(scope),
+            sessions=tuple(session) if session else None,
+            agent_id=agent,
+            expires_at=None if expires is None else time.time() + seconds_in(expires),
+        )
+        said = {"token": secret, "name": name, "namespace": chosen, "scope": str(scope)}
+    if as_json:
+        print_json(said)
+    elif action == "revoke":
+        sys.stdout.write(f"Revoked {name}: the next call with it is refused.\n")
+    else:
+        sys.stderr.write("This token is shown once. Keep it where your client reads it, not in a shared file:\n")
+        sys.stdout.write(f"{said['token']}\n")
+
+
+def audit(
+    *,
+    token: Annotated[str | None, Parameter(help="Only the calls of this token.")] = None,
+    namespace: Annotated[str | None, Parameter(help="Only the calls in this namespace.")] = None,
+    verify: Annotated[bool, Parameter(help="Only check that no line was changed or removed.", negative=())] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print who called what, when and on which ids, after checking that no line was changed or removed."""
+    log = AuditLog(folder_of(data_dir))
+    broken = log.verify()
+    if not verify:
+        for line in log.lines():
+            if token in (None, line["token"]) and namespace in (None, line["namespace"]):
+                sys.stdout.write(f"{as_text(line) if as_json else in_words(line)}\n")
+    if broken is not None:
+        raise DatabaseError(
+            f"The audit log is not as it was written: {broken.file.name}, line {broken.line}: {broken.reason}."
+        )
+    if verify:
+        if as_json:
+            print_json({"intact": True})
+        else:
+            sys.stdout.write("The audit log is as it was written.\n")
+
+
+def in_words(line: dict[str, Any]) -> str:
+    """Return a line of the audit log for people."""
+    ids = " ".join(f"{name}={','.join(map(str, values))}" for name, values in line["ids"].items())
+    return one_line(f"{line['at'][:19]} {line['token']} {line['namespace']} {line['call']} {ids} {line['error'] or ''}")
+
+
+def as_text(line: dict[str, Any]) -> str:
+    """Return a line of the audit log as it was written."""
+    return one_line_of_json(line, sys.stdout.encoding, indent=None)
+
+
+def show(tokens: TokenFile, *, as_json: bool) -> None:
+    """Print the tokens, without what they open."""
+    listed = tokens.tokens()
+    if as_json:
+        print_json({"tokens": [facts_of(token) for token in listed]})
+        return
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    headings = ("token", "namespace", "scope", "sessions", "agent", "expires (UTC)")
+    table.add_row(*(Text(heading, style="dim") for heading in headings))
+    for token in listed:
+        table.add_row(
+            Text(token.name, style="bold"),
+            token.namespace,
+            token.permission,
+            "all" if token.sessions is None else ", ".join(token.sessions),
+            token.agent_id or "any",
+            Text("expired", style="red") if token.has_expired() else as_date(token.expires_at) or "never",
+        )
+    if listed:
+        console().print(table)
+
+
+def facts_of(token: Token) -> dict[str, object]:
+    """Return what may be printed of a token."""
+    return {
+        "name": token.name,
+        "namespace": token.namespace,
+        "scope": str(token.permission),
+        "sessions": token.sessions,
+        "agent_id": token.agent_id,
+        "created_at": as_date(token.created_at),
+        "expires_at": as_date(token.expires_at),
+        "expired": token.has_expired(),
+    }
+
+
+def as_date(moment: float | None) -> str | None:
+    """Return a Unix time as text, to the minute."""
+    return None if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
+
+
+def seconds_in(duration: str) -> int:
+    """Return the seconds of a duration such as 90d. Raises ValidationError."""
+    match = DURATION.fullmatch(duration)
+    if match is None:
+        raise ValidationError(
+            f'--expires is "{duration}"; accepted: a number of hours, days or weeks, such as 12h or 90d.'
+        )
+    return int(match[1]) * SECONDS[match[2]]
+
+
+def required(value: str | None, usage: str) -> str:
+    """Return a value that this action needs. Raises ConfigurationError with the usage."""
+    if value is None:
+        raise ConfigurationError(f"This needs more: `vector-memory {usage}`.")
+    return value
+
+
+def folder_of(data_dir: Path | None) -> Path:
+    """Return the data folder. Raises ConfigurationError if none is given."""
+    if data_dir is None:
+        raise ConfigurationError("Name the folder of the namespaces: --data-dir, or VECTOR_MEMORY_DATA_DIR.")
+    return full_path(data_dir)

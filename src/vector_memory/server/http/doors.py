@@ -1,0 +1,82 @@
+"""Who may come in: the owners of this server's tokens, and of those that an identity provider has signed."""
+
+import logging
+from collections.abc import Sequence
+
+from fastmcp.server.auth import AccessToken, AuthProvider, RemoteAuthProvider, TokenVerifier
+from fastmcp.server.auth.providers.jwt import JWTVerifier
+from pydantic import AnyHttpUrl
+
+from vector_memory.errors import ConfigurationError
+from vector_memory.server.callers import CLAIM
+from vector_memory.settings import HttpOptions
+from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.tokens import PREFIX, TokenFile
+
+logger = logging.getLogger(__name__)
+
+NAMESPACE_CLAIM = "namespace"
+"""The claim of a signed token that names the caller's namespace."""
+
+
+class Door(TokenVerifier):
+    """Checks tokens at each call. The file of this server's own is read again when it has changed."""
+
+    def __init__(self, tokens: TokenFile, signed: TokenVerifier | None = None, base_url: str | None = None) -> None:
+        super().__init__(base_url=base_url, required_scopes=[Permission.READ])
+        self._tokens = tokens
+        self._signed = signed
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return the caller with the scopes of the token; None: it is unknown, invalid, revoked or expired."""
+        if self._signed is None or token.startswith(PREFIX):
+            return self._own(token)
+        found = await self._signed.verify_token(token)
+        return None if found is None else with_caller(found)
+
+    def _own(self, secret: str) -> AccessToken | None:
+        try:
+            found = self._tokens.find(secret)
+        except (ConfigurationError, OSError) as error:
+            logger.error("No token can be checked: %s", error)  # noqa: TRY400 - the traceback adds nothing
+            return None
+        if found is None:
+            return None
+        return AccessToken(
+            token=found.sha256,  # not the secret: this object may be logged
+            client_id=found.name,
+            scopes=list(found.permission.included),
+            expires_at=None if found.expires_at is None else int(found.expires_at),
+            claims={CLAIM: found.caller},
+        )
+
+
+def with_caller(token: AccessToken) -> AccessToken | None:
+    """Return a signed token with the caller that it is for; None: it names no namespace or no scope."""
+    namespace = token.claims.get(NAMESPACE_CLAIM)
+    permission = largest(token.scopes)
+    if not isinstance(namespace, str) or permission is None:
+        logger.info("A signed token was refused: it needs the claim %s and a scope", NAMESPACE_CLAIM)
+        return None
+    name = token.subject or token.client_id
+    caller = Caller(name=name, namespace=namespace, permission=permission)
+    return token.model_copy(update={"scopes": list(permission.included), "claims": {**token.claims, CLAIM: caller}})
+
+
+def largest(scopes: Sequence[str]) -> Permission | None:
+    """Return the largest permission among the scopes of a token."""
+    return max((one for one in Permission if one in scopes), key=list(Permission).index, default=None)
+
+
+def door_of(tokens: TokenFile, http: HttpOptions) -> AuthProvider:
+    """Return what lets callers in, with OAuth metadata (RFC 9728) if there is an identity provider."""
+    if http.jwt_issuer is None:
+        return Door(tokens, base_url=http.public_url)
+    signed = JWTVerifier(jwks_uri=http.jwt_jwks_url, issuer=http.jwt_issuer, audience=http.jwt_audience)
+    return RemoteAuthProvider(
+        Door(tokens, signed),
+        authorization_servers=[AnyHttpUrl(http.jwt_issuer)],
+        base_url=http.public_url or "",
+        scopes_supported=list(Permission),
+        resource_name="vector-memory",
+    )

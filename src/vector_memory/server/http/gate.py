@@ -1,0 +1,107 @@
+"""The outermost part of the HTTP server: liveness, slow clients, and an end that lets running calls finish."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+LIVENESS = "/healthz"
+
+MISSING = "vector_memory.missing"
+"""The key in a request's scope under which the application leaves the scopes that the token should have."""
+
+BODY_SECONDS = 30.0
+"""Time for a client to send the body of a request."""
+
+RETRY_SECONDS = 5
+"""When a client should try again after the server was told to end."""
+
+
+class Gate:
+    """Wraps the application. `close` lets nobody in any more; `wait_until_empty` waits for those inside."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._inside = 0
+        self._is_closed = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] == LIVENESS:
+            await answer(send, 200, b"ok\n")
+        elif self._is_closed:
+            await answer(send, 503, b"The server is ending.\n", (b"retry-after", str(RETRY_SECONDS).encode()))
+        else:
+            await self._pass(scope, receive, send)
+
+    def close(self) -> None:
+        """Refuse all further requests."""
+        self._is_closed = True
+
+    async def wait_until_empty(self, seconds: float) -> None:
+        """Wait until all running requests are answered, but no longer than this."""
+        try:
+            await asyncio.wait_for(self._empty.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _pass(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        self._inside += 1
+        self._empty.clear()
+        try:
+            await self._app(scope, in_time(receive), forbidding(scope, send))
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._empty.set()
+
+
+def in_time(receive: Receive) -> Receive:
+    """Return a `receive` that reports a disconnected client if the body does not arrive in time."""
+    give_up = time.monotonic() + BODY_SECONDS
+    has_body = False
+
+    async def receive_in_time() -> Message:
+        nonlocal has_body
+        if has_body:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), give_up - time.monotonic())
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        has_body = not message.get("more_body", False)
+        return message
+
+    return receive_in_time
+
+
+def forbidding(scope: MutableMapping[str, Any], send: Send) -> Send:
+    """Return a `send` that turns the answer to a call with too small a token into 403, as OAuth clients expect it.
+
+    Not if the answer is a stream that has begun: it says so in its text, too.
+    """
+
+    async def send_or_forbid(message: Message) -> None:
+        if message["type"] == "http.response.start" and MISSING in scope:
+            challenge = f'Bearer error="insufficient_scope", scope="{" ".join(scope[MISSING])}"'
+            headers = [*message["headers"], (b"www-authenticate", challenge.encode())]
+            message = {**message, "status": 403, "headers": headers}
+        await send(message)
+
+    return send_or_forbid
+
+
+async def answer(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    """Send a plain answer."""
+    facts = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": facts})
+    await send({"type": "http.response.body", "body": body})

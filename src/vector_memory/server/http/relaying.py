@@ -1,0 +1,43 @@
+"""Runs a relay to a shared memory over standard input and output."""
+
+import asyncio
+import hashlib
+import os
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from vector_memory.errors import ConfigurationError
+from vector_memory.server.app import serve
+from vector_memory.server.http.outbox import Outbox
+from vector_memory.server.http.relay import Remote, create_relay
+from vector_memory.server.shutdown import end_process, stop_on_signals
+from vector_memory.server.stdio import Wire, take_standard_streams
+from vector_memory.settings import ServerOptions
+
+DIGITS = 16
+
+
+def run_relay(url: str, token_file: Path, offer: ServerOptions) -> NoReturn:
+    """Serve one client from a shared memory until it disconnects or a signal arrives; end the process."""
+    end = partial(end_process, lambda: None)
+    stop_on_signals(end)
+    relay = create_relay(Remote(url, read_token(token_file)), Outbox(outbox_of(url)), offer)
+    asyncio.run(serve(relay, Wire(*take_standard_streams(), end)))
+    end()
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file. Raises ConfigurationError if it cannot be read, or anybody else may read it."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ConfigurationError(f"Others can read the token in {path}: run `chmod 600 {path}`.")
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
+
+
+def outbox_of(url: str) -> Path:
+    """Return the folder of what waits for a shared memory, one for each."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "vector-memory" / "outbox" / hashlib.sha256(url.encode()).hexdigest()[:DIGITS]

@@ -1,0 +1,157 @@
+"""Runs the server over HTTP."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.errors import ConfigurationError
+from vector_memory.server.app import OverHttp, create_server
+from vector_memory.server.fastmcp_adapter import RequestStateSecurity, http_app
+from vector_memory.server.http.accounting import Accounting
+from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
+from vector_memory.server.http.doors import door_of
+from vector_memory.server.http.gate import App, Gate
+from vector_memory.server.http.metrics import Metrics
+from vector_memory.server.http.operations import add_operations
+from vector_memory.server.http.permissions import Permissions
+from vector_memory.server.http.workers import inherited_socket, supervise
+from vector_memory.settings import HttpOptions, ServerOptions, Settings
+from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.tokens import token_file
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY = 16 * 2**20
+"""Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
+
+KEY_BYTES = 32
+
+BACKLOG = 2_048
+"""Connections that wait to be accepted."""
+
+SECONDS_TO_FINISH = 20.0
+"""How long running calls may take after the server was told to end."""
+
+
+class Server(uvicorn.Server):
+    """Lets running calls finish before it ends; a second signal ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+        super().__init__(config)
+        self._gate = gate
+        self._ending: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End after the calls that are running, or at once when asked again."""
+        if self._ending is not None or sig == signal.SIGQUIT:
+            super().handle_exit(sig, frame)
+            return
+        self._gate.close()
+        self._ending = asyncio.get_running_loop().create_task(self._end_when_empty())
+
+    async def _end_when_empty(self) -> None:
+        await self._gate.wait_until_empty(SECONDS_TO_FINISH)
+        self.should_exit = True
+
+
+def run_http_server(
+    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+) -> None:
+    """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
+    listening = inherited_socket()
+    if listening is None:
+        listening = listen(http.host, http.port)
+        logger.info("Serving %s", http.address(listening.getsockname()[1]))
+        if http.workers > 1:
+            supervise(listening, http.workers)
+            return
+    allow_many_files()
+    gate = Gate(application(path, settings, export_folders, offer, http))
+    config = uvicorn.Config(
+        gate,
+        http=Connection,
+        ssl_certfile=http.tls_cert,
+        ssl_keyfile=http.tls_key,
+        ws="none",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        lifespan="on",
+    )
+    asyncio.run(Server(config, gate).serve(sockets=[listening]))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises ConfigurationError if the address is in use or not this machine's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigurationError(f"Cannot listen on {host}, port {port}: {reason}. Choose another --port.") from error
+    drop_who_never_reads(listening)
+    return listening
+
+
+def application(
+    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+) -> App:
+    """Return the application. Raises ConfigurationError."""
+    serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
+    if http.data_dir is None:
+        open_memory = partial(open_only, path, settings, export_folders, read_only=offer.read_only)
+        return serve(create_server(open_memory, offer, over_http=OverHttp()))
+    namespaces, metrics = Namespaces(http.data_dir, settings), Metrics()
+    accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
+    app = serve(
+        create_server(
+            lambda: closing(namespaces),
+            offer,
+            over_http=OverHttp(
+                auth=door_of(token_file(http.data_dir), http),
+                middleware=[accounting, Permissions()],
+                questions=RequestStateSecurity(keys=[shared_key(http.data_dir)]),
+            ),
+        )
+    )
+    add_operations(app, namespaces, metrics)
+    return app
+
+
+def shared_key(data_dir: Path) -> bytes:
+    """Return the key of a data folder that all its servers share, and which is made at its first use."""
+    path = data_dir / "state.key"
+    if not path.exists():
+        make_private_folders(data_dir)
+        descriptor, draft = tempfile.mkstemp(dir=data_dir)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(os.urandom(KEY_BYTES))
+        with suppress(FileExistsError):  # another worker was faster
+            os.link(draft, path)
+        Path(draft).unlink()
+    return path.read_bytes()
+
+
+def open_only(
+    path: Path, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
+) -> AbstractContextManager[SessionMemoryStore]:
+    """Open the only memory of a server without tokens."""
+    model = EmbeddingModel(lambda: load_embedder(settings))
+    store = SessionMemoryStore(path, settings, export_folders=export_folders, model=model, read_only=read_only)
+    if settings.embed_in_background:
+        store.defer_vectors()
+    return store

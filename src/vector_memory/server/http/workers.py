@@ -1,0 +1,53 @@
+"""Several processes that serve one socket: each has its own memory, and whichever is free takes a request."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+logger = logging.getLogger(__name__)
+
+SOCKET = "VECTOR_MEMORY_INHERITED_SOCKET"
+"""The variable that tells a worker the descriptor of its socket; nobody else sets it."""
+
+SECONDS_BEFORE_RESTART = 1.0
+SECONDS_TO_END = 30.0
+
+
+def inherited_socket() -> socket.socket | None:
+    """Return the socket that the supervisor has opened for this worker; None: this process is no worker."""
+    descriptor = os.environ.pop(SOCKET, None)
+    return None if descriptor is None else socket.socket(fileno=int(descriptor))
+
+
+def supervise(listening: socket.socket, count: int) -> None:
+    """Run this program `count` times on a socket until a signal arrives; start a worker again that has ended."""
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    workers = [start(listening) for _ in range(count)]
+    logger.info("%d workers", count)
+    while not stopping.wait(SECONDS_BEFORE_RESTART):
+        for place, worker in enumerate(workers):
+            if worker.poll() is not None:
+                logger.warning("Worker %d ended with code %d and is started again", worker.pid, worker.returncode)
+                workers[place] = start(listening)
+    for worker in workers:
+        worker.terminate()
+    until = time.monotonic() + SECONDS_TO_END
+    for worker in workers:
+        try:
+            worker.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            worker.kill()
+
+
+def start(listening: socket.socket) -> "subprocess.Popen[bytes]":
+    """Start this program once more, with the same flags, as a worker."""
+    command = [sys.executable, "-m", "vector_memory", *sys.argv[1:]]
+    variables = os.environ | {SOCKET: str(listening.fileno())}
+    return subprocess.Popen(command, env=variables, pass_fds=[listening.fileno()])  # noqa: S603 - our own command

@@ -1,0 +1,98 @@
+"""How clients reach the server over HTTP, described once like every setting."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from vector_memory.settings.locations import FullPath
+from vector_memory.settings.refusals import refused_together
+
+
+class HttpOptions(BaseModel):
+    """How clients reach the server. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    http: bool = Field(default=False, description="Serve many clients over HTTP instead of one over standard input.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=8765, ge=0, le=65_535, description="Port to listen on.")
+    data_dir: FullPath | None = Field(
+        default=None,
+        description="Folder of the namespaces and tokens of several teams. Without it, the server has one memory, "
+        "needs no token, and listens on this machine only.",
+    )
+    workers: int = Field(default=1, ge=1, le=64, description="Number of processes that share the port.")
+    public_url: str | None = Field(
+        default=None,
+        description="URL by which clients reach the server, such as https://memory.example.com; required beyond this "
+        "machine.",
+    )
+    jwt_issuer: str | None = Field(
+        default=None, description="Also accept the JSON web tokens of this issuer, the URL of an identity provider."
+    )
+    jwt_audience: str | None = Field(
+        default=None, description="Audience that these tokens must be for: this server's URL as the provider knows it."
+    )
+    jwt_jwks_url: str | None = Field(default=None, description="URL of the issuer's keys (JWKS).")
+    remote: str | None = Field(
+        default=None,
+        description="Serve over standard input, but answer from the shared memory at this URL. What cannot be stored "
+        "there for now is kept on this machine and sent later.",
+    )
+    token_file: FullPath | None = Field(default=None, description="File with the token for the shared memory.")
+    tls_cert: FullPath | None = Field(default=None, description="File with the TLS certificate chain, in PEM format.")
+    tls_key: FullPath | None = Field(default=None, description="File with the TLS private key, in PEM format.")
+
+    @model_validator(mode="after")
+    def _is_guarded(self) -> "HttpOptions":
+        if self.remote is not None and (self.http or self.token_file is None):
+            raise refused_together("remote needs token_file, and serves standard input only", "remote", "token_file")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise refused_together("tls_cert and tls_key are needed together", "tls_cert", "tls_key")
+        jwt = (self.jwt_issuer, self.jwt_audience, self.jwt_jwks_url)
+        if any(jwt) and not all((*jwt, self.public_url, self.data_dir)):
+            raise refused_together(
+                "jwt_issuer, jwt_audience and jwt_jwks_url are needed together, and with public_url and data_dir",
+                "jwt_issuer",
+                "jwt_audience",
+                "jwt_jwks_url",
+            )
+        if self.workers > 1 and self.data_dir is None:
+            raise refused_together("workers need data_dir, where they keep what they share", "workers", "data_dir")
+        if self.http and not is_loopback(self.host):
+            if self.data_dir is None:
+                raise refused_together(
+                    f"host ({self.host}) can be reached from other machines, and without data_dir there are no tokens",
+                    "host",
+                    "data_dir",
+                )
+            if self.public_url is None:
+                raise refused_together(
+                    f"host ({self.host}) can be reached from other machines, so public_url must say by which name",
+                    "host",
+                    "public_url",
+                )
+        return self
+
+    def hosts(self) -> list[str]:
+        """Return the names by which clients reach the server, besides those of this machine."""
+        return [name] if (name := urlsplit(self.public_url or "").hostname) else []
+
+    def origins(self) -> list[str]:
+        """Return the origin of pages that this server would serve: browsers may call it from nowhere else."""
+        parts = urlsplit(self.public_url or "")
+        return [f"{parts.scheme}://{parts.netloc}"] if parts.netloc else []
+
+    def address(self, port: int) -> str:
+        """Return the URL of a server that listens on a port."""
+        base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{self.host}:{port}"
+        return f"{base.rstrip('/')}/mcp"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can only be reached from this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,217 @@
+"""A memory of which only some sessions may be seen or changed, over any engine.
+
+Whatever is not defined here cannot be reached: other sessions, knowledge and tagged memories, statistics of the whole,
+cleaning up, and tags. Sessions that may not be seen are as if they did not exist.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+from vector_memory.domain import Fingerprint, NewMemory, Project, Scope
+from vector_memory.errors import AccessDeniedError
+from vector_memory.storage.base import CountedBy, Order, Reader, Storage, Writer
+from vector_memory.storage.records import (
+    ChunkOutline,
+    Cursor,
+    Derived,
+    History,
+    Lease,
+    Memory,
+    Moment,
+    NamedBy,
+    Observation,
+    Origin,
+    SessionCounts,
+    SessionSummary,
+    StoredChunk,
+    UnitWords,
+    no_memory,
+)
+
+# ruff: noqa: D102 - the methods are described in storage.base
+
+if TYPE_CHECKING:
+    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+
+
+class Limited:
+    """What is limited to some sessions."""
+
+    def __init__(self, sessions: Collection[str]) -> None:
+        self._sessions = tuple(sessions)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self._denied()
+
+    def _denied(self) -> AccessDeniedError:
+        return AccessDeniedError(f"This token is limited to sessions: {', '.join(self._sessions)}.")
+
+
+class LimitedReader(Limited):
+    """What a reader sees of some sessions."""
+
+    def __init__(self, reader: Reader, sessions: Collection[str]) -> None:
+        super().__init__(sessions)
+        self._reader = reader
+
+    def visible(self, scope: Scope) -> Scope:
+        return replace(scope, sessions=self._sessions)
+
+    def memory(self, memory_id: int) -> Memory:
+        self._require(memory_id)
+        return self._reader.memory(memory_id)
+
+    def memories(self, memory_ids: Sequence[int]) -> dict[int, Memory]:
+        return self._reader.memories(self._seen(memory_ids))
+
+    def origins(self, memory_ids: Sequence[int]) -> dict[int, Origin]:
+        found = self._reader.origins(memory_ids)
+        return {number: origin for number, origin in found.items() if origin.session_id in self._sessions}
+
+    def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
+        found = self._reader.observations_on(self._seen(report_ids), limit, characters)
+        seen = self.origins([observation.id for observation in found])
+        return [observation for observation in found if observation.id in seen]
+
+    def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
+        return self._reader.list_memories(self.visible(scope), limit, offset, order=order)
+
+    def timeline(self, scope: Scope, limit: int, characters: int) -> list[Moment]:
+        return self._reader.timeline(self.visible(scope), limit, characters)
+
+    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+        self.require_writable(new.session_id)
+        return self._reader.find_duplicate(new, content_hash)
+
+    def chunk(self, chunk_id: int) -> StoredChunk | None:
+        found = self._reader.chunk(chunk_id)
+        return found if found is not None and self.origins([found.memory_id]) else None
+
+    def chunks(self, chunk_ids: Sequence[int]) -> dict[int, StoredChunk]:
+        found = self._reader.chunks(chunk_ids)
+        seen = self.origins([chunk.memory_id for chunk in found.values()])
+        return {number: chunk for number, chunk in found.items() if chunk.memory_id in seen}
+
+    def chunks_of(self, memory_id: int, first: int = 0, last: int | None = None) -> list[StoredChunk]:
+        return self._reader.chunks_of(memory_id, first, last) if self.origins([memory_id]) else []
+
+    def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
+        return self._reader.outlines(self._seen(memory_ids))
+
+    def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
+        return self._reader.count(self.visible(scope), since=since, without_vectors=without_vectors)
+
+    def count_by(self, scope: Scope, by: CountedBy) -> dict[str, int]:
+        return self._reader.count_by(self.visible(scope), by)
+
+    def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
+        return self._reader.sessions(self.visible(scope), limit, agents)
+
+    def latest_session(self, project: Project, besides: str | None = None) -> str | None:
+        del project  # these sessions are all there is
+        latest, _ = self.sessions(Scope(), 2, 1)
+        return next((one.session_id for one in latest if one.session_id != besides), None)
+
+    def session_counts(self, session_id: str) -> SessionCounts:
+        self.require_writable(session_id)
+        return self._reader.session_counts(session_id)
+
+    def find_names(self, by: NamedBy, part: str, scope: Scope, limit: int) -> tuple[list[str], int]:
+        return self._reader.find_names(by, part, self.visible(scope), limit)
+
+    def cursor(self) -> Cursor:
+        return self._reader.cursor()
+
+    def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
+        return self._reader.changes_after(cursor, self.visible(scope), limit)
+
+    def fingerprint(self) -> Fingerprint | None:
+        return self._reader.fingerprint()
+
+    def require_comparable(self, fingerprint: Fingerprint) -> None:
+        self._reader.require_comparable(fingerprint)
+
+    def count_pending(self, scope: Scope) -> int:
+        return self._reader.count_pending(self.visible(scope))
+
+    def longest_pending(self, scope: Scope) -> float | None:
+        return self._reader.longest_pending(self.visible(scope))
+
+    def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
+        return self._reader.candidates(self.visible(scope), method)
+
+    @property
+    def feed(self) -> "IndexFeed | None":
+        return self._reader.feed
+
+    def require_writable(self, session_id: str | None) -> None:
+        """Raise AccessDeniedError for a session that is not one of these."""
+        if session_id not in self._sessions:
+            raise self._denied()
+
+    def _seen(self, memory_ids: Sequence[int]) -> list[int]:
+        seen = self.origins(memory_ids)
+        return [number for number in memory_ids if number in seen]
+
+    def _require(self, memory_id: int) -> None:
+        if not self.origins([memory_id]):
+            raise no_memory(memory_id)
+
+
+class LimitedWriter(LimitedReader):
+    """What a writer may do in some sessions."""
+
+    def __init__(self, writer: Writer, sessions: Collection[str]) -> None:
+        super().__init__(writer, sessions)
+        self._writer = writer
+
+    def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
+        self.require_writable(new.session_id)
+        return self._writer.add_memory(new, derived, content_hash=content_hash, history=history)
+
+    def defer_vectors(self, memory_id: int, lease: Lease) -> None:
+        self._writer.defer_vectors(memory_id, lease)
+
+    def delete(self, memory_id: int) -> int | None:
+        return self._writer.delete(memory_id) if self.origins([memory_id]) else None
+
+    def record_access(self, memory_ids: Sequence[int], now: str) -> None:
+        self._writer.record_access(memory_ids, now)
+
+
+class LimitedStorage(Limited):
+    """A storage in which only some sessions exist."""
+
+    def __init__(self, storage: Storage, sessions: Collection[str]) -> None:
+        super().__init__(sessions)
+        self._storage = storage
+
+    @property
+    def read_only(self) -> bool:
+        return self._storage.read_only
+
+    @contextmanager
+    def read(self) -> Iterator[LimitedReader]:
+        with self._storage.read() as reader:
+            yield LimitedReader(reader, self._sessions)
+
+    @contextmanager
+    def write(self) -> Iterator[LimitedWriter]:
+        with self._storage.write() as writer:
+            yield LimitedWriter(writer, self._sessions)
+
+    def version(self) -> int:
+        return self._storage.version()
+
+    def require_time_to_write(self) -> None:
+        self._storage.require_time_to_write()
+
+    def prepare_words(self, texts: Sequence[str]) -> UnitWords:
+        return self._storage.prepare_words(texts)
+
+    def purge_deleted(self) -> bool:
+        return self._storage.purge_deleted()

@@ -1,0 +1,164 @@
+"""The tokens of a server: a file that holds a hash of each, and is read again whenever it has changed."""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
+from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.locking import lock
+from vector_memory.tenancy.callers import Caller, Permission
+
+PREFIX = "vm_"
+"""By which people and scanners recognize a token."""
+
+SECRET_BYTES = 32
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What is kept of a token. `sha256`: of the secret, in hexadecimal. `expires_at`: Unix time; None: never."""
+
+    name: str
+    namespace: str
+    permission: Permission
+    sha256: str
+    created_at: float
+    expires_at: float | None = None
+    sessions: tuple[str, ...] | None = None
+    agent_id: str | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Its owner."""
+        return Caller(
+            name=self.name,
+            namespace=self.namespace,
+            permission=self.permission,
+            sessions=self.sessions,
+            agent_id=self.agent_id,
+        )
+
+    def has_expired(self) -> bool:
+        """Return whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= time.time()
+
+
+class TokenFile:
+    """The tokens in one file. Safe to use from several processes: changes are atomic and seen at the next call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, ...] | None = None
+        self._tokens: tuple[Token, ...] = ()
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return all tokens, also expired ones, in the order of their creation. Raises ConfigurationError."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if seen != self._seen:
+            self._tokens, self._seen = _parsed(self._path.read_bytes()), seen
+        return self._tokens
+
+    def find(self, secret: str) -> Token | None:
+        """Return the valid token with this secret. The time it takes does not depend on which one matches."""
+        digest = _hash(secret)
+        found = None
+        for token in self.tokens():
+            if hmac.compare_digest(token.sha256, digest):
+                found = token
+        return None if found is None or found.has_expired() else found
+
+    def create(
+        self,
+        name: str,
+        namespace: str,
+        permission: Permission,
+        *,
+        sessions: tuple[str, ...] | None = None,
+        agent_id: str | None = None,
+        expires_at: float | None = None,
+    ) -> str:
+        """Add a token and return its secret, which is kept nowhere. Raises ValidationError for a name in use."""
+        if not NAME.fullmatch(name):
+            raise ValidationError(
+                "A token's name has up to 64 lower-case letters, digits, dots, hyphens and underscores."
+            )
+        secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        token = Token(
+            name=name,
+            namespace=namespace,
+            permission=permission,
+            sha256=_hash(secret),
+            created_at=time.time(),
+            expires_at=expires_at,
+            sessions=sessions,
+            agent_id=agent_id,
+        )
+        with self._changing() as tokens:
+            if any(other.name == name for other in tokens):
+                raise ValidationError(f"There is a token {name} already: revoke it first, or choose another name.")
+            tokens.append(token)
+        return secret
+
+    def revoke(self, name: str) -> None:
+        """Remove a token: the next call with it is refused. Raises NotFoundError."""
+        with self._changing() as tokens:
+            kept = [token for token in tokens if token.name != name]
+            if len(kept) == len(tokens):
+                raise NotFoundError(f"There is no token {name}: `vector-memory token list` names them.")
+            tokens[:] = kept
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """Yield the tokens as a list to change, and replace the file by it, unless the block raises."""
+        make_private_folders(self._path.parent)
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            lock(descriptor)
+            tokens = list(self.tokens())
+            yield tokens
+            draft = self._path.with_suffix(".new")
+            with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as stream:
+                json.dump([asdict(token) for token in tokens], stream, indent=1)
+                stream.flush()
+                os.fsync(stream.fileno())
+            draft.replace(self._path)
+        finally:
+            os.close(descriptor)
+
+
+def token_file(data_dir: Path) -> TokenFile:
+    """Return the tokens of a data folder."""
+    return TokenFile(data_dir / "tokens.json")
+
+
+def _hash(secret: str) -> str:
+    """Return the hash of a secret. It has 256 random bits, so that a slow hash would add nothing."""
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
+
+
+def _parsed(data: bytes) -> tuple[Token, ...]:
+    try:
+        return tuple(_token(**fields) for fields in json.loads(data))
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(
+            "The file of tokens is damaged: restore it, or remove it and create new tokens."
+        ) from error
+
+
+def _token(*, permission: str, sessions: list[str] | None, **fields: object) -> Token:
+    known = None if sessions is None else tuple(sessions)
+    return Token(permission=Permission(permission), sessions=known, **fields)  # type: ignore[arg-type]  # checked by use

@@ -1,0 +1,81 @@
+"""A server for several teams, on a port of its own, with the toy engine."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
+from vector_memory.server.http.connections import Connection
+from vector_memory.server.http.gate import App, Gate
+from vector_memory.server.http.serving import application, listen
+from vector_memory.settings import HttpOptions, ServerOptions, Settings
+from vector_memory.tenancy.callers import Permission
+from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.tokens import TokenFile, token_file
+from waiting import eventually
+
+SETTINGS = Settings(embedding_model="toy", embed_in_background=False)
+ALL_TOOLS = ServerOptions(toolsets="session,tagged")
+
+
+@dataclass(frozen=True)
+class Team:
+    """A running server: its address, its data folder and its tokens."""
+
+    url: str
+    folder: Path
+
+    @property
+    def tokens(self) -> TokenFile:
+        return token_file(self.folder)
+
+    def token(self, name: str, namespace: str = "red", permission: str = "admin", **limits: object) -> str:
+        """Create a token and return its secret."""
+        return self.tokens.create(name, namespace, Permission(permission), **limits)  # type: ignore[arg-type]
+
+    @asynccontextmanager
+    async def client(self, secret: str | None, mode: str = "auto") -> AsyncIterator[Client]:
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        async with Client(StreamableHttpTransport(self.url, headers=headers), mode=mode) as client:
+            yield client
+
+
+@contextmanager
+def serving(options: HttpOptions, folder: Path) -> Iterator[str]:
+    """Run a server in a thread, and yield its address."""
+    with running(application(folder / "memory.db", SETTINGS, [folder], ALL_TOOLS, options)) as url:
+        yield url
+
+
+@contextmanager
+def running(app: App) -> Iterator[str]:
+    """Run an application in a thread, and yield its address."""
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(Gate(app), http=Connection, log_config=None, lifespan="on", ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    eventually(lambda: server.started)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """A server with the namespaces red, blue and zoo."""
+    folder = tmp_path_factory.mktemp("team")
+    for name in ("red", "blue", "zoo"):
+        Namespaces(folder).create(name)
+    with serving(HttpOptions(http=True, data_dir=folder), folder) as url:
+        yield Team(url, folder)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

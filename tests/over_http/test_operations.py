@@ -1,0 +1,154 @@
+"""What those who run the server see: liveness, readiness, figures, quotas and the audit log."""
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from over_http.conftest import Team
+from over_http.test_doors import post
+from vector_memory.errors import QuotaExceededError
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.quotas import Pace, Quota
+
+NAMES = map("operator-{}".format, itertools.count())
+CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics"])
+def test_readiness_and_figures_need_a_token_of_an_admin(team: Team, path: str) -> None:
+    url = team.url.replace("/mcp", path)
+    assert httpx2.get(url).status_code == 404
+    for permission, status in (("read", 404), ("write", 404), ("admin", 200)):
+        secret = team.token(next(NAMES), permission=permission)
+        assert httpx2.get(url, headers={"Authorization": f"Bearer {secret}"}).status_code == status
+
+
+def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
+    secret = team.token(next(NAMES))
+    post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": 987654})
+    post(team.url, secret, tool="no_such_tool_of_a_stranger")
+    said = httpx2.get(team.url.replace("/mcp", "/metrics"), headers={"Authorization": f"Bearer {secret}"}).text
+    assert 'vector_memory_calls_total{tool="get_memory_by_id",error="ValidationError"} 1' in said
+    assert 'vector_memory_call_seconds_count{tool="get_memory_by_id"} 1' in said
+    assert "stranger" not in said
+    assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said.splitlines())
+
+
+def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None:
+    spaces = Namespaces(team.folder)
+    spaces.create("small")
+    spaces.set_quota("small", Quota(memories=1))
+    secret = team.token(next(NAMES), "small")
+    reports = [{"agent_id": "a", "session_id": "s", "content": f"# {n}\n\nText."} for n in range(2)]
+    answers = [post(team.url, secret, tool="store_report", arguments=report) for report in reports]
+    errors = [answer.json()["result"]["structuredContent"]["error"] for answer in answers]
+    assert errors == [None, "QuotaExceeded"]
+    assert post(team.url, secret).json()["result"]["structuredContent"]["total_sessions"] == 1
+
+
+def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Team) -> None:
+    spaces = Namespaces(team.folder)
+    spaces.create("slow")
+    spaces.set_quota("slow", Quota(calls_per_minute=2))
+    secret = team.token(next(NAMES), "slow")
+    said = [post(team.url, secret).json()["result"]["structuredContent"] for _ in range(3)]
+    assert [body["error"] for body in said] == [None, None, "QuotaExceeded"]
+    assert re.search(r"try again in \d+ s", said[2]["message"])
+
+
+def test_a_pace_allows_so_many_calls_from_all_threads_together() -> None:
+    pace, refused = Pace(), []
+
+    def call() -> None:
+        for _ in range(100):
+            try:
+                pace.count(250)
+            except QuotaExceededError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 150
+
+
+def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Team) -> None:
+    name = next(NAMES)
+    secret = team.token(name)
+    report = {"agent_id": "a", "session_id": "audited", "content": "# Plans\n\nThe launch is on Friday."}
+    stored = post(team.url, secret, tool="store_report", arguments=report).json()["result"]["structuredContent"]
+    post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": stored["memory_id"]})
+    post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": "when is the launch"})
+    log = AuditLog(team.folder)
+    lines = [line for line in log.lines() if line["token"] == name]
+    assert [line["call"] for line in lines] == ["store_report", "get_memory_by_id", "search_reports_specific_chunks"]
+    assert [line["ids"].get("memory_id") for line in lines] == [[stored["memory_id"]], [stored["memory_id"]], None]
+    assert not any(re.search("launch|Plans|Friday", json.dumps(line)) for line in lines)
+    assert secret not in b"".join(path.read_bytes() for path in log.files()).decode()
+    assert log.verify() is None
+
+
+WRITE_LINES = """
+import sys
+from pathlib import Path
+from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.callers import Caller, Permission
+
+log = AuditLog(Path(sys.argv[1]), rotate_bytes=2_000)
+caller = Caller(name="ada", namespace="red", permission=Permission.WRITE)
+for number in range(int(sys.argv[2])):
+    log.record(caller, "get_memory_by_id", ids={"memory_id": [number]})
+"""
+
+
+def writer(folder: Path, count: int) -> subprocess.Popen[bytes]:
+    """Start a process that writes so many lines."""
+    return subprocess.Popen([sys.executable, "-c", WRITE_LINES, folder, str(count)])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> AuditLog:
+    assert writer(tmp_path, 40).wait() == 0
+    return AuditLog(tmp_path)
+
+
+def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path) -> None:
+    writers = [writer(tmp_path, 30) for _ in range(3)]
+    assert [process.wait() for process in writers] == [0, 0, 0]
+    log = AuditLog(tmp_path)
+    assert len(list(log.lines())) == 90
+    assert len(log.files()) > 3
+    assert log.verify() is None
+
+
+@pytest.mark.parametrize(("file", "line"), [*itertools.product([0, 1], [0, 1, 2])])
+@pytest.mark.parametrize("change", ["remove", "edit", "repeat"])
+def test_a_line_that_was_removed_or_changed_shows(log: AuditLog, file: int, line: int, change: str) -> None:
+    path = log.files()[file]
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = {"remove": [], "edit": [lines[line].replace(b"ada", b"eve")], "repeat": [lines[line]] * 2}[change]
+    path.write_bytes(b"".join([*lines[:line], *changed, *lines[line + 1 :]]))
+    assert log.verify() is not None
+
+
+def test_a_file_that_was_removed_shows(log: AuditLog) -> None:
+    log.files()[1].unlink()
+    assert log.verify() is not None
+
+
+def test_half_a_line_of_a_killed_process_does_not_break_the_chain(log: AuditLog) -> None:
+    with log.files()[-1].open("ab") as stream:
+        stream.write(b'{"at":"2026')
+    log.record(CALLER, "list_sessions", ids={})
+    assert log.verify() is None

@@ -1,0 +1,172 @@
+"""Real server processes: several workers, an end that loses nothing, TLS, and clients that misbehave."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from over_http.test_doors import post
+from servers import QUICK
+from vector_memory.tenancy.callers import Permission
+from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.tokens import token_file
+from waiting import eventually
+
+
+class Running:
+    """A server process, and a token of the namespace red."""
+
+    def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
+        self.folder = folder
+        if not Namespaces(folder).names():
+            Namespaces(folder).create("red")
+        self.secret = self.token(f"ada-{time.time_ns()}", "admin")
+        self.log = folder / "log.txt"
+        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--data-dir", str(folder)]
+        flags = flags if "--port" in flags else (*flags, "--port", "0")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, *flags],
+                env=os.environ | QUICK | {"VECTOR_MEMORY_LOG_LEVEL": "INFO"} | variables,
+                stderr=log,
+                cwd=folder,
+            )
+        eventually(lambda: b"Serving " in self.log.read_bytes() or self.process.poll() is not None)
+        self.url = self.log.read_text().partition("Serving ")[2].split()[0]
+        eventually(lambda: self.is_alive() or self.process.poll() is not None)
+
+    def token(self, name: str, permission: str) -> str:
+        """Create a token of the namespace red."""
+        return token_file(self.folder).create(name, "red", Permission(permission))
+
+    def is_alive(self) -> bool:
+        try:
+            return httpx2.get(self.url.replace("/mcp", "/healthz"), verify=False).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    def call(self, tool: str, **arguments: object) -> dict[str, Any]:
+        answer = post(self.url, self.secret, tool=tool, arguments=arguments)
+        return dict(answer.json()["result"]["structuredContent"])
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.url.split("/")[2].rsplit(":", 1)
+        return host, int(port)
+
+
+@contextmanager
+def running(folder: Path, *flags: str, **variables: str) -> Iterator[Running]:
+    """Run a server, and end it if the test has not."""
+    server = Running(folder, *flags, **variables)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        assert server.process.wait(60) is not None
+
+
+def workers_of(server: Running) -> list[int]:
+    """Return the process ids of the workers."""
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def test_workers_share_the_port_and_one_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "2") as server:
+        stored = [
+            server.call("store_report", agent_id="a", session_id="s", content=f"# {n}\n\nText.") for n in range(8)
+        ]
+        assert sorted(one["memory_id"] for one in stored) == list(range(1, 9))
+        first, *_ = before = workers_of(server)
+        assert len(before) == 2
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: len(workers_of(server)) == 2 and first not in workers_of(server))
+        eventually(server.is_alive)
+        assert server.call("list_sessions")["sessions"][0]["memory_count"] == 8
+    assert workers_of(server) == []
+
+
+def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        answers: list[dict[str, Any]] = []
+        server.call("store_report", agent_id="a", session_id="s", content="# One\n\nText.")
+        cursor = server.call("search_changes", session_id="s")["cursor"]
+
+        def wait_for_changes() -> None:
+            answers.append(server.call("search_changes", session_id="s", since=cursor, wait=3))
+
+        waiting = threading.Thread(target=wait_for_changes)
+        waiting.start()
+        # It has begun when a line about it is in the way: the metrics count only calls that have ended.
+        eventually(lambda: established(server.address) > 0)
+        server.process.send_signal(signal.SIGTERM)
+        refused = []
+
+        def is_refused() -> bool:
+            answer = httpx2.post(server.url)
+            refused.append(answer)
+            return answer.status_code == 503
+
+        eventually(is_refused)
+        assert refused[-1].headers["retry-after"] == "5"
+        waiting.join()
+        assert answers[0]["success"], answers
+        assert server.process.wait(60) == 0
+
+
+def established(address: tuple[str, int]) -> int:
+    """Return the number of connections to a port."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[1].endswith(f":{address[1]:04X}") and line.split()[3] == "01" for line in lines)
+
+
+def test_whoever_sends_nothing_or_reads_nothing_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        strangers = [socket.create_connection(server.address) for _ in range(500)]
+        for stranger in strangers[:250]:
+            stranger.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{")
+        assert server.call("list_sessions")["success"]
+        for stranger in strangers:
+            stranger.close()
+        assert server.call("list_sessions")["success"]
+
+
+def test_a_port_that_is_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", port]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 2
+    assert f"Cannot listen on 127.0.0.1, port {port}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_server_with_a_certificate_speaks_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    with running(tmp_path / "data", "--tls-cert", str(certificate), "--tls-key", str(key)) as server:
+        assert server.url.startswith("https://")
+        assert post(server.url, server.secret, verify=False).status_code == 200
+
+
+def test_no_token_is_in_the_log(tmp_path: Path) -> None:
+    with running(tmp_path, VECTOR_MEMORY_LOG_LEVEL="DEBUG") as server:
+        server.call("list_sessions")
+        post(f"{server.url}?token={server.secret}", server.secret)
+        post(server.url, "vm_wrong_token")
+    log = server.log.read_text()
+    assert server.secret not in log
+    assert "vm_wrong_token" not in log
+    assert json.dumps("list_sessions")[1:-1] in log
