@@ -127,12 +127,16 @@ BROKEN: list[tuple[ModuleType, str, str]] = [
     (json_file, "[1]", "line 1, column 1: the file must hold an object"),
     (json_file, "{} {}", "line 1, column 4: nothing may follow"),
     (json_file, "/* not closed", "line 1, column 1: a value is missing"),
+    (json_file, '{"a": ' + "[" * 90_000, "nested too deeply"),
+    (json_file, '{"a": ' + "9" * 5_000 + "}", "line 1, column 7: a value is missing or misspelled"),
+    (toml_file, "a = " + "[" * 90_000, "nested too deeply"),
+    (toml_file, "a = " + "9" * 5_000, "digits"),
     (toml_file, "servers = 5\n", '"servers" must be a table'),
     (toml_file, "a = 1\nb = = 2\n", "line 2"),
 ]
 
 
-@pytest.mark.parametrize(("form", "text", "reason"), BROKEN)
+@pytest.mark.parametrize(("form", "text", "reason"), BROKEN, ids=range(len(BROKEN)))
 def test_a_mistake_is_reported_with_its_line(form: ModuleType, text: str, reason: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         form.put(text, "servers", "vm", ENTRY)

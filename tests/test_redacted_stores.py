@@ -26,6 +26,18 @@ def test_a_receipt_counts_what_was_removed(store: SessionMemoryStore) -> None:
     assert store.tagged.store("Nothing to hide.").redacted == 0
 
 
+def test_tags_and_metadata_are_redacted_too(store: SessionMemoryStore) -> None:
+    held = {"note": ["<private>hunter2</private>", {"deep": "<private>hunter2</private>", "size": 3}]}
+    title = "Access <private>hunter2</private>"
+    receipt = store.store_memory(
+        "knowledge_base", "Open.", title=title, tags=["<private>hunter2</private>", "door"], metadata=held
+    )
+    memory = store.get_memory_by_id(receipt.memory_id).memory
+    assert "hunter2" not in repr(memory)
+    assert "door" in memory.tags
+    assert memory.metadata["note"][1]["size"] == 3
+
+
 def test_a_text_without_secrets_keeps_its_title_and_has_a_receipt_without_a_count(store: SessionMemoryStore) -> None:
     receipt = store.store_memory("report", "# Access\n\nOpen.", session_id="s")
     assert "redacted" not in receipt.model_dump()

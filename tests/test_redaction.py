@@ -66,12 +66,67 @@ def test_what_is_in_private_tags_is_removed(text, expected):
     assert redact(text).text == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My password is Kiesel2024!",
+        "The root password is zebra-lamp-91.",
+        "password: tulip-anchor-velvet-ferry",
+        "**Password:** Tr0mb0ne!Kiesel",
+        "**Password**: Tr0mb0ne!Kiesel",
+        '{\\"password\\": \\"Tr0mb0neKiesel9\\"}',
+        '{\\\\\\"password\\\\\\": \\\\\\"Tr0mb0neKiesel9\\\\\\"}',
+        "le mot de passe est Cerisier#88y",
+        "contraseña: Cerezo_99z!",
+        "la contraseña es Cerezo_99z!",
+        "пароль: Vishnya-55q",
+        "密码\uff1aYingtao#66w",
+        "パスワードは Sakura#44kk です",
+        "senha: Cereja$33mm",
+        "wachtwoord: Kersen+22nn",
+        "| user | password |\n|---|---|\n| mila | Tr0mb0ne!Kiesel |\n",
+        "user | api key\n--- | ---\nmila | zX9vQ2mLk7RbT4nCp1Ws",
+        "| DB_PASSWORD | `Tr0mb0neKiesel9` |",
+        "| API key | zX9vQ2mLk7RbT4nCp1Ws | in use |",
+    ],
+)
+def test_a_secret_is_found_in_prose_in_tables_in_other_languages_and_in_escaped_json(text):
+    assert redact(text).count == 1
+    assert len(redact(text).text) < len(text) + len("[redacted: password]")
+    assert not any(secret in redact(text).text for secret in ("Kiesel", "91", "velvet", "88y", "99z", "55q", "66w"))
+    assert not any(secret in redact(text).text for secret in ("44kk", "33mm", "22nn", "zX9v"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password is wrong!",
+        "le mot de passe est obligatoire!",
+        "la contraseña es incorrecta",
+        "密码是用户登录系统时使用的字符串",
+        "パスワードは必須です",
+        "password_changed_at: 2026-11-22T16:33:11Z",
+        "PrivateOKPKey = Ed25519PrivateKey | Ed448PrivateKey | X25519PrivateKey\\n",
+        "| password | text | hashed |",
+        "| tests pass | 99.25% |",
+        "| token | count |\n|---|---:|\n| the | 1832 |\n| of | 977 |",
+        "| field | password |\n|---|---|\n| type | string |\n| required | yes |",
+    ],
+)
+def test_prose_and_tables_about_passwords_stay(text):
+    assert redact(text) == Redacted(text, 0)
+
+
 fragments = st.sampled_from(
     [
         *(case.text for case in ALL_SECRETS),
         *(
             "password is ",
             "password: ",
+            "пароль: ",
+            "| password |",
+            "\n|--|\n",
+            '\\"',
             "token=",
             '"',
             ": ",
@@ -104,6 +159,19 @@ REPEATED = [
     *("password=", "password is ", "pass", "key ", 'secret: "', "eyJ", "eyJaaaaaaaa.", "sk-", "://a:", "bearer "),
     *("basic A", "mysql -p", "cookie: sess", "A", "M.", "<private>", "</private>", "<private ", "[redacted: "),
     *("api_key=x", "-u a:", "$2a$", "credentials: a / ", "dp.pt.", 'password="', "my password is hunter2 ", "\\n"),
+    *(
+        "| a ",
+        "|",
+        "|-",
+        "| password |\n|--|\n",
+        "|password|x1y2z3",
+        "\n|",
+        "пароль: ",
+        '\\"',
+        'password:\\"',
+        "password:*",
+    ),
+    *("password is a.", "secret is a", "password is a b "),
     "-----BEGIN PRIVATE " + "KEY-----\n" + "A" * 20 + "\n",
 ]
 

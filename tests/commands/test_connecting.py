@@ -1,5 +1,6 @@
 """install and uninstall: the files of clients before and after, and what the user is told and asked."""
 
+import contextlib
 import json
 import os
 import pty
@@ -15,7 +16,7 @@ import pytest
 
 from clients import connected
 from commands.conftest import Run
-from vector_memory.clients import catalogue, launching
+from vector_memory.clients import catalogue, changes, launching
 from vector_memory.clients.catalogue import CLIENTS, Client, Scope
 from vector_memory.settings import ServerOptions
 
@@ -206,6 +207,46 @@ def test_a_file_that_is_not_text_is_refused(run: Run) -> None:
     assert Path(".mcp.json").read_bytes() == "{}".encode("utf-16")
 
 
+def test_a_file_that_is_a_pipe_is_refused_without_waiting(run: Run, home: Path) -> None:
+    (home / ".codex").mkdir()
+    os.mkfifo(home / ".codex" / "config.toml")
+    ended = run("install", "codex", "--yes")
+    assert ended.code == 2
+    assert "config.toml is not a file: nothing was changed" in ended.err
+
+
+def test_in_a_folder_that_was_deleted_the_user_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "project" / "gone").mkdir()
+    os.chdir(tmp_path / "project" / "gone")
+    (tmp_path / "project" / "gone").rmdir()
+    ended = run("install", "cursor", "--yes")
+    os.chdir(tmp_path)
+    assert ended.code == 2
+    assert "The current folder was deleted" in ended.err
+
+
+def test_a_killed_install_leaves_no_file_that_the_repository_does_not_ignore(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        real = changes._write
+
+        def second_is_killed(path: Path, text: str, mode: int) -> None:
+            patched.setattr(changes, "_write", killed)
+            real(path, text, mode)
+
+        patched.setattr(changes, "_write", second_is_killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            run("install", "cursor", "--project", "--yes")
+    assert not Path(".cursor/mcp.json").exists()
+    assert "/.cursor/mcp.json" in Path(".gitignore").read_text(encoding="utf-8").splitlines()
+    assert run("install", "cursor", "--project", "--yes").code == 0
+    assert Path(".gitignore").read_text(encoding="utf-8").count("/.cursor/mcp.json") == 1
+
+
 def test_links_and_permissions_stay(run: Run, home: Path, tmp_path: Path) -> None:
     kept = tmp_path / "dotfiles.toml"
     kept.write_text(COMMENTED["toml"], encoding="utf-8")
@@ -382,3 +423,15 @@ def test_a_mistake_in_the_file_of_claude_code_is_an_error_with_its_line(run: Run
     ended = run("install", "claude", "--yes")
     assert ended.code == 2
     assert f"{home}/.claude.json, line 2, column 5" in ended.err
+
+
+@pytest.mark.usefixtures("claude")
+@pytest.mark.parametrize(
+    "text", ["[1]", '{"a": ' + "[" * 90_000, '{"a": ' + "9" * 5_000 + "}"], ids=["a list", "deep", "long"]
+)
+def test_a_file_of_claude_code_that_cannot_be_read_is_an_error(text: str, run: Run, home: Path) -> None:
+    (home / ".claude.json").write_text(text, encoding="utf-8")
+    ended = run("install", "claude", "--yes")
+    assert ended.code == 2
+    assert "Nothing was changed." in ended.err
+    assert (home / ".claude.json").read_text(encoding="utf-8") == text

@@ -20,6 +20,8 @@ USUAL_MODE = 0o644
 def read(path: Path) -> str | None:
     """Return a file's text with its line ends; None if there is no file."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ConfigurationError(f"{path} is not a file: nothing was changed.")
         return path.read_bytes().decode()
     except FileNotFoundError:
         return None

@@ -106,7 +106,10 @@ class _Parser:
         self.place = 0
 
     def document(self) -> Node:
-        node = self.node()
+        try:
+            node = self.node()
+        except RecursionError:
+            _refuse(self.text, self.place, "objects and lists are nested too deeply")
         if self.next():
             _refuse(self.text, self.place, "nothing may follow the end of the object")
         return node
@@ -176,7 +179,7 @@ class _Parser:
         word = SCALAR.match(self.text, self.place)
         try:
             value = json.loads(word[0] if word else "")
-        except json.JSONDecodeError:
+        except ValueError:  # also for a number of thousands of digits
             _refuse(self.text, self.place, "a value is missing or misspelled")
         self.place += len(word[0]) if word else 0
         return value

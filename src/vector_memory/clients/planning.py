@@ -62,7 +62,8 @@ def installation(place: Place, entry: dict[str, Any]) -> list[Change]:
         after = place.put((original or "") if is_known else (before or ""), wanted)
     change = FileChange(place.file, before, after, new_backup=not is_known or there is None)
     private = place.file if is_known and original is None else backup_of(place.file)
-    return [change, *_rules(place, ignoring.ignored, private)]
+    # The rules come first: if this process is killed in between, the file is never committed by mistake.
+    return [*_rules(place, ignoring.ignored, private), change]
 
 
 def removal(place: Place) -> list[Change]:
@@ -110,12 +111,17 @@ def _rules(place: Place, changed: Any, private: Path) -> list[FileChange]:
 
 def _of_claude(file: Path, text: str) -> dict[str, Any] | None:
     try:
-        servers = json.loads(text or "{}").get("mcpServers") or {}
+        content = json.loads(text if text.strip() else "{}")
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"{file}, line {error.lineno}, column {error.colno}: {error.msg}. Nothing was changed."
         ) from None
-    found = servers.get(NAME)
+    except (RecursionError, ValueError):
+        raise ConfigurationError(f"{file} cannot be read as JSON. Nothing was changed.") from None
+    if not isinstance(content, dict):
+        raise ConfigurationError(f"{file} must hold an object. Nothing was changed.")
+    servers = content.get("mcpServers")
+    found = servers.get(NAME) if isinstance(servers, dict) else None
     return dict(found) if isinstance(found, dict) else None
 
 

@@ -66,7 +66,9 @@ def snippet(section: str, name: str, value: Mapping[str, Any]) -> str:
 def _parsed(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigurationError("tables and lists are nested too deeply") from None
+    except ValueError as error:  # also for a number of thousands of digits
         raise ConfigurationError(str(error)) from None
 
 

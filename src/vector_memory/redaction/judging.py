@@ -33,6 +33,9 @@ PART_LENGTH = 3.4
 """Names have longer words, on average, and random characters shorter ones."""
 
 PHRASE = re.compile(r"[a-z]+(?: [a-z]+){2,}")
+LINKED_PHRASE = re.compile(r"[a-z]{3,}(?:-[a-z]{3,}){3,}")
+"""Four words that a generator of passwords put together."""
+
 SIGNS = "!@#$%^&+"
 MIN_PASSWORD, MIN_KEY = 6, 16
 
@@ -52,6 +55,8 @@ def is_password(value: str) -> bool:
     """Return whether a value that is called a password looks like one."""
     if len(value) < MIN_PASSWORD or value.lower() in WORDS or PLACEHOLDER.search(value):
         return False
+    if LINKED_PHRASE.fullmatch(value):
+        return True
     if CODE.fullmatch(value):
         return is_random_word(value) or (any(map(str.isdigit, value)) and value.isalnum() and not NAMES.search(value))
     return any(map(str.isdigit, value)) or is_random_word(value) or any(sign in value for sign in SIGNS)
@@ -67,6 +72,11 @@ def is_quoted_password(value: str) -> bool:
     if " " in value:
         return bool(PHRASE.fullmatch(value))
     return is_password(value)
+
+
+def is_stated(value: str) -> bool:
+    """Return whether a sentence ends with a password: an exclamation mark may be the sentence's."""
+    return is_password(value.rstrip("!"))
 
 
 def is_spoken(value: str) -> bool:

@@ -15,6 +15,7 @@ from vector_memory.redaction.judging import (
     is_password,
     is_quoted_password,
     is_spoken,
+    is_stated,
     is_url_password,
 )
 
@@ -111,15 +112,31 @@ KEY_NAME = rf"""(?:secret|token|auth_?token|credential|(?:{OF_SECRETS}|(?-i:(?<=
 
 NAME_ENDS = r"""
     (?!\w{0,40}(?:hash|regex|pattern|length|len|count|limit|expir|ttl|name|url|uri|file|path|type|header|field|ref\b|
-        policy|manager|(?<!ad)min|max|_?id\b|ids\b|izer|format|version|prefix))
+        _at\b|policy|manager|(?<!ad)min|max|_?id\b|ids\b|izer|format|version|prefix))
     (?-i:s?(?=[^a-z])|(?=[A-Z]))[\w.-]{0,40}+
 """
-IS = r"""["'`\]]{0,2}+ \s{0,3}+ (?: =>|:=|={1,3}|:|value= ) \s{0,3}+"""
+IS = r"""(?:\\{0,3}["'`\]*]){0,3}+ \s{0,3}+ (?: =>|:=|={1,3}|[:\uff1a]|value= ) \*{0,2}+ \s{0,3}+"""
 UNQUOTED = r"""(?!["'`]) (?P<secret>[^\s"'`<>,;()\[\]{}]{4,2048}+) (?![(\[])"""
-QUOTED = r"""(?:b|r|u)?(?P<quote>["'`]) (?P<secret>[^"'`\n]{4,2048}+) (?P=quote)"""
+QUOTED = r"""(?:b|r|u)?(?P<quote>\\{0,3}+["'`])
+    (?P<secret>[^"'`\n\\]{1,2048}+ (?:\\(?![\\"'`])[^"'`\n\\]{0,2048}+){0,99}+)
+    (?: (?P=quote) | \\{1,3}["'`])"""
+"""The quotes are escaped in a text within a text."""
+
 TAGGED = r"""(?P<secret>[^\s<>]{4,2048}+)</"""
-SPOKEN = r"""["'`*]{0,3}+(?P<secret>[^\s"'`<>,;()\[\]{}]{6,200}+)(?<![.:!?])(?![(\[])"""
+IN_PROSE = r"""[^\s"'`<>,;()\[\]{}]"""
+SPOKEN = rf"""["'`*]{{0,3}}+
+    (?P<secret>{IN_PROSE}{{5,200}}?(?![.:?]){IN_PROSE}) (?=[.:?]{{0,3}}+(?!{IN_PROSE})) (?![(\[])"""
 VERB = r"""(?:\ (?!is\b|was\b)[\w/'-]{1,20}){0,4} (?:\ (?:is|was|are|ist|war|lautet)|:) (?:\ now|\ still)? [ :]{1,2}"""
+
+OTHER_NAMES = (
+    "mot de passe|contraseña|contrasena|senha|wachtwoord|lösenord|adgangskode|passord|salasana|hasło|heslo|şifre|"
+    "parola|пароль|密码|密碼|パスワード|비밀번호"
+)
+"""What a password is called in other languages than English and German."""
+
+OTHER_IS = r"""["'`*]{0,3}+ (?:
+    \s{0,3}+ [:=\uff1a] \*{0,2}+ \s{0,3}+ | \ (?:est|es|é|è|is|är|er|on|to|je|это)\ {1,3}+ | \s?(?:是|为|為|は|는|은)\s?
+) ["'`*]{0,3}+ (?P<secret>[!#-&+-:=?-Z\\^_a-z~]{6,200}+)"""
 
 RULES = (
     labelled("private key", "-----begin", KEY_BODY, any_value),
@@ -209,9 +226,10 @@ RULES = (
     ),
     labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {QUOTED}", is_quoted_password),
     labelled("password", "pass|pwd|pw|kennwort", rf"{PW_NAME} {NAME_ENDS} {IS} {UNQUOTED}", is_password),
+    labelled("password", OTHER_NAMES, rf"(?-x:{OTHER_NAMES}) {OTHER_IS}", is_stated),
     labelled("password", "pass|pwd", rf"(?<=<) {PW_NAME} > {TAGGED}", is_password),
     labelled("secret", "secret|token|key", rf"{KEY_NAME} > {TAGGED}", is_key, 2.5),
-    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {SPOKEN}", is_password),
+    labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {SPOKEN}", is_stated),
     labelled("password", "pass|kennwort", rf"(?:password|passphrase|passwort|kennwort) \ {{1,3}} {SPOKEN}", is_spoken),
     labelled("password", "pass|kennwort", rf"{PW_NAME} {VERB} {QUOTED}", is_quoted_password),
     labelled(

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
@@ -144,10 +145,28 @@ class MemoryWriter:
 
 
 def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
-    """Return the memory with redacted content, title and description, and the number of places replaced."""
-    content, title, description = map(redact, (memory.content, memory.title or "", memory.description or ""))
-    kept = replace(memory, content=content.text, title=title.text or None, description=description.text or None)
-    return kept, content.count + title.count + description.count
+    """Return the memory with redacted texts, tags and values of metadata, and the number of places replaced."""
+    count = 0
+
+    def without(value: Any) -> Any:
+        nonlocal count
+        if isinstance(value, str):
+            found = redact(value)
+            count += found.count
+            return found.text
+        if isinstance(value, list):
+            return [without(one) for one in value]
+        return {key: without(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+    kept = replace(
+        memory,
+        content=without(memory.content),
+        title=without(memory.title),
+        description=without(memory.description),
+        tags=tuple(dict.fromkeys(without(list(memory.tags)))),
+        metadata=without(memory.metadata),
+    )
+    return kept, count
 
 
 def require_storable(reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = ()) -> None:

@@ -50,7 +50,14 @@ class How:
         scope = Scope.USER if self.user else Scope.PROJECT if self.project else client.default
         if scope not in client.files:
             raise ConfigurationError(f"{client.title} has no projects: omit --project.")
-        return Place(client, scope, Path.cwd())
+        return Place(client, scope, _current_folder())
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigurationError("The current folder was deleted: change to another one first.") from None
 
 
 HowFlags = Annotated[How, Parameter(name="*")]
