@@ -57,9 +57,9 @@ class SteppingEmbedder(LatticeEmbedder):
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches_and_long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH", BATCH)
-    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)  # otherwise a busy machine may let them run out
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
 
 
@@ -279,7 +279,6 @@ def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_th
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background, "LEASE_SECONDS", 60.0)  # otherwise a busy machine may let it run out
     begun(opened, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=OtherModel()) as changing:
         assert changing.reembed().remaining == 1
