@@ -126,7 +126,7 @@ class OtherEngine(ToyEngine):
 
 def test_no_vector_of_a_model_is_reused_when_another_one_has_taken_its_place() -> None:
     engines = [OtherEngine(), TOY]
-    model = EmbeddingModel(lambda: engines.pop())
+    model = EmbeddingModel(engines.pop)
     for engine in (TOY, OtherEngine()):
         assert np.array_equal(model.embed_query("lease"), engine.embed(["lease"])[0])
         assert np.array_equal(model.embed(["lease"]), engine.embed(["lease"]))
