@@ -18,13 +18,14 @@ from test_vector_leases import OtherModel
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
+from vector_memory.errors import DatabaseError
 from vector_memory.indexing import background, indexer
 from vector_memory.indexing.completion import complete
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.search import retriever
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -256,6 +257,25 @@ def test_processes_that_compute_the_same_text_store_each_passage_once(
 
         assert complete(other._storage, other._backfill._indexer, memory, let_the_first_one_go_on) is None
         finish(opened, embedder)
+        assert contents(opened) == contents(expected)
+
+
+def test_a_text_whose_batches_cannot_be_stored_for_a_while_gets_its_rest_later(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(opened, embedder, 1)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+    add, failures = SqliteWriter.add_vectors, iter([False, True, True])
+
+    def add_unless_full(writer: SqliteWriter, *args: Any, **named: Any) -> bool:
+        if next(failures, False):
+            raise DatabaseError("The disk is full.")
+        return add(writer, *args, **named)
+
+    monkeypatch.setattr(SqliteWriter, "add_vectors", add_unless_full)
+    finish(opened, embedder)
+    assert next(failures, None) is None
+    with reference(tmp_path) as expected:
         assert contents(opened) == contents(expected)
 
 
