@@ -80,10 +80,9 @@ class ScopeRanking:
         owners = np.searchsorted(layout.starts, entries, side="right") - 1
         # The ids of a document's chunks are consecutive, because they are assigned in one transaction.
         ids = layout.firsts[owners] + entries - layout.starts[owners]
-        scores = rounded(self._shares[entries])
-        order = best(scores, ids, count)
+        order = best(rounded(self._shares[entries]), ids, count)
         places = np.stack([layout.memories[owners], entries - layout.starts[owners]], axis=1)[order].tolist()
-        rows = zip(self._units_at(places), places, scores[order].tolist(), strict=True)
+        rows = zip(self._units_at(places), places, self._shares[entries[order]].tolist(), strict=True)
         return Ranked([Match(unit, place[0], score) for unit, place, score in rows], len(entries) <= count)
 
     def shares(self, matches: Sequence[Match]) -> dict[int, float]:
