@@ -41,7 +41,14 @@ class GatedEmbedder(LatticeEmbedder):
 
 
 @pytest.fixture(autouse=True)
+def _long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a busy machine may let them run out."""
+    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)
+
+
+@pytest.fixture
 def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often for what others have left behind."""
     monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
 
 
@@ -83,9 +90,8 @@ def test_a_receipt_comes_before_the_vectors_and_says_so(opened: SessionMemorySto
 
 
 def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
-    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+    opened: SessionMemoryStore, embedder: GatedEmbedder
 ) -> None:
-    monkeypatch.setattr(background, "LEASE_SECONDS", 60.0)  # otherwise a busy machine may let it run out
     opened.store_memory("report", DOCUMENT, session_id="s")
     threading.Timer(0.2, embedder.gate.set).start()
     answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=5), mode="vector")
@@ -185,6 +191,7 @@ os._exit(9)
 """
 
 
+@pytest.mark.usefixtures("_short_leases")
 def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
     with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
         told = subprocess.run(
@@ -201,6 +208,7 @@ def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: 
         assert not without_vectors(survivor)
 
 
+@pytest.mark.usefixtures("_short_leases")
 def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
     opened: SessionMemoryStore, embedder: GatedEmbedder
 ) -> None:

@@ -18,12 +18,14 @@ from test_vector_leases import OtherModel
 from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
+from vector_memory.errors import DatabaseError
 from vector_memory.indexing import background, indexer
 from vector_memory.indexing.completion import complete
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.search import retriever
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.settings import Settings
+from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -56,9 +58,9 @@ class SteppingEmbedder(LatticeEmbedder):
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches_and_long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH", BATCH)
-    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 40.0)  # otherwise a busy machine may let them run out
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
 
 
@@ -113,9 +115,9 @@ def contents(store: SessionMemoryStore) -> list[Any]:
 
 
 @contextmanager
-def reference(tmp_path: Path, *kinds: str) -> Iterator[SessionMemoryStore]:
+def reference(tmp_path: Path, *kinds: str, settings: Settings = SETTINGS) -> Iterator[SessionMemoryStore]:
     """Open a store whose receipts wait for vectors, with the same texts."""
-    with SessionMemoryStore(tmp_path / "reference.db", SETTINGS, embedder=LatticeEmbedder()) as store:
+    with SessionMemoryStore(tmp_path / "reference.db", settings, embedder=LatticeEmbedder()) as store:
         for kind in kinds or ("report",):
             store.store_memory(kind, TEXTS[kind], session_id="s")
         yield store
@@ -186,6 +188,61 @@ def test_passages_that_were_cut_in_another_way_are_computed_again(
         assert contents(store) == contents(expected)
 
 
+def begun_with(path: Path, settings: Settings, batches: int) -> None:
+    """Store a document, with vectors of so many batches, in a process that then ends."""
+    embedder = SteppingEmbedder()
+    with SessionMemoryStore(path, settings, embedder=embedder) as store:
+        store.defer_vectors()
+        begun(store, embedder, batches)
+    embedder.go_on()
+
+
+@pytest.mark.parametrize("enriching", [True, False])
+def test_no_text_has_vectors_with_headers_and_vectors_without(tmp_path: Path, path: Path, *, enriching: bool) -> None:
+    before, after = (SETTINGS.model_copy(update={"enable_enrichment": on}) for on in (enriching, not enriching))
+    begun_with(path, before, 2)
+    with SessionMemoryStore(path, after, embedder=LatticeEmbedder()) as store:
+        store.backfill_embeddings()
+        with reference(tmp_path, settings=after) as expected:
+            assert contents(store) == contents(expected)
+        with store._storage.read() as reader:
+            assert {part.enriched for part in reader.chunks_of(1)} == {not enriching}
+
+
+def test_a_process_with_the_other_setting_does_not_add_to_vectors_with_headers(tmp_path: Path, path: Path) -> None:
+    plain, enriching = (SETTINGS.model_copy(update={"enable_enrichment": on}) for on in (False, True))
+    begun_with(path, plain, 1)
+    with SessionMemoryStore(path, plain, embedder=LatticeEmbedder()) as late:
+        with late._storage.read() as reader:
+            memory = reader.memory(1)
+
+        def let_another_begin_anew(done: int, _total: int) -> None:
+            """Both have then stored as many batches."""
+            with SessionMemoryStore(path, enriching, embedder=LatticeEmbedder()) as other:
+
+                def stop(other_done: int, _total: int) -> None:
+                    if other_done == done:
+                        raise InterruptedError
+
+                with pytest.raises(InterruptedError):
+                    complete(other._storage, other._backfill._indexer, memory, stop)
+
+        assert complete(late._storage, late._backfill._indexer, memory, let_another_begin_anew) is None
+    with SessionMemoryStore(path, enriching, embedder=LatticeEmbedder()) as store:
+        assert len(spans(store)) == 2 * BATCH
+        store.backfill_embeddings()
+        with reference(tmp_path, settings=enriching) as expected:
+            assert contents(store) == contents(expected)
+
+
+def test_chunks_keep_their_size_when_the_setting_changes_before_they_have_vectors(tmp_path: Path, path: Path) -> None:
+    begun_with(path, SETTINGS, 2)
+    larger = SETTINGS.model_copy(update={"default_chunk_size": 64})
+    with SessionMemoryStore(path, larger, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
+        store.backfill_embeddings()
+        assert contents(store) == contents(expected)
+
+
 def test_processes_that_compute_the_same_text_store_each_passage_once(
     opened: SessionMemoryStore, path: Path, embedder: SteppingEmbedder, tmp_path: Path
 ) -> None:
@@ -200,6 +257,25 @@ def test_processes_that_compute_the_same_text_store_each_passage_once(
 
         assert complete(other._storage, other._backfill._indexer, memory, let_the_first_one_go_on) is None
         finish(opened, embedder)
+        assert contents(opened) == contents(expected)
+
+
+def test_a_text_whose_batches_cannot_be_stored_for_a_while_gets_its_rest_later(
+    opened: SessionMemoryStore, embedder: SteppingEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(opened, embedder, 1)
+    monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
+    add, failures = SqliteWriter.add_vectors, iter([False, True, True])
+
+    def add_unless_full(writer: SqliteWriter, *args: Any, **named: Any) -> bool:
+        if next(failures, False):
+            raise DatabaseError("The disk is full.")
+        return add(writer, *args, **named)
+
+    monkeypatch.setattr(SqliteWriter, "add_vectors", add_unless_full)
+    finish(opened, embedder)
+    assert next(failures, None) is None
+    with reference(tmp_path) as expected:
         assert contents(opened) == contents(expected)
 
 
@@ -223,7 +299,6 @@ def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_th
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background, "LEASE_SECONDS", 60.0)  # otherwise a busy machine may let it run out
     begun(opened, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=OtherModel()) as changing:
         assert changing.reembed().remaining == 1

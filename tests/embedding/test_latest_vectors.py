@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,29 @@ def test_of_an_edited_report_only_the_passages_that_changed_are_embedded(tmp_pat
     again = engine.embedded[first:]
     assert 1 <= len(again) <= 3
     assert all("Lemur 3" in text for text in again)
+
+
+class OtherEngine(ToyEngine):
+    """A model whose files have replaced those of the toy engine; its vectors are the opposite."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.fingerprint = replace(TOY.fingerprint, engine="other")
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        return -super().embed(texts)
+
+
+def test_no_vector_of_a_model_is_reused_when_another_one_has_taken_its_place() -> None:
+    engines = [OtherEngine(), TOY]
+    model = EmbeddingModel(engines.pop)
+    for engine in (TOY, OtherEngine()):
+        assert np.array_equal(model.embed_query("lease"), engine.embed(["lease"])[0])
+        assert np.array_equal(model.embed(["lease"]), engine.embed(["lease"]))
+        model.unload_if_idle(0)
+
+
+def test_vectors_of_two_models_are_remembered_apart() -> None:
+    latest = LatestVectors()
+    for engine in (TOY, OtherEngine()):
+        assert np.array_equal(latest.embed(["lease"], engine), engine.embed(["lease"]))

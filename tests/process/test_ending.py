@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from faults.soundness import faults_of
-from servers import MAIN, SLOW_MODEL, Server, wait_for
+from servers import LEGACY, MAIN, MODERN, SLOW_MODEL, Server, wait_for
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
@@ -171,6 +171,18 @@ def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> N
         server.process.wait(60)
         assert (server.process.returncode, server.errors()) == (0, b"")
     assert faults_of(server.path, ToyEngine(384)) == []
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_a_call_that_waits_for_changes_is_answered_when_the_input_ends(tmp_path: Path, version: str) -> None:
+    with Server(tmp_path, version=version) as server:
+        server.hello()
+        waiting = server.ask_tool("search_changes", session_id="s", since="now", wait=50)
+        server.call("list_sessions")
+        server.hang_up(reading=True)
+        assert server.answer(waiting)["total_new"] == 0
+        server.process.wait(60)
+        assert (server.process.returncode, server.errors()) == (0, b"")
 
 
 def test_a_server_reads_from_a_file_too(tmp_path: Path) -> None:

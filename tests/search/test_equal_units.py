@@ -12,10 +12,12 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding.embedder import Vectors
+from vector_memory.search.index import bm25
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite import candidates as neighbours
+from vector_memory.storage.sqlite import word_ranking
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.keywords import indexed
@@ -160,3 +162,23 @@ def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.Monk
         short = store.search_chunks("x", REPORTS, Page(limit=100, offset=100), mode="vector")
     assert "Not all" not in json.dumps(whole.message)
     assert "Not all of these reports were compared" in json.dumps(short.message)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_the_last_digits_of_a_score_do_not_decide_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, loaded: bool
+) -> None:
+    notes = Scope("working_memory", session_id="s")
+    for module in (word_ranking, bm25):
+        exactly = module.scores_for
+        monkeypatch.setattr(
+            module, "scores_for", lambda *args, exactly=exactly: exactly(*args) * (1 + 1e-15 * np.arange(len(args[1])))
+        )
+    with open_store(tmp_path / "memory.db") as store:
+        ids = [store.store_memory("working_memory", f"same words {n}", session_id="s").memory_id for n in range(20)]
+        if loaded:
+            load_index(store)
+        for mode in ("keyword", "hybrid"):
+            found = store.search_memories("same", notes, Page(limit=20), mode=mode).results
+            assert sorted(found, key=lambda hit: (-hit.score, hit.id)) == found
+            assert mode == "hybrid" or [hit.id for hit in found] == ids

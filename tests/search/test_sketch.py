@@ -132,6 +132,23 @@ def test_the_sketch_follows_when_many_memories_were_stored(
     assert read == []
 
 
+def test_a_file_of_very_many_sessions_is_searched_without_a_sketch_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sketch, "MIN_LAG", 0)
+    monkeypatch.setattr(sketch, "MAX_BLOCKS", 8)
+    monkeypatch.setattr(sketch, "BLOCKS_PER_GROUP", 8)
+    with open_store(tmp_path / "memory.db") as store:
+        stored = [
+            store.store_memory("report", f"a wombat {n}" if n % 2 else "a quokka", session_id=f"s{n}").memory_id
+            for n in range(20)
+        ]
+        load_index(store)
+        assert found_by_words(store, "wombat") == set(stored[1::2])
+        assert found_by_words(store, "quokka") == set(stored[::2])
+        assert len(store._index._passages.units.sketch.groups) == 1  # type: ignore[union-attr]
+
+
 def test_a_large_scope_elsewhere_is_compared_only_if_its_nearest_passages_are_close(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -453,3 +453,18 @@ def test_nothing_is_written_to_a_read_only_memory(tmp_path: Path) -> None:
     with database.read() as connection:
         assert connection.execute("select count(*) from session_memories").get == 0
     database.close()
+
+
+def test_the_version_of_a_file_that_may_only_be_read_changes_when_others_commit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Database(path, dimensions=16)) as writing:
+        writing.create()
+        monkeypatch.setattr(module, "is_writable", lambda _: False)
+        with closing(Database(path, dimensions=16, read_only=True)) as reading:
+            versions = {reading.version()}
+            for name in ("one", "two", "three"):
+                with writing.write() as connection:
+                    connection.execute(ADD, (name,))
+                versions.add(reading.version())
+            assert len(versions) == 4

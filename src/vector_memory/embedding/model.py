@@ -76,7 +76,8 @@ class LatestVectors:
 
     def embed(self, texts: Sequence[str], engine: Embedder) -> Vectors:
         """Return one vector per text, shape (len(texts), dimensions); the engine embeds those not remembered, once."""
-        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
+        # The model's files may be replaced while it is unloaded.
+        keys = [hashlib.sha256(f"{engine.fingerprint} {text}".encode()).digest() for text in texts]
         vectors = self._recall(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing:
@@ -176,9 +177,9 @@ class EmbeddingModel:
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached."""
-        return self._query_vector(text)
+        return self._query_vector(text, self.fingerprint)
 
-    def _embed_query(self, text: str) -> Vectors:
+    def _embed_query(self, text: str, _fingerprint: Fingerprint) -> Vectors:
         vector: Vectors = self._loaded().embed([text])[0].copy()
         vector.setflags(write=False)
         return vector

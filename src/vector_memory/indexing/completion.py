@@ -23,7 +23,9 @@ def complete(
         embedded = reader.embedded_passages(memory.id)
     chunks: Sequence[Chunk] = [part.chunk for part in stored] or indexer.chunk(memory.memory_type, memory.content)
     cut = indexer.cut(indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks))
-    if embedded != cut.passages[: len(embedded)]:  # another release has cut the text in another way
+    enriched = indexer.enriches(memory.memory_type)
+    if embedded != cut.passages[: len(embedded)] or any(part.enriched != enriched for part in stored if embedded):
+        # Another release has cut the text in another way, or a process with other settings has embedded its beginning.
         with storage.write() as writer:
             writer.discard_vectors(memory.id)
         embedded = []
@@ -32,7 +34,7 @@ def complete(
     words = storage.prepare_words(texts)
     done, total = len(embedded), len(cut.passages)
     for batch in indexer.embed_batches(cut, done):
-        derived = Derived(chunks=chunks, words=words, enriched=indexer.enriches(memory.memory_type), embedded=batch)
+        derived = Derived(chunks=chunks, words=words, enriched=enriched, embedded=batch)
         after, done = done, done + len(batch.passages)
         with storage.write() as writer:
             if not writer.add_vectors(memory, derived, after=after, is_last=done == total):

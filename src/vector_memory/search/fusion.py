@@ -1,6 +1,7 @@
 """Pure functions that fuse two lists of units into one."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -120,6 +121,9 @@ def fused_horizon(near: Horizon | None, keyword: Horizon | None) -> Horizon | No
 
 def from_single(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:
     """Return the units of a single list and its horizon, as `fuse` does for two."""
+    scores = rounded(np.array([match.score for match in ranked.matches])).tolist()
+    matches = [match._replace(score=score) for match, score in zip(ranked.matches, scores, strict=True)]
+    ranked = replace(ranked, matches=matches)
     hits = [
         Hit(match.id, match.memory_id, match.score, clipped(match.score) if source == "vector" else None, (source,))
         for match in ranked.matches

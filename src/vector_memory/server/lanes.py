@@ -78,6 +78,11 @@ class Lane:
         self._forget(request)
         return request
 
+    def close(self) -> None:
+        """Mark all requests as the last ones: they should not wait for what may happen."""
+        for call in (*(call for _, call in self._at_work.values()), *(request.call for request in self._held)):
+            call.is_last = True
+
     def settle(self, request_id: RequestId) -> None:
         """Remove a request that is answered, or never will be."""
         self._at_work.pop(coerce_request_id(request_id), None)

@@ -144,6 +144,8 @@ class Wire:
             self._at_end()
 
     async def _answer_the_rest(self) -> None:
+        for lane in self._lanes:
+            lane.close()
         clock = asyncio.get_running_loop().time
         give_up = clock() + SECONDS_TO_ANSWER
         while any(lane.is_busy() for lane in self._lanes) and clock() < give_up and not is_hung_up(self._sink):

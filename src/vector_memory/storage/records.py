@@ -76,11 +76,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk of a stored document, with its id and that of the memory."""
+    """A chunk of a stored document, with its id and that of the memory.
+
+    `enriched`: its passages were embedded with a header in front.
+    """
 
     id: int
     memory_id: int
     chunk: Chunk
+    enriched: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.search.index.bm25 import blocks_of
 from vector_memory.search.index.revisions import is_behind, is_far_behind, is_same_epoch, updated_units
 from vector_memory.search.index.signatures import CachedVectors, Passages, View
+from vector_memory.search.index.sketch import coverable
 from vector_memory.search.index.units import Units
 from vector_memory.storage.base import Storage
 from vector_memory.storage.ranking import IndexFeed, Revision
@@ -193,7 +194,7 @@ class PassageIndex:
         if known is None or not known.units.sketch.lags_behind(known.units.memory_count):
             return
         units, sketch = known.units, known.units.sketch
-        later = blocks_of(units, np.arange(sketch.memory_count, units.memory_count))
+        later = coverable(blocks_of(units, np.arange(sketch.memory_count, units.memory_count)))
         with self._failures_logged():
             for start in range(0, len(later), BLOCKS_PER_READ):
                 with self._storage.read() as reader:

@@ -1,7 +1,8 @@
 """Which blocks of the keyword index may contain a term: a search reads the postings of no others.
 
 A matrix has a bit for each slot and block. The key of a term selects two slots; both bits are 1 for each block that
-contains the term, and by chance for a few others. A million passages need 8 MB.
+contains the term, and by chance for a few others. A million passages need 8 MB, but a block of a short session needs as
+much as a full one: of a file with very many sessions only the first blocks are covered.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 SLOT_BITS = 14
 SLOTS = 1 << SLOT_BITS
 BLOCKS_PER_GROUP = 512
+
+MAX_BLOCKS = 16_384
+"""They take 32 MB. Any later block may contain any term."""
 
 MIN_LAG = 1_000
 """So many memories are not worth a sketch: a search reads all of their blocks."""
@@ -35,7 +39,7 @@ class WordSketch:
         return memory_count - self.memory_count > max(MIN_LAG, self.memory_count // LAG_SHARE)
 
     def add(self, blocks: NDArray[np.int64], owners: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
-        """Add the terms of blocks: for each posting the position of its block, and the key of its term."""
+        """Add the terms of coverable blocks: for each posting the position of its block, and the key of its term."""
         has = np.zeros((len(blocks), SLOTS), np.bool_)
         for slots in slots_of(keys):
             has[owners, slots] = True
@@ -54,7 +58,14 @@ class WordSketch:
         first, second = (int(slots) for slots in slots_of(np.array(key)))
         bits = [group[first] & group[second] for group in self.groups]
         found = np.unpackbits(np.concatenate([np.empty(0, np.uint8), *bits]), bitorder="little").astype(np.bool_)
-        return np.pad(found, (0, max(0, end - len(found))))[:end]
+        possible = np.arange(end) >= MAX_BLOCKS
+        possible[: len(found)] |= found[:end]
+        return possible
+
+
+def coverable(blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return those of the blocks that a sketch may cover."""
+    return blocks[blocks < MAX_BLOCKS]
 
 
 def slots_of(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -8,6 +8,7 @@ from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
 from vector_memory.results.sessions import ChangesResult
+from vector_memory.storage.calls import current_call
 from vector_memory.store import SessionMemoryStore
 
 MAX_WAITING = 32
@@ -24,7 +25,8 @@ async def until_new(
 ) -> ChangesResult:
     """Return the first answer of `ask(since)` that has something new, or the last one after `seconds`.
 
-    Asks again only after a commit, and then with the cursor of the previous answer.
+    Asks again only after a commit, and then with the cursor of the previous answer. Stops when the client has closed
+    the server's input.
     """
     give_up = time.monotonic() + seconds
     version = store.version()
@@ -33,12 +35,18 @@ async def until_new(
     if answer.total_new or not waiting.available_tokens:
         return answer
     async with waiting:
-        while not answer.total_new and time.monotonic() < give_up:
+        while not answer.total_new and time.monotonic() < give_up and not is_last_call():
             await sleep(POLL_SECONDS)
             if (latest := store.version()) != version:
                 version = latest
                 answer = await run_sync(ask, answer.cursor)
     return answer
+
+
+def is_last_call() -> bool:
+    """Return whether the process is to end as soon as this call is answered."""
+    call = current_call.get()
+    return call is not None and call.is_last
 
 
 def _limiter() -> CapacityLimiter:

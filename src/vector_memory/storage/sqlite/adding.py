@@ -74,6 +74,11 @@ def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *
         return False
     if vectors.count_passages(connection, memory.id) != after:
         return False
+    if not is_enriched_alike(connection, memory.id, derived):
+        if after:
+            return False
+        sql = "update memory_chunks set is_contextually_enriched = ? where parent_id = ?"
+        connection.execute(sql, (derived.enriched, memory.id))
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
     sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
     chunk_ids: Sequence[int] = fetch_column(connection, sql, (memory.id,))
@@ -86,6 +91,12 @@ def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *
     else:
         pending.note_progress(connection, memory.id)
     return True
+
+
+def is_enriched_alike(connection: apsw.Connection, memory_id: int, derived: Derived) -> bool:
+    """Return whether the stored chunks of a memory, if there are any, are enriched if and only if these are."""
+    sql = "select 1 from memory_chunks where parent_id = ? and is_contextually_enriched <> ? limit 1"
+    return fetch_value(connection, sql, (memory_id, derived.enriched)) is None
 
 
 def add_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:

@@ -13,7 +13,8 @@ from vector_memory.storage.sqlite.rows import fetch, fetch_one, texts_in
 
 COLUMNS = """
     c.id, c.parent_id, c.chunk_index, c.content, c.chunk_type, c.start_char, c.end_char, c.token_count,
-    c.section_hierarchy, c.level, c.contains_code, c.contains_table, c.is_oversized
+    c.section_hierarchy, c.level, c.contains_code, c.contains_table, c.is_oversized,
+    c.is_contextually_enriched
 """
 
 
@@ -32,7 +33,7 @@ def chunk_from_row(**row: Any) -> StoredChunk:
         contains_table=bool(row["contains_table"]),
         oversized=bool(row["is_oversized"]),
     )
-    return StoredChunk(row["id"], row["parent_id"], chunk)
+    return StoredChunk(row["id"], row["parent_id"], chunk, bool(row["is_contextually_enriched"]))
 
 
 def get_chunk(connection: apsw.Connection, chunk_id: int) -> StoredChunk | None:

@@ -145,11 +145,13 @@ class Database:
             self._opened_if_there()
 
     def version(self) -> int:
-        """Return a number that changes with every commit of any process; 0 if there is no file to write to."""
+        """Return a number that changes with every commit of any process; 0 while there is no file."""
         with translated_errors():
             self._require_open()
-            if self._reader_apart() is not None:
+            if not self._opened_if_there():
                 return 0
+            if self._full_disk.reading_only:
+                return self._full_disk.version()
             self._require_in_place()
             return self._commits.version()
 

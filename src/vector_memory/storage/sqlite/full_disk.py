@@ -72,6 +72,12 @@ class FullDisk:
             self._extend(connection)
             yield connection
 
+    def version(self) -> int:
+        """Return a number that changes with every commit: no connection is kept open that could be asked for one."""
+        self._require_same_file()
+        statuses = [path.stat() for path in (self._path, log_of(self._path)) if path.exists()]
+        return hash(tuple((status.st_size, status.st_mtime_ns) for status in statuses))
+
     @contextlib.contextmanager
     def without_readers(self) -> Iterator[None]:
         """Keep read-only connections closed during the block: a connection for writing could not write beside them.
