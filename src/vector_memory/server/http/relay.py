@@ -7,9 +7,10 @@ would be stored is kept on this machine and sent, in order, when it is back.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import httpx2
 from fastmcp import Client, FastMCP
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.prompts import Message, PromptResult
@@ -61,19 +62,35 @@ class Remote:
         Raises DatabaseError if the server cannot be reached, refuses the token, or is gone before it has answered.
         """
         transport = StreamableHttpTransport(self._url, headers=self._headers)
-        try:
-            async with Client(transport, init_timeout=SECONDS_TO_CONNECT) as client:
+        async with AsyncExitStack() as stack:
+            try:
+                client = await stack.enter_async_context(Client(transport, init_timeout=SECONDS_TO_CONNECT))
+            except Exception as error:  # the client raises whatever its transport did
+                raise await self._unreachable() from error
+            try:
                 yield client
-        except (MCPError, VectorMemoryError):
-            raise
-        except Exception as error:  # the client raises whatever its transport did
-            reason = "refuses the token" if "401" in str(error) else "cannot be reached"
-            raise DatabaseError(f"The shared memory at {self._url} {reason}: tell the user.") from error
+            except (MCPError, VectorMemoryError):
+                raise
+            except Exception as error:
+                raise await self._unreachable() from error
+
+    async def _unreachable(self) -> DatabaseError:
+        """Return the error for a failed connection. The client does not tell a refused token from a broken network."""
+        try:
+            async with httpx2.AsyncClient(headers=self._headers, timeout=SECONDS_TO_CONNECT) as client:
+                is_refused = (await client.post(self._url)).status_code == httpx2.codes.UNAUTHORIZED
+        except httpx2.HTTPError:
+            is_refused = False
+        reason = "refuses the token" if is_refused else "cannot be reached"
+        return DatabaseError(f"The shared memory at {self._url} {reason}: tell the user.")
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool. Raises DatabaseError if the server cannot be reached."""
-        async with self.client() as client:
-            answer = await client.call_tool(tool, arguments, raise_on_error=False)
+        """Call a tool. Raises DatabaseError if the server cannot be reached, or is ending."""
+        try:
+            async with self.client() as client:
+                answer = await client.call_tool(tool, arguments, raise_on_error=False)
+        except MCPError as error:  # our tools answer with their own errors: this one is of the connection
+            raise await self._unreachable() from error
         return ToolResult(
             content=answer.content, structured_content=answer.structured_content, is_error=answer.is_error
         )
@@ -151,7 +168,7 @@ class Relay(Middleware):
         """Send a call that waits; False: later ones have to wait, too."""
         try:
             answer = await self._remote.call(call.tool, call.arguments)
-        except (DatabaseError, MCPError) as error:
+        except DatabaseError as error:
             logger.debug("Not sent yet: %s", type(error).__name__)
             return False
         body = answer.structured_content or {}

@@ -50,9 +50,8 @@ class Database:
     A file that does not exist is an empty memory: the first `write` creates it with its folder (modes 0600 and 0700).
     `dimensions`: the length of the vectors, for a new file. `read_only`: nothing can be written, except to upgrade an
     older file; the file and its folder need not be writable. `cut`: cuts documents that an upgrade has left without
-    chunks; without it, the next process that has it does so. Raises DatabaseError if the file cannot be used or was
-    written by a newer release. Each `read` and `write` also raises it while another file is at `path`, and each
-    `write` after a newer release has upgraded the file.
+    chunks; without it, the next process that has it does so. Raises DatabaseError if the file cannot be used or a newer
+    release wrote it; so does each `read` and `write` while another file is at `path`.
 
     If the disk is too full to open the file for writing, it is read-only until a `write` finds space.
     """
