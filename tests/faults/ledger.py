@@ -66,6 +66,8 @@ class Ledger:
 
 def texts(path: Path) -> dict[int, str]:
     """Return every text of a file by its id, as a store that is opened now hands it out."""
+    if not path.exists():  # the process was killed before it stored anything
+        return {}
     with open_store(path) as store:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         ids = [row[0] for row in connection.execute("select id from session_memories order by id")]
