@@ -36,7 +36,7 @@ class Secrets(NamedTuple):
 
 
 def secrets(half: str) -> list[Secrets]:
-    """Return the texts with secrets of a half, `development` or `held_out`."""
+    """Return the texts with secrets of a part: `development`, `held_out` or `attack`."""
     cases = []
     for line in _lines(f"secrets_{half}.txt"):
         sort, marked = line.split(" ", 1)
@@ -45,7 +45,7 @@ def secrets(half: str) -> list[Secrets]:
 
 
 def lookalikes(half: str) -> list[str]:
-    """Return the texts without secrets of a half."""
+    """Return the texts without secrets of a part."""
     return list(_lines(f"lookalikes_{half}.txt"))
 
 

@@ -11,8 +11,9 @@ from redaction_cases import FOLDER, Secrets, lookalikes, secrets
 from vector_memory.redaction import Redacted, redact
 
 HALVES = ["development", "held_out"]
-ALL_SECRETS = [case for half in HALVES for case in secrets(half)]
-ALL_LOOKALIKES = [text for half in HALVES for text in lookalikes(half)]
+PARTS = [*HALVES, "attack"]
+ALL_SECRETS = [case for part in PARTS for case in secrets(part)]
+ALL_LOOKALIKES = [text for part in PARTS for text in lookalikes(part)]
 
 
 def leaks(case: Secrets) -> bool:
@@ -34,6 +35,14 @@ def test_at_most_1_percent_of_the_lookalikes_are_changed(half):
     changed = [redact(text).text for text in texts if redact(text).count]
     print(f"{half}: {len(changed)} of {len(texts)} changed:", *changed, sep="\n")
     assert len(changed) <= 0.01 * len(texts)
+
+
+def test_of_the_whole_set_at_least_95_percent_are_found_and_at_most_1_percent_of_the_lookalikes_changed():
+    missed = [f"{case.sort}: {case.text!r}" for case in ALL_SECRETS if leaks(case)]
+    changed = [text for text in ALL_LOOKALIKES if redact(text).count]
+    print(f"{len(missed)} of {len(ALL_SECRETS)} missed:", *missed, "changed:", *changed, sep="\n")
+    assert len(missed) <= 0.05 * len(ALL_SECRETS)
+    assert len(changed) <= 0.01 * len(ALL_LOOKALIKES)
 
 
 def test_the_set_is_as_large_and_as_varied_as_promised():
