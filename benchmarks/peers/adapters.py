@@ -70,7 +70,7 @@ class VectorMemory(Peer):
 
     @override
     def listing(self, server: Server, count: int) -> list[str]:
-        return server.call("search_reports_full_documents", query="", session_id="session", limit=count).texts()
+        return server.call("search_reports_full_documents", order="recent", session_id="session", limit=count).texts()
 
 
 class MemoryService(Peer):
