@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -166,7 +168,16 @@ def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -
     """Each change is said; Ctrl-C ends it without an error."""
     path = tmp_path / "memory.db"
     command = [sys.executable, "-P", "-m", "vector_memory", "ingest", "notes", "--watch", "--database-path", path]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True, env=os.environ | QUICK)
+    # A shell lets programs that it starts in the background ignore Ctrl-C, and these tests may be one.
+    allowed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+        env=os.environ | QUICK,
+        preexec_fn=allowed,  # noqa: PLW1509 - it takes no lock
+    )
     try:
         assert child.stdout is not None
         while "Watching" not in child.stdout.readline():
