@@ -47,9 +47,9 @@ class Team:
 
 
 @contextmanager
-def serving(options: HttpOptions, folder: Path) -> Iterator[str]:
+def serving(options: HttpOptions, folder: Path, offer: ServerOptions = ALL_TOOLS) -> Iterator[str]:
     """Run a server in a thread, and yield its address."""
-    with running(application(folder / "memory.db", SETTINGS, [folder], ALL_TOOLS, options)) as url:
+    with running(application(folder / "memory.db", SETTINGS, [folder], offer, options)) as url:
         yield url
 
 

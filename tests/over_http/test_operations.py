@@ -10,14 +10,17 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from mcp import MCPError
 
-from over_http.conftest import Team
+from over_http.conftest import Team, serving
 from over_http.test_doors import post
 from vector_memory.errors import QuotaExceededError
+from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Caller, Permission
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Pace, Quota
+from vector_memory.tenancy.tokens import token_file
 
 NAMES = map("operator-{}".format, itertools.count())
 CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
@@ -53,6 +56,16 @@ def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None
     errors = [answer.json()["result"]["structuredContent"]["error"] for answer in answers]
     assert errors == [None, "QuotaExceeded"]
     assert post(team.url, secret).json()["result"]["structuredContent"]["total_sessions"] == 1
+
+
+@pytest.mark.parametrize("namespace", ["../../elsewhere", "gone", "x" * 300])
+def test_a_namespace_that_does_not_exist_is_neither_read_nor_made(team: Team, namespace: str) -> None:
+    elsewhere = team.folder.parent / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    (elsewhere / "quota.json").write_text("[not a quota")
+    answer = post(team.url, team.token(next(NAMES), namespace)).json()["result"]["structuredContent"]
+    assert "There is no namespace" in answer["message"]
+    assert {path.name for path in elsewhere.iterdir()} == {"quota.json"}
 
 
 def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Team) -> None:
@@ -93,6 +106,7 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
     log = AuditLog(team.folder)
     lines = [line for line in log.lines() if line["token"] == name]
     assert [line["call"] for line in lines] == ["store_report", "get_memory_by_id", "search_reports_specific_chunks"]
+    assert [line["error"] for line in lines] == [None, None, None]
     assert [line["ids"].get("memory_id") for line in lines] == [[stored["memory_id"]], [stored["memory_id"]], None]
     assert not any(re.search("launch|Plans|Friday", json.dumps(line)) for line in lines)
     assert secret not in b"".join(path.read_bytes() for path in log.files()).decode()
@@ -152,3 +166,33 @@ def test_half_a_line_of_a_killed_process_does_not_break_the_chain(log: AuditLog)
         stream.write(b'{"at":"2026')
     log.record(CALLER, "list_sessions", ids={})
     assert log.verify() is None
+
+
+@pytest.mark.anyio
+async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team) -> None:
+    name = next(NAMES)
+    async with team.client(team.token(name)) as client:
+        await client.read_resource("memory://sessions")
+        with pytest.raises(MCPError):
+            await client.read_resource("memory://memories/987654")
+        with pytest.raises(MCPError):
+            await client.get_prompt("continue_session", {"session_id": "nobody"})
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["error"] is None) for line in lines] == [
+        ("resources/read", True),
+        ("resources/read", False),
+        ("prompts/get", False),
+    ]
+    assert lines[1]["ids"] == {"uri": ["memory://memories/987654"]}
+
+
+def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:
+    Namespaces(tmp_path).create("red")
+    secret = token_file(tmp_path).create("ada", "red", Permission.ADMIN)
+    options = HttpOptions(http=True, data_dir=tmp_path)
+    with serving(options, tmp_path, ServerOptions(read_only=True)) as url:
+        arguments = {"session_id": "s", "prompt": "Why does it fail?"}
+        assert post(url, secret, tool="hook_prompt", arguments=arguments).status_code == 200
+        assert post(url, secret).json()["result"]["structuredContent"]["total_sessions"] == 0
+        assert post(url, secret, tool="store_report", arguments={"content": "x"}).json()["result"]["isError"]
+    assert not list((tmp_path / "namespaces" / "red").glob("*.db"))

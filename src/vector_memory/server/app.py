@@ -21,7 +21,7 @@ from vector_memory.files import FileMemory, index_path
 from vector_memory.server import guide
 from vector_memory.server.callers import MEMORY
 from vector_memory.server.completions import add_completions
-from vector_memory.server.conversation import Conversation
+from vector_memory.server.conversation import OVER_HTTP, Conversation
 from vector_memory.server.fastmcp_adapter import MemoryServer, RequestStateSecurity, serve_streams
 from vector_memory.server.hooks import HookTools
 from vector_memory.server.prompts import add_prompts
@@ -144,9 +144,8 @@ def create_server(
     """Return a server that offers these tools. It opens what they need when it starts, and closes it when it ends."""
     conversation: dict[str, Any] = {}
     if Toolset.SESSION in offer.chosen():
-        # Over HTTP each call is a conversation of its own: what one client has said must not reach another.
-        only = None if over_http else Conversation(project, may_store=not offer.read_only)
-        conversation["conversation"] = only
+        only = Conversation(project, may_store=not offer.read_only)
+        conversation = {"conversation": only, OVER_HTTP: over_http is not None}
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, Any]]:

@@ -9,6 +9,9 @@ from vector_memory.server.callers import current_caller
 from vector_memory.tenancy.callers import Permission
 from vector_memory.validation import MAX_IDENTIFIER
 
+OVER_HTTP = "over_http"
+"""The name of the part that says whether clients are on other machines."""
+
 SOME_AGENT = "agent"
 """The agent of a client that does not say its name."""
 
@@ -54,16 +57,18 @@ class Conversation:
 
 def conversation_of(context: Context) -> Conversation:
     """Return the conversation that a call belongs to, on a server with session tools."""
+    only: Conversation = context.lifespan_context["conversation"]
     if not is_over_http(context):
-        only: Conversation = context.lifespan_context["conversation"]
         return only
+    # Each call is a conversation of its own: what one client has said must not reach another.
     caller = current_caller()
-    return Conversation(Project(caller.namespace, owns_memory=True), may_store=caller.may(Permission.WRITE))
+    may_store = only.may_store and caller.may(Permission.WRITE)
+    return Conversation(Project(caller.namespace, owns_memory=True), may_store=may_store)
 
 
 def is_over_http(context: Context) -> bool:
     """Return whether the client of a call is on another machine, as far as the server knows."""
-    return context.lifespan_context["conversation"] is None
+    return bool(context.lifespan_context[OVER_HTTP])
 
 
 def client_of(context: Context) -> str:

@@ -39,8 +39,9 @@ class Namespaces:
     Safe to use from several threads; several processes may serve the same folder.
     """
 
-    def __init__(self, data_dir: Path, settings: Settings | None = None) -> None:
+    def __init__(self, data_dir: Path, settings: Settings | None = None, *, read_only: bool = False) -> None:
         self.settings = settings = settings or Settings()
+        self._read_only = read_only
         self._folder = data_dir / FOLDER
         self._model = EmbeddingModel(lambda: load_embedder(settings))
         self._lock = threading.Lock()
@@ -78,11 +79,16 @@ class Namespaces:
         return store if caller.sessions is None else store.limited_to(caller.sessions)
 
     def admit(self, name: str, *, stores: bool) -> None:
-        """Count a call. Raises QuotaExceededError if there are too many, or for a store if the namespace is full."""
+        """Count a call, and open the namespace. Takes long if its file is upgraded: never call it in the event loop.
+
+        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full, and
+        NotFoundError if there is no such namespace.
+        """
+        store = self._opened(name)
         quota = read_quota(self._folder / name)
         self._paces[name].count(quota.calls_per_minute)
         if stores and quota != Quota(calls_per_minute=quota.calls_per_minute):
-            memories = 0 if quota.memories is None else self._opened(name).count_memories()
+            memories = 0 if quota.memories is None else store.count_memories()
             quota.require_room(memories, self.sizes(name).database_bytes)
 
     def set_quota(self, name: str, quota: Quota) -> None:
@@ -90,7 +96,7 @@ class Namespaces:
         self.require(name)
         write_quota(self._folder / name, quota)
 
-    def sizes(self, name: str) -> "Sizes":
+    def sizes(self, name: str) -> Sizes:
         """Return the sizes of a namespace's files."""
         path = self._folder / name / DATABASE_NAME
         return Sizes(size_of(path), size_of(log_of(path)))
@@ -132,7 +138,7 @@ class Namespaces:
             if name not in self._open:
                 self.require(name)
                 path = self._folder / name / DATABASE_NAME
-                store = SessionMemoryStore(path, self.settings, model=self._model)
+                store = SessionMemoryStore(path, self.settings, model=self._model, read_only=self._read_only)
                 if self.settings.embed_in_background:
                     store.defer_vectors()
                 if self._works_in_background:

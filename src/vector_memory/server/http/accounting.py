@@ -3,8 +3,11 @@
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from anyio import CancelScope, CapacityLimiter
+from anyio.to_thread import run_sync
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
@@ -25,6 +28,11 @@ NAMES = {function.__name__ for groups in FUNCTIONS.values() for group in groups.
 NAMES |= HOOKS.keys()
 IDS = ("memory_id", "chunk_id", "parent_report_id")
 LONGEST_NAME = 200
+CANCELLED = "Cancelled"
+"""The error of a call whose client has not waited for the answer."""
+
+THREADS = 4
+"""Checking and recording have threads of their own: neither waits for searches, and the event loop for neither."""
 
 
 class Accounting(Middleware):
@@ -34,6 +42,7 @@ class Accounting(Middleware):
         self._namespaces = namespaces
         self._audit = audit
         self._metrics = metrics
+        self._threads = CapacityLimiter(THREADS)
 
     async def on_call_tool(
         self,
@@ -44,39 +53,63 @@ class Accounting(Middleware):
         name, arguments, began = context.message.name, context.message.arguments or {}, time.perf_counter()
         if name not in NAMES:  # a stranger's words, which belong into no log
             return await call_next(context)
+        body: Mapping[str, Any] = {"error": CANCELLED}
         try:
-            self._namespaces.admit(current_caller().namespace, stores=name.startswith(("store_", "hook_")))
+            await self._admit(stores=name.startswith(("store_", "hook_")))
             answer = await call_next(context)
+            body = answer.structured_content or {}
         except VectorMemoryError as error:
             answer = failed_result(Result, error)
-        body = answer.structured_content or {}
-        self._metrics.count_call(name, time.perf_counter() - began, error=body.get("error"))
-        self._record(name, arguments, body)
+            body = {"error": error.code}
+        finally:
+            self._metrics.count_call(name, time.perf_counter() - began, error=body.get("error"))
+            await self._record(name, ids_in(arguments, body), body.get("error"))
         return answer
 
     async def on_read_resource(
         self, context: MiddlewareContext[ReadResourceRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
         """Check the quota, and record who read which resource."""
-        with protocol_errors("resources/read"):
-            self._namespaces.admit(current_caller().namespace, stores=False)
-        self._record("resources/read", {"session_id": str(context.message.uri)}, {})
-        return await call_next(context)
+        uri = str(context.message.uri)[:LONGEST_NAME]
+        return await self._recorded("resources/read", {"uri": [uri]}, context, call_next)
 
     async def on_get_prompt(
         self, context: MiddlewareContext[GetPromptRequestParams], call_next: CallNext[Any, Any]
     ) -> Any:
-        """Check the quota, and record who asked for which prompt."""
-        with protocol_errors("prompts/get"):
-            self._namespaces.admit(current_caller().namespace, stores=False)
-        self._record(f"prompts/get {context.message.name}", context.message.arguments or {}, {})
-        return await call_next(context)
+        """Check the quota, and record who asked for a prompt about which session."""
+        return await self._recorded("prompts/get", ids_in(context.message.arguments or {}, {}), context, call_next)
 
-    def _record(self, call: str, arguments: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+    async def _recorded(
+        self,
+        call: str,
+        ids: Mapping[str, list[int | str]],
+        context: MiddlewareContext[Any],
+        call_next: CallNext[Any, Any],
+    ) -> Any:
+        failure: str | None = CANCELLED
         try:
-            self._audit.record(current_caller(), call, ids=ids_in(arguments, body), error=body.get("error"))
-        except VectorMemoryError as error:  # a full disk must not keep agents from reading
-            logger.error("%s", error)  # noqa: TRY400 - the traceback adds nothing
+            with protocol_errors(call):
+                await self._admit(stores=False)
+            answer = await call_next(context)
+            failure = None
+        except Exception as error:
+            failure = type(error).__name__
+            raise
+        finally:
+            await self._record(call, ids, failure)
+        return answer
+
+    async def _admit(self, *, stores: bool) -> None:
+        admit = partial(self._namespaces.admit, current_caller().namespace, stores=stores)
+        await run_sync(admit, limiter=self._threads)
+
+    async def _record(self, call: str, ids: Mapping[str, list[int | str]], error: str | None) -> None:
+        try:
+            record = partial(self._audit.record, current_caller(), call, ids=ids, error=error)
+            with CancelScope(shield=True):
+                await run_sync(record, limiter=self._threads)
+        except VectorMemoryError as failure:  # a full disk must not keep agents from reading
+            logger.error("%s", failure)  # noqa: TRY400 - the traceback adds nothing
 
 
 def ids_in(arguments: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, list[int | str]]:

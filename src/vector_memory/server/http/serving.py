@@ -115,7 +115,7 @@ def application(
     if http.data_dir is None:
         open_memory = partial(open_only, path, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
-    namespaces, metrics = Namespaces(http.data_dir, settings), Metrics()
+    namespaces, metrics = Namespaces(http.data_dir, settings, read_only=offer.read_only), Metrics()
     accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
     app = serve(
         create_server(

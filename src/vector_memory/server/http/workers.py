@@ -48,6 +48,6 @@ def supervise(listening: socket.socket, count: int) -> None:
 
 def start(listening: socket.socket) -> "subprocess.Popen[bytes]":
     """Start this program once more, with the same flags, as a worker."""
-    command = [sys.executable, "-m", "vector_memory", *sys.argv[1:]]
+    command = [sys.executable, "-P", "-m", "vector_memory", *sys.argv[1:]]
     variables = os.environ | {SOCKET: str(listening.fileno())}
     return subprocess.Popen(command, env=variables, pass_fds=[listening.fileno()])  # noqa: S603 - our own command
