@@ -1,0 +1,1 @@
+"""The storage engine over a schema of a PostgreSQL database with pgvector."""

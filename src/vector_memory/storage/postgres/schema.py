@@ -1,0 +1,162 @@
+"""The tables of a memory: those of one PostgreSQL schema, as the migrations create them.
+
+Every connection has this schema first in its search path, so statements name tables only. Columns that are sorted or
+compared as SQLite does have the collation "C". PostgreSQL does not store the character NUL: a text that has some is
+stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
+"""
+
+SYMBOL_FOR_NULL = "\u2400"
+
+# One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
+NAMESPACE = """
+create table namespace (
+    id smallint primary key check (id = 1),
+    revision bigint not null default 0,
+    epoch bigint not null default 1,
+    removals bigint not null default 0,
+    last_memory_id bigint not null default 0,
+    last_chunk_id bigint not null default 0,
+    last_passage_id bigint not null default 0,
+    dimensions integer not null
+) with (fillfactor = 10);
+"""
+
+MEMORIES = """
+create table session_memories (
+    id bigint primary key,
+    memory_type text collate "C" not null,
+    agent_id text collate "C" not null,
+    session_id text collate "C",
+    session_iter integer not null,
+    task_code text collate "C",
+    content text collate "C" not null,
+    nuls integer[],
+    content_length integer not null,
+    content_bytes integer not null,
+    title text collate "C",
+    description text collate "C",
+    tags text[] collate "C" not null,
+    metadata text not null,
+    category text collate "C",
+    about_report text collate "C",
+    content_hash text collate "C" not null,
+    place_hash bytea unique,
+    created_at text collate "C" not null,
+    updated_at text collate "C" not null,
+    accessed_at text collate "C" not null,
+    access_count integer not null,
+    auto_chunk boolean not null,
+    chunk_count integer not null,
+    embedding_model_id integer references embedding_models(id)
+);
+create index idx_session on session_memories(session_id, memory_type, session_iter, created_at, id);
+create index idx_agent on session_memories(agent_id, memory_type, session_iter, created_at, id);
+create index idx_task on session_memories(task_code, memory_type, session_iter, created_at, id);
+create index idx_kind on session_memories(memory_type, session_iter, created_at, id);
+create index idx_created_at on session_memories(created_at);
+create index idx_content_hash on session_memories(content_hash);
+create index idx_tags on session_memories using gin (tags);
+create index idx_observed_report on session_memories(about_report) where memory_type = 'report_observation';
+create index idx_without_vectors on session_memories(id) where embedding_model_id is null;
+"""
+
+CHUNKS = """
+create table memory_chunks (
+    id bigint primary key,
+    parent_id bigint not null references session_memories(id) on delete cascade,
+    chunk_index integer not null,
+    content text collate "C" not null,
+    nuls integer[],
+    chunk_type text not null,
+    start_char integer not null,
+    end_char integer not null,
+    token_count integer not null,
+    headings text not null,
+    level integer not null,
+    contains_code boolean not null,
+    contains_table boolean not null,
+    is_oversized boolean not null,
+    is_contextually_enriched boolean not null,
+    unique (parent_id, chunk_index)
+);
+"""
+
+EMBEDDING_MODELS = """
+create table embedding_models (
+    id integer primary key,
+    model text not null,
+    dimensions integer not null,
+    precision text not null,
+    engine text not null,
+    unique (model, dimensions, precision, engine)
+);
+"""
+
+# The filter columns are copied from the memory, so that a scan of a scope reads no other table.
+PASSAGES = """
+create table memory_passages (
+    id bigint primary key,
+    memory_id bigint not null references session_memories(id) on delete cascade,
+    chunk_id bigint references memory_chunks(id) on delete cascade,
+    start_char integer not null,
+    end_char integer not null,
+    memory_type text collate "C" not null,
+    agent_id text collate "C" not null,
+    session_id text collate "C",
+    session_iter integer not null,
+    task_code text collate "C",
+    embedding vector({dimensions}) not null
+);
+alter table memory_passages alter column embedding set storage plain;
+create index idx_passage_memory on memory_passages(memory_id);
+create index idx_passage_chunk on memory_passages(chunk_id);
+create index idx_passage_session on memory_passages(session_id, memory_type);
+create index idx_passage_agent on memory_passages(agent_id, memory_type);
+create index idx_passage_task on memory_passages(task_code, memory_type);
+"""
+
+# Blobs of postings as in the SQLite engine: a term is a hash. They change with every store, so they are not compressed.
+KEYWORDS = """
+create table keyword_blocks (
+    id bigint primary key generated always as identity,
+    session_id text collate "C",
+    units integer not null
+);
+create index idx_keyword_block_session on keyword_blocks(session_id);
+
+create table keyword_memories (
+    memory_id bigint primary key references session_memories(id),
+    block_id bigint not null references keyword_blocks(id),
+    first_unit integer not null,
+    lengths bytea not null
+);
+create index idx_keyword_memory_block on keyword_memories(block_id);
+
+create table keyword_postings (
+    id bigint primary key,
+    postings bytea not null
+) with (fillfactor = 70);
+alter table keyword_postings alter column postings set storage external;
+"""
+
+PENDING_VECTORS = """
+create table pending_vectors (
+    memory_id bigint primary key references session_memories(id) on delete cascade,
+    owner text not null,
+    leased_until double precision not null,
+    attempts integer not null default 0
+);
+"""
+
+CANONICAL_TAGS = """
+create table canonical_tags (
+    id bigint primary key generated always as identity,
+    tag text collate "C" not null unique,
+    embedding bytea,
+    frequency integer not null default 0,
+    created_at text not null
+);
+"""
+
+TABLES = (NAMESPACE, EMBEDDING_MODELS, MEMORIES, CHUNKS, PASSAGES, KEYWORDS, PENDING_VECTORS, CANONICAL_TAGS)
+"""In the order of their creation."""

