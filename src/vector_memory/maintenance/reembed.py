@@ -57,18 +57,18 @@ class Reembedding:
         fingerprint = self._indexer.fingerprint
         with self._storage.write() as writer:
             needed = not are_comparable(writer, fingerprint)
-            if writer.spare_vectors.needed_for() != fingerprint:
-                writer.spare_vectors.discard()
+            if writer.upkeep.spare_vectors.needed_for() != fingerprint:
+                writer.upkeep.spare_vectors.discard()
         self._erase()
         with self._storage.write() as writer:
-            if needed and not writer.spare_vectors.exist():
-                writer.spare_vectors.begin(fingerprint)
+            if needed and not writer.upkeep.spare_vectors.exist():
+                writer.upkeep.spare_vectors.begin(fingerprint)
         return needed
 
     def _recompute(self, on_progress: Progress | None) -> int:
         """Recompute the vectors of all memories that have some, and put them in use; return the number of memories."""
         with self._storage.read() as reader:
-            total = reader.spare_vectors.count_missing()
+            total = reader.upkeep.spare_vectors.count_missing()
         done = recomputed = 0
         memory = self._next_or_swap(0)
         while memory is not None:
@@ -88,10 +88,10 @@ class Reembedding:
         with self._storage.write() as writer:
             if self._is_complete(writer):
                 return None
-            memory = writer.spare_vectors.next_missing(after_id)
+            memory = writer.upkeep.spare_vectors.next_missing(after_id)
             if memory is None:
-                require_most_recomputed(writer.spare_vectors)
-                writer.spare_vectors.swap()
+                require_most_recomputed(writer.upkeep.spare_vectors)
+                writer.upkeep.spare_vectors.swap()
             return memory
 
     def _index(self, memory: Memory) -> int:
@@ -103,15 +103,15 @@ class Reembedding:
         )
         with self._storage.write() as writer:
             # Another process may have done this, or deleted the memory, in the meantime.
-            if not self._is_complete(writer) and writer.spare_vectors.is_missing(memory.id):
-                writer.spare_vectors.add(memory, embedded)
+            if not self._is_complete(writer) and writer.upkeep.spare_vectors.is_missing(memory.id):
+                writer.upkeep.spare_vectors.add(memory, embedded)
         return len(embedded.passages)
 
     def _is_complete(self, reader: Reader) -> bool:
         """Return whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
         if are_comparable(reader, self._indexer.fingerprint):
             return True
-        if reader.spare_vectors.needed_for() != self._indexer.fingerprint:
+        if reader.upkeep.spare_vectors.needed_for() != self._indexer.fingerprint:
             raise DatabaseError(
                 "A `vector-memory reembed` with another model has started and discarded the progress of this one: "
                 "choose one model and repeat the command with it."
@@ -129,7 +129,7 @@ class Reembedding:
 
     def _erase_step(self) -> bool:
         with self._storage.write() as writer:
-            return writer.spare_vectors.erase_step()
+            return writer.upkeep.spare_vectors.erase_step()
 
 
 def are_comparable(reader: Reader, fingerprint: Fingerprint) -> bool:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
-    from vector_memory.storage.upkeep import SpareVectors
+    from vector_memory.storage.upkeep import Upkeep
 
 
 class Storage(Protocol):
@@ -230,8 +230,8 @@ class Reader(Protocol):
         """The feed for an index in memory; None if the engine has none."""
 
     @property
-    def spare_vectors(self) -> "SpareVectors":
-        """The vectors of another model, which are filled beside those in use."""
+    def upkeep(self) -> "Upkeep":
+        """What only maintenance needs, in the same transaction."""
 
     # Tags
 

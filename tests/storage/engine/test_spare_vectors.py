@@ -16,7 +16,7 @@ LONGER = Fingerprint("longer", 12, "fp32", "test")
 
 def begin(storage: Storage) -> None:
     with storage.write() as writer:
-        writer.spare_vectors.begin(LONGER)
+        writer.upkeep.spare_vectors.begin(LONGER)
 
 
 def embedded_again(storage: Storage, memory_id: int) -> Embedded:
@@ -32,12 +32,12 @@ def fill(storage: Storage) -> int:
     filled = after = 0
     while True:
         with storage.write() as writer:
-            memory = writer.spare_vectors.next_missing(after)
+            memory = writer.upkeep.spare_vectors.next_missing(after)
             if memory is None:
                 return filled
         embedded, after = embedded_again(storage, memory.id), memory.id
         with storage.write() as writer:
-            writer.spare_vectors.add(memory, embedded)
+            writer.upkeep.spare_vectors.add(memory, embedded)
         filled += 1
 
 
@@ -46,7 +46,7 @@ def erase(storage: Storage) -> int:
     steps = 0
     while True:
         with storage.write() as writer:
-            if not writer.spare_vectors.erase_step():
+            if not writer.upkeep.spare_vectors.erase_step():
                 return steps
         steps += 1
 
@@ -54,10 +54,10 @@ def erase(storage: Storage) -> int:
 def test_without_spare_vectors_nothing_is_needed_and_nothing_to_erase(storage: Storage) -> None:
     add(storage, new_memory())
     with storage.write() as writer:
-        assert not writer.spare_vectors.exist()
-        assert writer.spare_vectors.needed_for() is None
-        writer.spare_vectors.discard()
-        assert not writer.spare_vectors.erase_step()
+        assert not writer.upkeep.spare_vectors.exist()
+        assert writer.upkeep.spare_vectors.needed_for() is None
+        writer.upkeep.spare_vectors.discard()
+        assert not writer.upkeep.spare_vectors.erase_step()
 
 
 def test_until_the_swap_the_old_vectors_are_in_use_and_memories_are_added_with_them(storage: Storage) -> None:
@@ -65,13 +65,13 @@ def test_until_the_swap_the_old_vectors_are_in_use_and_memories_are_added_with_t
     begin(storage)
     second = add(storage, new_memory("another", MemoryKind.INPUT_PROMPT))
     with storage.read() as reader:
-        assert reader.spare_vectors.needed_for() == LONGER
-        assert reader.spare_vectors.count_missing() == 2
-        assert reader.spare_vectors.is_missing(first)
+        assert reader.upkeep.spare_vectors.needed_for() == LONGER
+        assert reader.upkeep.spare_vectors.count_missing() == 2
+        assert reader.upkeep.spare_vectors.is_missing(first)
     assert fill(storage) == 2
     with storage.read() as reader:
         assert reader.fingerprint() == MODEL
-        assert (reader.spare_vectors.count_missing(), reader.spare_vectors.count_recomputed()) == (0, 2)
+        assert (reader.upkeep.spare_vectors.count_missing(), reader.upkeep.spare_vectors.count_recomputed()) == (0, 2)
         assert [len(p.vector) for p in reader.passages_of(reader.memory(second))] == [MODEL.dimensions]
 
 
@@ -84,14 +84,14 @@ def test_after_the_swap_every_passage_has_its_new_vector_and_the_old_ones_are_er
         before = reader.passages_of(reader.memory(document))
         epoch = reader.feed.revision().epoch if reader.feed else 0
     with storage.write() as writer:
-        writer.spare_vectors.swap()
+        writer.upkeep.spare_vectors.swap()
     assert erase(storage) > 0
     with storage.read() as reader:
         assert reader.fingerprint() == LONGER
         after = reader.passages_of(reader.memory(document))
         assert [passage[:3] for passage in after] == [passage[:3] for passage in before]
         assert [passage.vector[:8].tolist() for passage in after] == [passage.vector.tolist() for passage in before]
-        assert not reader.spare_vectors.exist()
+        assert not reader.upkeep.spare_vectors.exist()
         assert reader.feed is None or reader.feed.revision().epoch > epoch
         with pytest.raises(EmbeddingUnavailableError):
             reader.require_comparable(MODEL)
@@ -111,13 +111,14 @@ def test_a_memory_without_spare_vectors_lacks_vectors_after_the_swap(storage: St
     begin(storage)
     embedded = embedded_again(storage, first)
     with storage.write() as writer:
-        writer.spare_vectors.add(writer.memory(first), embedded)
-        writer.spare_vectors.swap()
+        writer.upkeep.spare_vectors.add(writer.memory(first), embedded)
+        writer.upkeep.spare_vectors.swap()
     erase(storage)
     with storage.read() as reader:
         assert reader.count(Scope(), without_vectors=True) == 1
         missing = reader.next_without_vectors(0)
-        assert missing is not None and missing.id == second
+        assert missing is not None
+        assert missing.id == second
 
 
 def test_deleting_a_memory_deletes_its_spare_vectors(storage: Storage) -> None:
@@ -126,7 +127,7 @@ def test_deleting_a_memory_deletes_its_spare_vectors(storage: Storage) -> None:
     fill(storage)
     with storage.write() as writer:
         writer.delete(memory_id)
-        assert writer.spare_vectors.count_recomputed() == 0
+        assert writer.upkeep.spare_vectors.count_recomputed() == 0
 
 
 def test_discarded_vectors_are_erased_in_steps_and_others_can_begin(storage: Storage) -> None:
@@ -134,12 +135,12 @@ def test_discarded_vectors_are_erased_in_steps_and_others_can_begin(storage: Sto
     begin(storage)
     fill(storage)
     with storage.write() as writer:
-        writer.spare_vectors.discard()
-        assert writer.spare_vectors.exist()
-        assert writer.spare_vectors.needed_for() is None
+        writer.upkeep.spare_vectors.discard()
+        assert writer.upkeep.spare_vectors.exist()
+        assert writer.upkeep.spare_vectors.needed_for() is None
     erase(storage)
     with storage.read() as reader:
-        assert not reader.spare_vectors.exist()
+        assert not reader.upkeep.spare_vectors.exist()
         assert reader.fingerprint() == MODEL
     begin(storage)
     assert fill(storage) == 1
@@ -152,6 +153,6 @@ def test_after_the_swap_tags_have_no_vectors(storage: Storage) -> None:
     begin(storage)
     fill(storage)
     with storage.write() as writer:
-        writer.spare_vectors.swap()
+        writer.upkeep.spare_vectors.swap()
     with storage.read() as reader:
         assert reader.tag_vectors(LONGER.dimensions).missing() == ["t"]

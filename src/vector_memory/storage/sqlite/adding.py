@@ -177,11 +177,18 @@ def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None
 
 
 def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:
-    """Insert the rows of a document's chunks, linked to their neighbours, and return their ids in order."""
-    chunks = derived.chunks
-    if not chunks:
+    """Insert the chunks of a document, and return their ids in order."""
+    if not derived.chunks:
         return []
-    ids = next_ids(connection, "memory_chunks", len(chunks))
+    ids = next_ids(connection, "memory_chunks", len(derived.chunks))
+    insert_chunk_rows(connection, memory, derived.chunks, ids, enriched=derived.enriched)
+    return ids
+
+
+def insert_chunk_rows(
+    connection: apsw.Connection, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool
+) -> None:
+    """Insert the rows of a document's chunks with these ids, linked to their neighbours."""
     connection.executemany(
         """
         insert into memory_chunks (
@@ -198,7 +205,7 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
                 following,
                 memory.id,
                 memory.title,
-                derived.enriched,
+                enriched,
                 memory.created_at,
                 len(chunks),
                 chunk.position(len(chunks)),
@@ -209,7 +216,6 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
             )
         ],
     )
-    return ids
 
 
 def chunk_values(chunk: Chunk) -> tuple[object, ...]:

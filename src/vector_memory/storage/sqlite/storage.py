@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
-    from vector_memory.storage.upkeep import SpareVectors
+    from vector_memory.storage.upkeep import Upkeep
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
@@ -171,10 +171,10 @@ class SqliteReader:
         return SqliteFeed(self.connection)
 
     @property
-    def spare_vectors(self) -> "SpareVectors":
-        from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
+    def upkeep(self) -> "Upkeep":
+        from vector_memory.storage.sqlite.upkeep import SqliteUpkeep
 
-        return SqliteSpareVectors(self.connection)
+        return SqliteUpkeep(self.connection)
 
     def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
         return pending.next_unindexed(self.connection, after_id, given_up=given_up)
