@@ -80,8 +80,7 @@ def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *
         sql = "update memory_chunks set is_contextually_enriched = ? where parent_id = ?"
         connection.execute(sql, (derived.enriched, memory.id))
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
-    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
-    chunk_ids: Sequence[int] = fetch_column(connection, sql, (memory.id,))
+    chunk_ids = chunk_ids_of(connection, memory.id)
     if derived.chunks and not chunk_ids:
         chunk_ids = add_chunks(connection, memory, derived)
     vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
@@ -113,6 +112,12 @@ def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
     keywords.remove(connection, memory_id)
     connection.execute("delete from session_memories where id = ?", (memory_id,))
     return chunk_count if connection.changes() else None
+
+
+def chunk_ids_of(connection: apsw.Connection, memory_id: int) -> list[int]:
+    """Return the ids of a document's chunks in order."""
+    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
+    return fetch_column(connection, sql, (memory_id,))
 
 
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
