@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
-from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE
+from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
 
