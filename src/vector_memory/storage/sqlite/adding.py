@@ -8,6 +8,7 @@ from dataclasses import fields
 import apsw
 
 from vector_memory.domain import TRAITS, Chunk, NewMemory
+from vector_memory.storage.postings import Words
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
@@ -123,9 +124,9 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
     ]
 
 
-def words_in(derived: Derived) -> keywords.Words:
+def words_in(derived: Derived) -> Words:
     """Return the words, which must come from `prepare_words` of this engine."""
-    if not isinstance(derived.words, keywords.Words):
+    if not isinstance(derived.words, Words):
         raise TypeError("The words of a memory must come from prepare_words of the same storage")
     return derived.words
 

@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
@@ -70,10 +71,6 @@ FAILURES: dict[type[apsw.Error], str] = {
 }
 
 Row = tuple[Any, ...]
-
-
-class DamagedError(DatabaseError):
-    """The contents of the file contradict its schema."""
 
 
 class Guard:

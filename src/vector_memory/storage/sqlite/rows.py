@@ -8,7 +8,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import apsw
 
-from vector_memory.storage.sqlite.guards import WRONG_TYPE, DamagedError, type_check
+from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.sqlite.guards import WRONG_TYPE, type_check
 
 T = TypeVar("T")
 

@@ -285,7 +285,7 @@ class SqliteStorage:
         self._database.require_time_to_write()
 
     def prepare_words(self, texts: Sequence[str]) -> UnitWords:
-        from vector_memory.storage.sqlite.keywords import indexed
+        from vector_memory.storage.postings import indexed
 
         return indexed(texts)
 

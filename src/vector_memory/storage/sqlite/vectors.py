@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Scope
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
-from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
@@ -33,19 +34,6 @@ class Passage(NamedTuple):
     chunk_id: int | None
     start: int
     end: int
-
-
-class Candidates(NamedTuple):
-    """Passages near a query, nearest first: their units, the memories of these, and their vectors.
-
-    `vectors`: shape (passages, dimensions). `wanted`: whether a passage passes the filters that are not in the vec0
-    table.
-    """
-
-    units: Numbers
-    memories: Numbers
-    vectors: NDArray[np.float32]
-    wanted: NDArray[np.bool_]
 
 
 def table_for(*, chunked: bool) -> str:
