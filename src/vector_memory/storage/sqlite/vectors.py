@@ -65,17 +65,12 @@ def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerpri
     if are_comparable(connection, fingerprint):
         return
     present = fingerprint_of(connection)
-    made = f"were computed with {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
+    made = f"were computed with {present}" if present else f"have {vector_dimensions(connection)} numbers"
     raise EmbeddingUnavailableError(
-        f"The vectors of this file {made}, but the configured model is {describe(fingerprint)}: they cannot be "
+        f"The vectors of this file {made}, but the configured model is {fingerprint}: they cannot be "
         "compared. Run `vector-memory reembed` to recompute them with this model, or change "
         "VECTOR_MEMORY_EMBEDDING_MODEL back."
     )
-
-
-def describe(fingerprint: Fingerprint) -> str:
-    """Return a fingerprint in words."""
-    return f"{fingerprint.model} ({fingerprint.dimensions} x {fingerprint.precision}, {fingerprint.engine})"
 
 
 def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:
