@@ -10,7 +10,7 @@ from vector_memory.cli.flags import AsJson, creatable, existing
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.maintenance.copying import Copied, copying
-from vector_memory.settings import DatabaseLocation, MemoryAddress, Settings, full_path
+from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, full_path
 from vector_memory.storage.opening import open_storage
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -31,10 +31,10 @@ def copy(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a memory with its ids, times and vectors, from a file to PostgreSQL or back. Can be interrupted and repeated.
+    """Copy a memory with its ids, times and vectors, from a file to PostgreSQL or back.
 
-    Everything written is read back and compared. Servers can use the source meanwhile: what they store after the start
-    is copied by the next run. No process may use the target before the copy is complete.
+    Everything written is read back and compared. Can be interrupted and repeated. Servers can use the source meanwhile:
+    the next run copies what they have stored. No process may use the target before the copy is complete.
     """
     source_at = existing(place_of(source, unencrypted=database_unencrypted))
     target_at = creatable(place_of(target, unencrypted=database_unencrypted))
@@ -57,15 +57,13 @@ def place_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
 
 def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> Copied:
     """Copy a memory; the target gets vectors of the same length."""
-    settings = Settings()
-    with closing(open_storage(source_at, settings, read_only=True)) as source:
+    with closing(open_storage(source_at, dimensions=DEFAULT_DIM, read_only=True)) as source:
         with source.read() as reader:
             fingerprint = reader.fingerprint()
-        if fingerprint is not None:
-            settings = settings.model_copy(update={"embedding_dim": fingerprint.dimensions})
-        with closing(open_storage(target_at, settings)) as target, copying(source, target) as copied_from:
+        dimensions = DEFAULT_DIM if fingerprint is None else fingerprint.dimensions
+        with closing(open_storage(target_at, dimensions=dimensions)) as target, copying(source, target) as running:
             with progress("Memories") as update:
-                copied = copied_from.copy_memories(update)
+                copied = running.copy_memories(update)
             with progress("Words") as update:
-                copied_from.complete(update)
+                running.complete(update)
     return copied
