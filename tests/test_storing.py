@@ -31,7 +31,7 @@ TABLES = ("session_memories", "memory_chunks", "memory_passages", "vec_chunk_sea
 
 
 def counts(store: SessionMemoryStore) -> dict[str, int]:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return {table: fetch_value(connection, f"select count(*) from {table}") for table in TABLES}
 
 
@@ -249,10 +249,10 @@ def test_words_are_prepared_before_the_write_lock_is_taken(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     locked, cut = [], postings.terms
-    store._database.create()
+    store._storage._database.create()
 
     def noted(text: str) -> list[str]:
-        locked.append(store._database._writer.in_transaction)
+        locked.append(store._storage._database._writer.in_transaction)
         return cut(text)
 
     monkeypatch.setattr(postings, "terms", noted)

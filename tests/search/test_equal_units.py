@@ -62,7 +62,7 @@ def fill(store: SessionMemoryStore, count: int) -> None:
         for index in range(count)
     ]  # fmt: skip
     new = NewMemory(kind=MemoryKind.REPORT, agent_id="a", session_id="s", content="x")
-    with store._database.write() as connection:
+    with store._storage._database.write() as connection:
         embedded = Embedded(
             passages=[EmbeddedPassage(index, 0, 1) for index in range(count)],
             vectors=np.tile(LatticeEmbedder().embed(["x"]), (count, 1)),

@@ -76,7 +76,7 @@ def fill(store: SessionMemoryStore) -> None:
         store.tagged.store(
             f"{number} databases " + "\x01" * 9_000, tags=[f"{number} {'t' * 90} {tag}" for tag in range(9)]
         )
-    with store._database.write() as connection:  # as an import of an earlier release could leave it
+    with store._storage._database.write() as connection:  # as an import of an earlier release could leave it
         connection.execute(
             "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", (HEADING,) * 2
         )

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.upkeep import Upkeep
 
 
 class Storage(Protocol):
@@ -119,13 +120,7 @@ class Reader(Protocol):
         """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None."""
 
     def find_report(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
     ) -> int | None:
         """Return the id of the report with this text, session, iteration, agent and task, or None."""
 
@@ -233,6 +228,10 @@ class Reader(Protocol):
     @property
     def feed(self) -> "IndexFeed | None":
         """The feed for an index in memory; None if the engine has none."""
+
+    @property
+    def upkeep(self) -> "Upkeep":
+        """What only maintenance needs, in the same transaction."""
 
     # Tags
 

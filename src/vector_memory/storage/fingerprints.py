@@ -16,13 +16,8 @@ def require_comparable(present: Fingerprint | None, dimensions: int, wanted: Fin
     """
     if are_comparable(present, dimensions, wanted):
         return
-    made = f"were computed with {describe(present)}" if present else f"have {dimensions} numbers"
+    made = f"were computed with {present}" if present else f"have {dimensions} numbers"
     raise EmbeddingUnavailableError(
-        f"The stored vectors {made}, but the configured model is {describe(wanted)}: they cannot be compared. Run "
+        f"The stored vectors {made}, but the configured model is {wanted}: they cannot be compared. Run "
         "`vector-memory reembed` to recompute them with this model, or change VECTOR_MEMORY_EMBEDDING_MODEL back."
     )
-
-
-def describe(fingerprint: Fingerprint) -> str:
-    """Return a fingerprint in words."""
-    return f"{fingerprint.model} ({fingerprint.dimensions} x {fingerprint.precision}, {fingerprint.engine})"

@@ -17,12 +17,12 @@ from vector_memory.storage.sqlite import (
     value_repair,
     vectors,
 )
-from vector_memory.storage.sqlite import reembedding as shadow
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema
+from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 from vector_memory.storage.sqlite.schema_check import schema_faults
 from vector_memory.storage.sqlite.tags import unknown_tags
 from vector_memory.storage.sqlite.value_faults import value_faults
@@ -257,15 +257,16 @@ def fingerprint(connection: Connection, model: EmbeddingModel) -> Finding:
         return fine("fingerprint", "Not checked: there is no model to compare the vectors with.")
     if present is None:
         return fine("fingerprint", "There are no vectors yet.")
-    return fine("fingerprint", f"The vectors were computed with {vectors.describe(present)}, the configured model.")
+    return fine("fingerprint", f"The vectors were computed with {present}, the configured model.")
 
 
 def reembedding(connection: Connection) -> Iterator[Finding]:
     """Check for a change of the model that is in progress or was interrupted."""
-    if shadow.exists(connection):
-        new_model = shadow.unfinished(connection)
+    spare = SqliteSpareVectors(connection)
+    if spare.exist():
+        new_model = spare.needed_for()
         message = (
-            f"Recomputing the vectors with {vectors.describe(new_model)} is in progress or was interrupted."
+            f"Recomputing the vectors with {new_model} is in progress or was interrupted."
             if new_model
             else "Some vectors of an earlier model have not been erased yet."
         )

@@ -26,7 +26,7 @@ from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
-from vector_memory.settings import HttpOptions, ServerOptions, Settings
+from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
 
 
 def run_http_server(
-    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
     listening = inherited_socket()
@@ -80,7 +80,7 @@ def run_http_server(
             supervise(listening, http.workers)
             return
     allow_many_files()
-    gate = Gate(application(path, settings, export_folders, offer, http))
+    gate = Gate(application(address, settings, export_folders, offer, http))
     config = uvicorn.Config(
         gate,
         http=Connection,
@@ -108,12 +108,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def application(
-    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> App:
     """Return the application. Raises ConfigurationError."""
     serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
-        open_memory = partial(open_only, path, settings, export_folders, read_only=offer.read_only)
+        open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
     namespaces, metrics = Namespaces(http.data_dir, settings, read_only=offer.read_only), Metrics()
     accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
@@ -147,11 +147,11 @@ def shared_key(data_dir: Path) -> bytes:
 
 
 def open_only(
-    path: Path, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
 ) -> AbstractContextManager[SessionMemoryStore]:
     """Open the only memory of a server without tokens."""
     model = EmbeddingModel(lambda: load_embedder(settings))
-    store = SessionMemoryStore(path, settings, export_folders=export_folders, model=model, read_only=read_only)
+    store = SessionMemoryStore(address, settings, export_folders=export_folders, model=model, read_only=read_only)
     if settings.embed_in_background:
         store.defer_vectors()
     return store

@@ -23,7 +23,9 @@ def passages_of(connection: Connection, memory: Memory) -> list[StoredPassage]:
     """
     rows = connection.execute(sql, (memory.id,), binary=True).fetchall()
     vectors = as_vectors([row[3] for row in rows], connection.state.dimensions)
-    return [StoredPassage(*row[:3], vector) for row, vector in zip(rows, vectors, strict=True)]
+    return [
+        StoredPassage(chunk, start, end, vector) for (chunk, start, end, _), vector in zip(rows, vectors, strict=True)
+    ]
 
 
 def embedded_passages(connection: Connection, memory_id: int) -> list[EmbeddedPassage]:

@@ -81,8 +81,7 @@ def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *
         sql = "update memory_chunks set is_contextually_enriched = ? where parent_id = ?"
         connection.execute(sql, (derived.enriched, memory.id))
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
-    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
-    chunk_ids: Sequence[int] = fetch_column(connection, sql, (memory.id,))
+    chunk_ids = chunk_ids_of(connection, memory.id)
     if derived.chunks and not chunk_ids:
         chunk_ids = add_chunks(connection, memory, derived)
     vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
@@ -114,6 +113,12 @@ def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
     keywords.remove(connection, memory_id)
     connection.execute("delete from session_memories where id = ?", (memory_id,))
     return chunk_count if connection.changes() else None
+
+
+def chunk_ids_of(connection: apsw.Connection, memory_id: int) -> list[int]:
+    """Return the ids of a document's chunks in order."""
+    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
+    return fetch_column(connection, sql, (memory_id,))
 
 
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
@@ -173,11 +178,18 @@ def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None
 
 
 def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:
-    """Insert the rows of a document's chunks, linked to their neighbours, and return their ids in order."""
-    chunks = derived.chunks
-    if not chunks:
+    """Insert the chunks of a document, and return their ids in order."""
+    if not derived.chunks:
         return []
-    ids = next_ids(connection, "memory_chunks", len(chunks))
+    ids = next_ids(connection, "memory_chunks", len(derived.chunks))
+    insert_chunk_rows(connection, memory, derived.chunks, ids, enriched=derived.enriched)
+    return ids
+
+
+def insert_chunk_rows(
+    connection: apsw.Connection, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool
+) -> None:
+    """Insert the rows of a document's chunks with these ids, linked to their neighbours."""
     connection.executemany(
         """
         insert into memory_chunks (
@@ -194,7 +206,7 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
                 following,
                 memory.id,
                 memory.title,
-                derived.enriched,
+                enriched,
                 memory.created_at,
                 len(chunks),
                 chunk.position(len(chunks)),
@@ -205,7 +217,6 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
             )
         ],
     )
-    return ids
 
 
 def chunk_values(chunk: Chunk) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
 from vector_memory.storage.damage import DamagedError
-from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE
+from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
 

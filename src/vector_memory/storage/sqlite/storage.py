@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.upkeep import Upkeep
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
@@ -78,13 +79,7 @@ class SqliteReader:
         return adding.find_duplicate(self.connection, new, content_hash)
 
     def find_report(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
     ) -> int | None:
         return memories.find_report(self.connection, content_hash, agent_id, session_id, session_iter, task_code)
 
@@ -174,6 +169,12 @@ class SqliteReader:
         from vector_memory.storage.sqlite.feed import SqliteFeed
 
         return SqliteFeed(self.connection)
+
+    @property
+    def upkeep(self) -> "Upkeep":
+        from vector_memory.storage.sqlite.upkeep import SqliteUpkeep
+
+        return SqliteUpkeep(self.connection)
 
     def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
         return pending.next_unindexed(self.connection, after_id, given_up=given_up)
