@@ -34,7 +34,7 @@ class ScopeVectors:
         return vectors.vectors_of_units(self._connection, self._scope, unit_ids)
 
 
-class ScopeCandidates(NearestUnits):
+class PostgresCandidates(NearestUnits):
     """The CandidateSource of a scope of memories, in the connection's transaction."""
 
     def __init__(self, connection: Connection, scope: Scope, method: Method) -> None:
