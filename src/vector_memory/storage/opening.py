@@ -38,7 +38,7 @@ def open_storage(
     from vector_memory.storage.postgres.storage import PostgresStorage
 
     return PostgresStorage(
-        PostgresDatabase(address.conninfo(), schema=address.schema, dimensions=dimensions, read_only=read_only, cut=cut)
+        PostgresDatabase(address.conninfo(), schema=address.schema, dimensions=dimensions, read_only=read_only)
     )
 
 
@@ -46,6 +46,5 @@ def require_driver() -> None:
     """Raise ConfigurationError, which says what to install, if the driver for PostgreSQL cannot be used."""
     try:
         import psycopg  # noqa: F401
-        import psycopg_pool  # noqa: F401
     except ImportError:
         raise ConfigurationError(MISSING_DRIVER) from None
