@@ -13,7 +13,7 @@ import psycopg
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import state
+from vector_memory.storage.postgres import arrays, state
 from vector_memory.storage.postgres.state import State
 from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
 
@@ -42,6 +42,7 @@ class Connection(psycopg.Connection[Row]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        arrays.register(self.adapters)
         self._opening: Sequence[Statement] = ()
         self._attempt: Attempt = once
         self._waiting: list[Statement] = []

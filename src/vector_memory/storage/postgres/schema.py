@@ -127,7 +127,7 @@ create table keyword_blocks (
     session_id text collate "C",
     units integer not null
 );
-create index idx_keyword_block_session on keyword_blocks(session_id);
+create index idx_keyword_block_session on keyword_blocks(session_id, id);
 
 create table keyword_memories (
     memory_id bigint primary key references session_memories(id),

@@ -9,10 +9,10 @@ import apsw
 import numpy as np
 
 from vector_memory.domain import Fingerprint
+from vector_memory.storage.postings import BUCKETS
 from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
 from vector_memory.storage.sqlite import chunks
 from vector_memory.storage.sqlite.adding import insert_chunk_rows, insert_row
-from vector_memory.storage.sqlite.keywords import BUCKETS
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.memory_vectors import IS_INDEXED
 from vector_memory.storage.sqlite.revision import begin_epoch

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Scope
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage import fingerprints
 from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.ranking import Numbers
@@ -57,20 +57,12 @@ def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
 
 def are_comparable(connection: apsw.Connection, fingerprint: Fingerprint) -> bool:
     """Return whether vectors of this fingerprint are comparable with those of the file."""
-    return fingerprint_of(connection) in (None, fingerprint) and vector_dimensions(connection) == fingerprint.dimensions
+    return fingerprints.are_comparable(fingerprint_of(connection), vector_dimensions(connection), fingerprint)
 
 
 def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
     """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with those of the file."""
-    if are_comparable(connection, fingerprint):
-        return
-    present = fingerprint_of(connection)
-    made = f"were computed with {present}" if present else f"have {vector_dimensions(connection)} numbers"
-    raise EmbeddingUnavailableError(
-        f"The vectors of this file {made}, but the configured model is {fingerprint}: they cannot be "
-        "compared. Run `vector-memory reembed` to recompute them with this model, or change "
-        "VECTOR_MEMORY_EMBEDDING_MODEL back."
-    )
+    fingerprints.require_comparable(fingerprint_of(connection), vector_dimensions(connection), fingerprint)
 
 
 def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:
