@@ -71,6 +71,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import monday.jsonl --as tuesday": "as a session of another name",
         "import old/vector_memory.db": "the notes of a tagged memory server",
     },
+    "copy": {
+        "copy ~/memory.db postgresql://alice@db/memory": "from one machine to a database server",
+        "copy postgresql://alice@db/memory ~/memory.db": "and back",
+    },
     "import-sessions": {
         "import-sessions --dry-run": "say what would be stored of this project",
         "import-sessions --all --client codex": "all sessions of Codex",

@@ -21,6 +21,7 @@ Store and search:
 Import and export:
   export           write one session, or everything, to a JSON Lines file
   import           add the memories of an exported file
+  copy             copy the memory from a file to PostgreSQL, or back
   import-sessions  store the past sessions of Claude Code and Codex
 
 Maintenance:

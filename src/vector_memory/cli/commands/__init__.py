@@ -31,6 +31,7 @@ COMMANDS = {
     "report": "report:report",
     "export": "transfer:export",
     "import": "transfer:import_",
+    "copy": "copying:copy",
     "import-sessions": "import_sessions:import_sessions",
     "delete": "delete:delete",
     "cleanup": "delete:cleanup",

@@ -88,8 +88,9 @@ class SqlitePortions:
             memory = whole.memory
             insert_row(connection, memory, None if whole.passages is None else model_id)
             chunk_ids = [chunk.id for chunk in whole.chunks]
-            enriched = any(chunk.enriched for chunk in whole.chunks)
-            insert_chunk_rows(connection, memory, [chunk.chunk for chunk in whole.chunks], chunk_ids, enriched=enriched)
+            if whole.chunks:
+                parts = [chunk.chunk for chunk in whole.chunks]
+                insert_chunk_rows(connection, memory, parts, chunk_ids, enriched=whole.chunks[0].enriched)
             if whole.passages:
                 passages = [
                     Passage(None if place.chunk is None else chunk_ids[place.chunk], place.start, place.end)
