@@ -74,5 +74,7 @@ def driver_at_hand() -> Iterator[None]:
     """Raise ConfigurationError, which says what to install, if the block imports a driver that is missing."""
     try:
         yield
-    except ImportError:
+    except ImportError as error:
+        if error.name not in (None, "psycopg"):  # it has no name if libpq is what is missing
+            raise
         raise ConfigurationError(MISSING_DRIVER) from None
