@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clusters import shared_cluster
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
 from vector_memory.storage.base import Storage
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -27,7 +30,13 @@ def open_sqlite(place: Path) -> Storage:
     return SqliteStorage(Database(place / "memory.db", dimensions=DIMENSIONS))
 
 
-ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite}
+def open_postgres(place: Path) -> Storage:
+    """Open the memory in a schema named after a folder, on the server that the tests share."""
+    schema = f"test {sha256(bytes(place)).hexdigest()[:16]}"
+    return PostgresStorage(PostgresDatabase(shared_cluster().url(), schema=schema, dimensions=DIMENSIONS))
+
+
+ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite, "postgres": open_postgres}
 """Each opens the memory at a place, which several handles may have open."""
 
 

@@ -1,21 +1,18 @@
 """Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import fields
 
 import apsw
 
-from vector_memory.domain import TRAITS, Chunk, NewMemory
-from vector_memory.storage.postings import Words
+from vector_memory.domain import Chunk, NewMemory
+from vector_memory.storage.adding import as_stored, words_in
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
-
-as_json = json.JSONEncoder(ensure_ascii=False).encode
-"""Encode a value for a JSON column. `json.dumps` would create an encoder for each value."""
+from vector_memory.storage.values import as_json
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
@@ -127,34 +124,6 @@ def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded
         vectors.Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
         for passage in embedded.passages
     ]
-
-
-def words_in(derived: Derived) -> Words:
-    """Return the words, which must come from `prepare_words` of this engine."""
-    if not isinstance(derived.words, Words):
-        raise TypeError("The words of a memory must come from prepare_words of the same storage")
-    return derived.words
-
-
-def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
-    """Return a new memory as it will be stored."""
-    return Memory(
-        id=memory_id,
-        memory_type=str(new.kind),
-        agent_id=new.agent_id,
-        session_id=new.session_id,
-        session_iter=new.session_iter,
-        task_code=new.task_code,
-        content=new.content,
-        title=new.title,
-        description=new.description,
-        tags=list(new.tags),
-        metadata=new.metadata,
-        content_hash=content_hash,
-        chunked=TRAITS[new.kind].chunked,
-        chunk_count=chunk_count,
-        **history._asdict(),
-    )
 
 
 def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None) -> None:

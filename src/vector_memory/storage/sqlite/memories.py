@@ -9,8 +9,9 @@ import apsw
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.records import CountedBy, Expendable, Memory, Observation, Origin, no_memory
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
+from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
+from vector_memory.storage.values import object_in, texts_in
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
