@@ -7,6 +7,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "serve --toolsets all --read-only": "all tools that read",
         "serve --http": "many clients on this machine, over HTTP",
     },
+    "database": {
+        "database prepare --database-url postgresql://owner@db/agents": "create or upgrade its tables",
+        "database prepare --serve memory_server --read memory_reader": "let roles use them",
+    },
     "namespace": {
         "namespace create web --data-dir /srv/memory": "a memory for a team",
         "namespace limit web --max-memories 100000 --calls-per-minute 600": "set its limits",

@@ -8,9 +8,10 @@ from pydantic import create_model
 
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, MemoryAddress, Settings
+from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
+DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
 SettingsFlags = Annotated[Settings, Parameter(name="*")]
 HiddenSettingsFlags = Annotated[Settings, Parameter(name="*", show=False)]
 """Settings that a command accepts but does not list: `serve --help` lists them."""

@@ -44,19 +44,11 @@ ALTERNATIVES = ("database_path", "working_dir", "database_url")
 """The fields that say where the memory is; a flag for one of them overrides the variables of all."""
 
 
-class DatabaseLocation(BaseModel):
-    """Where the database is. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+class DatabaseServer(BaseModel):
+    """The PostgreSQL database. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    database_path: FullPath | None = Field(
-        default=None, description="Database file of the memory; created when something is stored."
-    )
-    working_dir: FullPath | None = Field(
-        default=None,
-        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
-        "if set, else the current folder.",
-    )
     database_url: str | None = Field(
         default=None,
         repr=False,
@@ -72,6 +64,27 @@ class DatabaseLocation(BaseModel):
         description="Accept connections without TLS to a database on another machine, in a network that you trust.",
     )
 
+    def url(self) -> DatabaseUrl | None:
+        """Return the address of the database, if one is named. Raises ConfigurationError if it cannot be used."""
+        if self.database_url is None:
+            return None
+        return DatabaseUrl.parse(
+            self.database_url, password_file=self.database_password_file, unencrypted=self.database_unencrypted
+        )
+
+
+class DatabaseLocation(DatabaseServer):
+    """Where the memory is: in a file, or in a PostgreSQL database."""
+
+    database_path: FullPath | None = Field(
+        default=None, description="Database file of the memory; created when something is stored."
+    )
+    working_dir: FullPath | None = Field(
+        default=None,
+        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
+        "if set, else the current folder.",
+    )
+
     @model_validator(mode="after")
     def _one_location(self) -> "DatabaseLocation":
         if self.database_path is not None and self.working_dir is not None:
@@ -82,11 +95,7 @@ class DatabaseLocation(BaseModel):
 
     def address(self) -> MemoryAddress:
         """Return where the memory is. Raises ConfigurationError for a URL that cannot be used."""
-        if self.database_url is not None:
-            return DatabaseUrl.parse(
-                self.database_url, password_file=self.database_password_file, unencrypted=self.database_unencrypted
-            )
-        return self.database_path or self.folder() / DATABASE_NAME
+        return self.url() or self.database_path or self.folder() / DATABASE_NAME
 
     def folder(self) -> Path:
         """Return the folder on this machine that holds the database file, and where documents are written."""

@@ -40,6 +40,7 @@ COMMANDS = {
     "doctor": "maintain:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
+    "database": "database:database",
     "namespace": "tenancy:namespace",
     "token": "tenancy:token",
     "audit": "tenancy:audit",

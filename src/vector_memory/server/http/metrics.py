@@ -69,8 +69,9 @@ def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
     yield f"vector_memory_model_loaded {int(namespaces.has_model)}"
     for name, meaning in (("database_bytes", "Size of the database."), ("log_bytes", "Size of its write-ahead log.")):
         yield from described(name, "gauge", meaning)
-        for namespace in namespaces.names():
-            yield f'vector_memory_{name}{{namespace="{namespace}"}} {getattr(namespaces.sizes(namespace), name)}'
+        for namespace in namespaces.registry.names():
+            size = getattr(namespaces.registry.sizes(namespace), name)
+            yield f'vector_memory_{name}{{namespace="{namespace}"}} {size}'
 
 
 def described(name: str, kind: str, meaning: str) -> Iterator[str]:

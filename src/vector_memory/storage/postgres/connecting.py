@@ -4,10 +4,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.refusals import refusal
 
 # psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
@@ -56,16 +58,31 @@ select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
 def connect(url: str, schema: str, settings: Mapping[str, str]) -> Connection:
     """Return a connection whose statements name the tables of a schema, and the types of pgvector if it is there.
 
-    `settings`: READING or WRITING.
+    `settings`: READING or WRITING. Raises UnreachableError if the server may answer later, DatabaseError otherwise.
     """
-    parameters: dict[str, Any] = {**ADDRESS, **conninfo_to_dict(url), "client_encoding": "UTF8"}
-    connection = Connection.connect(**parameters, autocommit=True)
+    parameters = parameters_in(url)
+    try:
+        connection = Connection.connect(**parameters, autocommit=True)
+    except psycopg.OperationalError as error:
+        refused = refusal(error)
+        refused.add_note(f"The database is {parameters.get('dbname', '')} at {parameters.get('host', 'localhost')}.")
+        raise refused from None
     try:
         set_up(connection, schema, settings)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def parameters_in(url: str) -> dict[str, Any]:
+    """Return what a connection is made with. Raises ConfigurationError for a parameter that libpq does not know."""
+    try:
+        return {**ADDRESS, **conninfo_to_dict(url), "client_encoding": "UTF8"}
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "A parameter in the database URL is unknown or invalid: check what follows ?."
+        ) from None
 
 
 def set_up(connection: Connection, schema: str, settings: Mapping[str, str]) -> None:

@@ -1,5 +1,7 @@
 """A schema of a PostgreSQL database: one writing connection and a pool of reading ones."""
 
+import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -8,7 +10,10 @@ from vector_memory.storage.postgres import connecting, migrations
 from vector_memory.storage.postgres.connection import READING, WRITING, Connection
 from vector_memory.storage.postgres.errors import BUSY, translated_errors
 from vector_memory.storage.postgres.pool import ConnectionPool
+from vector_memory.storage.postgres.refusals import UnreachableError
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
+
+logger = logging.getLogger(__name__)
 
 MOST_READERS = 8
 """Connections of one process that read at the same time."""
@@ -19,7 +24,9 @@ class PostgresDatabase:
 
     A schema that does not exist is created, with the extension if that is missing. `dimensions`: the length of the
     vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. Raises DatabaseError if
-    the server cannot be reached or used, or a newer release has changed the schema.
+    the server refuses the connection, or a newer release has changed the schema.
+
+    A server that cannot be reached is no error: each `read` and `write` raises UnreachableError until it is back.
     """
 
     def __init__(self, url: str, *, schema: str = "memory", dimensions: int, read_only: bool = False) -> None:
@@ -30,9 +37,17 @@ class PostgresDatabase:
         self._write_lock = WriteLock(BUSY)
         self._readers = ConnectionPool(lambda: self._connect(connecting.READING), MOST_READERS)
         self._writers = ConnectionPool(lambda: self._connect(connecting.WRITING), 1)
-        first = self._readers if read_only else self._writers
-        with translated_errors(), first.connection() as connection:
-            migrations.prepare(connection, schema, dimensions, read_only=read_only)
+        self._dimensions = dimensions
+        self._is_prepared = False
+        self._preparing = threading.Lock()
+        try:
+            with translated_errors():
+                self._prepare()
+        except UnreachableError as error:
+            logger.warning("%s", error)
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -56,7 +71,7 @@ class PostgresDatabase:
         with (
             translated_errors(),
             self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
-            self._writers.connection() as connection,
+            self._prepared(self._writers).connection() as connection,
         ):
             connection.begin(WRITING, turn.take)
             try:
@@ -87,8 +102,20 @@ class PostgresDatabase:
     def _reader(self) -> Iterator[Connection]:
         if self._closed:
             raise ClosedMemoryError
-        with self._readers.connection() as connection:
+        with self._prepared(self._readers).connection() as connection:
             yield connection
+
+    def _prepared(self, pool: ConnectionPool) -> ConnectionPool:
+        """Return a pool, after bringing the schema up to date unless that was done."""
+        if not self._is_prepared:
+            self._prepare()
+        return pool
+
+    def _prepare(self) -> None:
+        pool = self._readers if self.read_only else self._writers
+        with self._preparing, pool.connection() as connection:
+            migrations.prepare(connection, self.schema, self._dimensions, read_only=self.read_only)
+            self._is_prepared = True
 
     def _connect(self, settings: Mapping[str, str]) -> Connection:
         return connecting.connect(self._url, self.schema, settings)

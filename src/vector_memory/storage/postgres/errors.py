@@ -29,15 +29,6 @@ UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to fi
 # The first class that fits.
 FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
     (
-        (postgres.InvalidPassword, postgres.InvalidAuthorizationSpecification),
-        "The database server refused the user or the password: check them.",
-    ),
-    ((postgres.InvalidCatalogName,), "The database does not exist on the server: check its name, or create it."),
-    (
-        (postgres.TooManyConnections,),
-        "The database server has no connections left: repeat the call, or raise its `max_connections`.",
-    ),
-    (
         (postgres.DiskFull,),
         "The disk of the database server is full. Nothing was changed; free some space and repeat the call.",
     ),

@@ -20,7 +20,7 @@ LOCK_KEY = 0x76656374  # "vect"
 
 NOT_ALLOWED = (
     "The schema of the memory does not exist or is older than this release, and this role may not create tables in it: "
-    "open the memory once with a role that may."
+    "run `vector-memory database prepare` with a role that may."
 )
 
 

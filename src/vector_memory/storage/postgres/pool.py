@@ -32,7 +32,7 @@ class ConnectionPool:
     def connection(self) -> Iterator[Connection]:
         """Yield a connection that nobody else uses, outside of a transaction.
 
-        Raises DatabaseLockError if all are in use for too long, and OperationalError if the server is away.
+        Raises DatabaseLockError if all are in use for too long, and UnreachableError if the server is away.
         """
         if not self._free.acquire(timeout=LOCK_TIMEOUT_SECONDS):
             raise DatabaseLockError(
