@@ -31,10 +31,10 @@ from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index import revisions
 from vector_memory.search.index.comparison import candidates
-from vector_memory.search.index.signatures import NEAREST_SHARE, Passages, signatures_of
+from vector_memory.search.index.signatures import NEAREST_SHARE, Passages
 from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
-from vector_memory.storage.ranking import IndexedMemory, PlacedPassage, Revision
+from vector_memory.storage.ranking import IndexedMemory, PlacedPassage, Revision, signatures_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.storage import SqliteReader
@@ -323,7 +323,7 @@ def passages_with(vectors: NDArray[np.float32]) -> Passages:
     chunks = np.array([[1, number + 1] for number in range(count)])
     units = Units.empty(1).extended([memory], chunks, Revision(1, 0, 1, count, count))
     passages = [PlacedPassage(number + 1, 1, number + 1) for number in range(count)]
-    return Passages.empty(units, dimensions).extended(passages, vectors, count)
+    return Passages.empty(units, dimensions).extended(passages, signatures_of(vectors), count)
 
 
 def best(values: NDArray[np.floating], count: int) -> NDArray[np.int64]:

@@ -12,7 +12,15 @@ from vector_memory.domain import Scope
 from vector_memory.storage import postings
 from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
-from vector_memory.storage.ranking import IndexedMemory, Numbers, PlacedPassage, Revision, Vectors
+from vector_memory.storage.ranking import (
+    IndexedMemory,
+    NewPassages,
+    Numbers,
+    PlacedPassage,
+    Revision,
+    Vectors,
+    signatures_of,
+)
 from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.keywords import read_postings
@@ -92,12 +100,21 @@ class SqliteFeed:
         """
         return postings.occurrences(terms, blocks, self._read_postings)
 
-    def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
-        """Return at most `limit` passages with ids above `passage_id`, sorted by id."""
+    def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:  # noqa: ARG002
+        """Return at most `limit` passages with ids above `passage_id`, always with their vectors."""
         sql = """
             select id, memory_id, coalesce(chunk_id, memory_id) from memory_passages where id > ? order by id limit ?
         """
-        return list(map(PlacedPassage._make, self._connection.execute(sql, (passage_id, limit)).fetchall()))
+        rows = self._connection.execute(sql, (passage_id, limit)).fetchall()
+        placed = list(map(PlacedPassage._make, rows))
+        ids, vectors = all_vectors_of(self._connection, [passage.id for passage in placed])
+        readable = set(ids.tolist())
+        return NewPassages(
+            [passage for passage in placed if passage.id in readable],
+            signatures_of(vectors),
+            vectors,
+            placed[-1].id if len(placed) == limit else None,
+        )
 
     def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
         """Return the ids of the passages that exist."""
