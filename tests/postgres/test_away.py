@@ -10,6 +10,9 @@ from clusters import Cluster, binaries, running_cluster
 from servers import Server
 from vector_memory import SessionMemoryStore, Settings
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import pool
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.refusals import UnreachableError
 from waiting import eventually
 
 AWAY = "The database server cannot be reached"
@@ -86,3 +89,22 @@ def test_a_store_that_cannot_be_reached_is_opened_and_one_that_refuses_is_not(cl
         away.count_memories()
     with pytest.raises(DatabaseError, match="does not exist"):
         SessionMemoryStore(cluster.url("no_such_database"))
+
+
+def test_callers_do_not_wait_one_after_another_for_a_server_that_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, attempts = [100.0], []
+
+    def connect() -> Connection:
+        attempts.append(now[0])
+        now[0] += 2
+        raise UnreachableError("silence")
+
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now[0])
+    lent = pool.ConnectionPool(connect, 2)
+    for _ in range(3):
+        with pytest.raises(UnreachableError), lent.connection():
+            pass
+    now[0] += pool.SILENT_SECONDS
+    with pytest.raises(UnreachableError), lent.connection():
+        pass
+    assert attempts == [100, 102 + pool.SILENT_SECONDS]
