@@ -16,7 +16,7 @@ from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
-from vector_memory.validation import MAX_TITLE
+from vector_memory.validation import as_title
 
 Completion = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -204,8 +204,8 @@ def with_title(memory: NewMemory, chunks: list[Chunk]) -> NewMemory:
     if memory.title is not None:
         return memory
     first = next((chunk.headings[0] for chunk in chunks if chunk.headings), "")
-    title = first.lstrip("#").strip()[:MAX_TITLE]
-    return replace(memory, title=title) if title else memory
+    title = as_title(first.lstrip("#"))
+    return memory if title is None else replace(memory, title=title)
 
 
 def receipt(stored: StoredMemory) -> StoreMemoryResult:
