@@ -1,6 +1,5 @@
 """What connections are refused, in which words, and that no secret is in them."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import psycopg
 import pytest
 
 from clusters import Cluster
+from forked import finished
 from tls_front import tls_front, write_certificate
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.settings import DatabaseUrl
@@ -135,6 +135,6 @@ def test_no_password_is_in_the_list_of_processes_or_the_output_of_a_command(guar
     file = tmp_path / "password"
     file.write_text(SECRET)
     words = ["vector-memory", "stats", "--database-url", guarded, "--database-password-file", str(file)]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    ended = finished(*words[1:])
     assert "prepare" in ended.stderr  # it came in, and may create nothing
     assert SECRET not in ended.stderr + ended.stdout + " ".join(words)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Embedded, History
 from vector_memory.storage.upkeep import Portions, WholeMemory, WordBlock
 
-PAIRS = list(product(ENGINES, ENGINES))
+PAIRS = list(permutations(ENGINES, 2))
 
 
 class Pair:
@@ -158,7 +158,7 @@ STEPS = 14
 """Of a copy that can fail: before and after three portions of memories, and four steps of its completion."""
 
 
-@pytest.mark.parametrize("at", range(1, STEPS + 1))
+@pytest.mark.parametrize("at", range(1, STEPS + 1, 3))
 def test_an_interrupted_copy_is_continued(pair: Pair, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(pair.source)
     with pair.target.read() as reader:

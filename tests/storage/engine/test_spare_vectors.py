@@ -156,3 +156,18 @@ def test_after_the_swap_tags_have_no_vectors(storage: Storage) -> None:
         writer.upkeep.spare_vectors.swap()
     with storage.read() as reader:
         assert reader.tag_vectors(LONGER.dimensions).missing() == ["t"]
+
+
+def test_a_connection_that_has_prepared_its_statements_goes_on_after_the_swap(storage: Storage) -> None:
+    memory_id = add(storage, new_memory("a document of three chunks"))
+    lengths = []
+    for _ in range(8):
+        with storage.read() as reader:
+            lengths.append(len(reader.passages_of(reader.memory(memory_id))[0].vector))
+    begin(storage)
+    fill(storage)
+    with storage.write() as writer:
+        writer.upkeep.spare_vectors.swap()
+    with storage.read() as reader:
+        lengths.append(len(reader.passages_of(reader.memory(memory_id))[0].vector))
+    assert lengths == [MODEL.dimensions] * 8 + [LONGER.dimensions]

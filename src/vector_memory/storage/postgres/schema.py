@@ -98,6 +98,8 @@ create table embedding_models (
 """
 
 # The filter columns are copied from the memory, so that a scan of a scope reads no other table.
+# The type of the vectors does not have their length: else statements that a connection has prepared would fail when
+# vectors of another length are put in use.
 PASSAGES = """
 create table memory_passages (
     id bigint primary key,
@@ -110,7 +112,7 @@ create table memory_passages (
     session_id text collate "C",
     session_iter integer not null,
     task_code text collate "C",
-    embedding vector({dimensions}) not null
+    embedding vector not null check (vector_dims(embedding) = {dimensions})
 );
 alter table memory_passages alter column embedding set storage plain;
 create index idx_passage_memory on memory_passages(memory_id);

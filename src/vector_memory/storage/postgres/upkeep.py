@@ -1,9 +1,8 @@
 """What maintenance does in a PostgreSQL schema, in the transaction of a reader or writer."""
 
-from typing import NoReturn
-
-from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.portions import PostgresPortions
+from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
 
 # ruff: noqa: D102 - the methods are described in storage.upkeep
 
@@ -15,9 +14,9 @@ class PostgresUpkeep:
         self._connection = connection
 
     @property
-    def spare_vectors(self) -> NoReturn:
-        raise DatabaseError("Vectors cannot be recomputed in PostgreSQL by this release.")
+    def spare_vectors(self) -> PostgresSpareVectors:
+        return PostgresSpareVectors(self._connection)
 
     @property
-    def portions(self) -> NoReturn:
-        raise DatabaseError("A memory cannot be copied to or from PostgreSQL by this release.")
+    def portions(self) -> PostgresPortions:
+        return PostgresPortions(self._connection)

@@ -25,7 +25,7 @@ class Passage(NamedTuple):
 
 # One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
 ADD = """
-    insert into memory_passages (
+    insert into {table} (
         id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
         embedding
     )
@@ -71,14 +71,21 @@ def adopt_fingerprint(connection: Connection, fingerprint: Fingerprint) -> int:
     return state.model_id
 
 
-def add_passages(connection: Connection, memory: Memory, passages: Sequence[Passage], vectors: Vectors) -> None:
+def add_passages(
+    connection: Connection,
+    memory: Memory,
+    passages: Sequence[Passage],
+    vectors: Vectors,
+    *,
+    table: str = "memory_passages",
+) -> None:
     """Add a stored memory's passages and their vectors."""
     if not passages:
         return
     first, *_ = connection.state.next_ids("passage", len(passages))
     chunks, starts, ends = (list(column) for column in zip(*passages, strict=True))
     connection.later(
-        ADD,
+        ADD.format(table=table),
         {
             "memory": memory.id,
             "first": first,
