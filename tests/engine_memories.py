@@ -1,5 +1,6 @@
 """Memories to be stored by any engine: deterministic, small, with chunks and vectors."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +25,9 @@ OTHER_MODEL = Fingerprint("other", DIMENSIONS, "fp32", "test")
 CHUNK = 10
 """Characters of a chunk."""
 
+SERVER = "VECTOR_MEMORY_TEST_SERVER"
+"""The variable by which a process that a test starts gets the address of the server that the test uses."""
+
 
 def open_sqlite(place: Path) -> Storage:
     """Open the memory in a folder."""
@@ -33,7 +37,8 @@ def open_sqlite(place: Path) -> Storage:
 def open_postgres(place: Path) -> Storage:
     """Open the memory in a schema named after a folder, on the server that the tests share."""
     schema = f"test {sha256(bytes(place)).hexdigest()[:16]}"
-    return PostgresStorage(PostgresDatabase(shared_cluster().url(), schema=schema, dimensions=DIMENSIONS))
+    url = os.environ.get(SERVER) or shared_cluster().url()
+    return PostgresStorage(PostgresDatabase(url, schema=schema, dimensions=DIMENSIONS))
 
 
 ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite, "postgres": open_postgres}

@@ -1,18 +1,17 @@
 """The address of a memory in PostgreSQL: what is accepted, how connections are guarded, and that no password shows."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from forked import finished
 from vector_memory import SessionMemoryStore
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import DatabaseLocation, DatabaseUrl
 from vector_memory.settings.database_url import has_password
 
 SECRET = "open-sesame"  # noqa: S105 - of no database
-COMMAND = [sys.executable, "-m", "vector_memory"]
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +146,7 @@ def test_a_url_with_a_password_is_recognized() -> None:
 
 def test_a_password_on_the_command_line_is_warned_of_and_repeated_nowhere(tmp_path: Path) -> None:
     url = f"postgresql://ada:{SECRET}@localhost/team?host={tmp_path}"
-    ended = subprocess.run([*COMMAND, "stats", "--database-url", url], capture_output=True, text=True, check=False)
+    ended = finished("stats", "--database-url", url)
     assert ended.returncode != 0
     assert "Every user of this machine can see the password" in ended.stderr
     assert SECRET not in ended.stderr + ended.stdout

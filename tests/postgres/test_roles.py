@@ -6,6 +6,8 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
+from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, NotFoundError
 from vector_memory.settings import DatabaseUrl
 from vector_memory.storage.opening import prepare_database
@@ -125,3 +127,23 @@ def test_a_namespace_cannot_be_created_by_a_role_that_serves(database: Database)
     prepare(database, serving=["server"])
     with pytest.raises(DatabaseError, match="lacks a privilege"):
         create_namespace(database("server"), "red")
+
+
+def test_only_the_owner_recomputes_vectors_and_the_serving_role_goes_on_with_them(database: Database) -> None:
+    old, new = ToyEngine(8), ToyEngine(2)
+    prepare_database(DatabaseUrl.parse(database("owner")), dimensions=8, serving=["server"])
+
+    def store(role: str, engine: ToyEngine) -> SessionMemoryStore:
+        settings = Settings(embedding_model="toy", embedding_dim=engine.fingerprint.dimensions)
+        return SessionMemoryStore(database(role), settings, embedder=engine)
+
+    with store("server", old) as serving:
+        serving.store_memory("report", "# Outage\n\nThe ledger was locked.", agent_id="a", session_id="s")
+    with store("server", new) as serving, pytest.raises(DatabaseError, match="lacks a privilege"):
+        serving.reembed()
+    with store("owner", new) as owning:
+        assert owning.reembed().memories == 1
+    with store("server", new) as serving:
+        serving.store_memory("report", "# Again\n\nThe ledger was locked.", agent_id="a", session_id="s")
+        hits = serving.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), mode="vector").results
+        assert len(hits) == 2

@@ -45,7 +45,7 @@ from vector_memory.tenancy.namespaces import Namespaces
 
 logger = logging.getLogger(__name__)
 
-LABELS = "- session_id and agent_id are labels, not access control: every client of this file can read all of it.\n"
+LABELS = "- session_id and agent_id are labels, not access control: every client of this memory can read all of it.\n"
 LABELS_OVER_HTTP = "- You see what your token opens; session_id and agent_id are labels within it.\n"
 
 INSTRUCTIONS = f"""\

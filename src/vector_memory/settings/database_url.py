@@ -93,8 +93,10 @@ class DatabaseUrl:
 
     def __str__(self) -> str:
         """Return the address for people: hosts, database and schema only."""
-        schema = "" if self.schema == DEFAULT_SCHEMA else f"?schema={self.schema}"
-        return f"postgresql://{','.join(self.hosts)}/{self.database}{schema}"
+        hosts = ",".join(self.hosts)
+        named = {"host": hosts if hosts.startswith("/") else "", "schema": self.schema}
+        shown = "&".join(f"{name}={value}" for name, value in named.items() if value not in ("", DEFAULT_SCHEMA))
+        return f"postgresql://{'' if named['host'] else hosts}/{self.database}?{shown}".removesuffix("?")
 
 
 MemoryAddress = Path | DatabaseUrl

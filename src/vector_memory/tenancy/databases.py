@@ -118,7 +118,8 @@ class TokenTable(Tokens):
             return token
 
     def _add(self, token: Token) -> bool:
-        return self._tables.add_token(asdict(token))
+        sessions = None if token.sessions is None else list(token.sessions)
+        return self._tables.add_token(asdict(token) | {"sessions": sessions})
 
     def _remove(self, name: str) -> bool:
         return self._tables.remove_token(name)

@@ -24,7 +24,7 @@ ADDRESS: Mapping[str, str | int] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
+    "tcp_user_timeout": 2_000,
 }
 """Parameters of a connection, unless its address has them. A server that does not answer counts as lost after seconds.
 """

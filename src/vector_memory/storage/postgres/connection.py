@@ -125,6 +125,8 @@ class Connection(psycopg.Connection[Row]):
                 pgconn.consume_input()
             while pgconn.get_result() is not None:
                 pass
+            while select.select([pgconn.socket], [], [], 0)[0]:  # what comes after the last word of a server that ends
+                pgconn.consume_input()
         except psycopg.OperationalError:
             return False
         return pgconn.status == ConnStatus.OK and pgconn.transaction_status == TransactionStatus.IDLE

@@ -44,7 +44,7 @@ class PostgresDatabase:
             with translated_errors():
                 self._prepare()
         except UnreachableError as error:
-            logger.warning("%s", error)
+            logger.info("%s", error)
         except BaseException:
             self.close()
             raise

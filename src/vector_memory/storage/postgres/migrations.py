@@ -18,9 +18,13 @@ from vector_memory.storage.postgres.state import NEWER
 LOCK_KEY = 0x76656374  # "vect"
 """Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""
 
-NOT_ALLOWED = (
-    "The schema of the memory does not exist or is older than this release, and this role may not create tables in it: "
-    "run `vector-memory database prepare` with a role that may."
+MISSING = (
+    "There is no memory in this schema of the database yet: run `vector-memory database prepare` with a role that may "
+    "create tables."
+)
+OUTDATED = (
+    "The tables of this memory are older than this release of vector-memory: run `vector-memory database prepare` with "
+    "a role that may change them."
 )
 
 
@@ -40,7 +44,7 @@ def prepare(connection: Connection, schema: str, dimensions: int, *, read_only: 
     done = applied(connection, schema)
     if done < len(MIGRATIONS):
         if read_only:
-            raise DatabaseError(NOT_ALLOWED)
+            raise DatabaseError(OUTDATED if done else MISSING)
         migrate(connection, schema, dimensions)
     elif done > len(MIGRATIONS):
         raise DatabaseError(NEWER)
@@ -49,6 +53,7 @@ def prepare(connection: Connection, schema: str, dimensions: int, *, read_only: 
 
 def migrate(connection: Connection, schema: str, dimensions: int) -> None:
     """Run the migrations that are missing, while nobody else does."""
+    done = 0
     try:
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
@@ -63,7 +68,7 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
                 migration(connection, dimensions)
             connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (len(MIGRATIONS),))
     except postgres.InsufficientPrivilege:
-        raise DatabaseError(NOT_ALLOWED) from None
+        raise DatabaseError(OUTDATED if done else MISSING) from None
 
 
 def applied(connection: Connection, schema: str) -> int:

@@ -12,6 +12,8 @@ def names_with(connection: Connection, column: NamedBy, part: str, scope: Scope,
     Names that start with `part` come first, then the most recently used. ASCII letters match case-insensitively: with
     the collation of the columns, `lower` changes no others.
     """
+    if "\0" in part:  # no name has it, and PostgreSQL does not accept it
+        return [], 0
     condition = memory_filter(scope)
     rows = connection.execute(
         f"""

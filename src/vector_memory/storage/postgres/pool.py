@@ -11,10 +11,17 @@ from contextlib import contextmanager
 
 from vector_memory.errors import ClosedMemoryError, DatabaseLockError
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.refusals import UNREACHABLE, UnreachableError
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 300.0
 """A connection that was not used for this long is closed when another one is returned."""
+
+LONG_SECONDS = 1.0
+"""A server that refuses connections does so at once; one that takes longer than this is not heard at all."""
+
+SILENT_SECONDS = 1.0
+"""For this long it is not asked again."""
 
 
 class ConnectionPool:
@@ -27,6 +34,7 @@ class ConnectionPool:
         self._idle: list[tuple[Connection, float]] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._silent_until = 0.0
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -39,7 +47,7 @@ class ConnectionPool:
                 f"All {self._size} connections to the database server were in use for too long. Repeat the call."
             )
         try:
-            connection = self._idle_connection() or self._connect()
+            connection = self._idle_connection() or self._new_connection()
             try:
                 yield connection
             finally:
@@ -54,6 +62,18 @@ class ConnectionPool:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
             connection.close()
+
+    def _new_connection(self) -> Connection:
+        """Connect. After an attempt that a server has left unanswered, the next callers do not wait as long again."""
+        began = time.monotonic()
+        if began < self._silent_until:
+            raise UnreachableError(UNREACHABLE)
+        try:
+            return self._connect()
+        except UnreachableError:
+            if time.monotonic() - began > LONG_SECONDS:
+                self._silent_until = time.monotonic() + SILENT_SECONDS
+            raise
 
     def _idle_connection(self) -> Connection | None:
         while True:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import apsw
@@ -95,7 +96,8 @@ def get_observations(
         connection,
         Observation,
         f"""
-        select id, {ABOUT_REPORT} as report_id, agent_id, created_at, substr(content, 1, :characters) as beginning
+        select id, {ABOUT_REPORT} as report_id, agent_id, created_at,
+            iif(instr(content, char(0)), content, substr(content, 1, :characters)) as beginning
         from session_memories indexed by idx_observed_report
         where memory_type = '{MemoryKind.REPORT_OBSERVATION}'
             and {ABOUT_REPORT} in (select value from json_each(:reports))
@@ -103,7 +105,7 @@ def get_observations(
         """,
         {"reports": json.dumps(report_ids), "limit": limit, "characters": characters},
     )
-    return found[::-1]
+    return [replace(one, beginning=one.beginning[:characters]) for one in reversed(found)]
 
 
 def list_memories(
