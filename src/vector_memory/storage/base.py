@@ -11,7 +11,7 @@ A reader or writer may be used only by one thread and only inside its block.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
 from vector_memory.storage.records import (
@@ -92,6 +92,9 @@ class Storage(Protocol):
 
 class Reader(Protocol):
     """One snapshot of a memory."""
+
+    def together(self, *reads: Callable[["Reader"], Any]) -> list[Any]:
+        """Return what reads return that do not need each other. An engine may ask for all of it in one round trip."""
 
     # Memories
 

@@ -222,11 +222,12 @@ class View:
         self._query: Vectors | None = None
         self._differences = np.empty(0, np.uint16)
 
-    def members(self, scope: Scope) -> Bools:
-        """Return for each memory row whether it is in the scope."""
+    def members(self, scope: Scope, known: Sequence[int] | None = None) -> Bools:
+        """Return for each memory row whether it is in the scope. `known`: the memories of the scope."""
         members = self.units.members(scope)
         if not self.units.knows(scope):
-            members &= np.isin(self.units.memory_ids[: self.units.memory_count], self.feed.memories_in(scope))
+            inside = self.feed.memories_in(scope) if known is None else known
+            members &= np.isin(self.units.memory_ids[: self.units.memory_count], inside)
         return members
 
     def cached(self, scope: Scope) -> CachedVectors | None:

@@ -7,7 +7,7 @@ changes whose results nobody needs wait for the next one, and the end of a read 
 import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import ConnStatus, TransactionStatus
@@ -16,6 +16,8 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import arrays, state
 from vector_memory.storage.postgres.state import State
 from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
+
+T = TypeVar("T")
 
 SECONDS_TO_END = 2.0
 """How long a connection waits for the server to confirm the end of its last read before it counts as lost."""
@@ -34,6 +36,14 @@ def once(action: Callable[[], object]) -> None:
     action()
 
 
+class NotSentError(Exception):
+    """Ends a read whose first statement is not sent yet. `statement`: None if it needs the state of the memory."""
+
+    def __init__(self, statement: Statement | None = None) -> None:
+        super().__init__()
+        self.statement = statement
+
+
 class Connection(psycopg.Connection[Row]):
     """Used by one thread at a time, and in autocommit mode. Rows are tuples.
 
@@ -47,6 +57,8 @@ class Connection(psycopg.Connection[Row]):
         self._attempt: Attempt = once
         self._waiting: list[Statement] = []
         self._state: State | None = None
+        self._gathering = False
+        self._answer: Cursor | None = None
 
     # A transaction
 
@@ -58,6 +70,8 @@ class Connection(psycopg.Connection[Row]):
     @property
     def state(self) -> State:
         """What the transaction knows of the memory. Costs a round trip if nothing has been sent yet."""
+        if self._opening and self._gathering:
+            raise NotSentError
         if self._opening:
             self.together()
         if self._state is None:
@@ -67,6 +81,11 @@ class Connection(psycopg.Connection[Row]):
     # psycopg also accepts templates.
     def execute(self, query: str, params: Parameters = None, *, binary: bool = False) -> Cursor:  # type: ignore[override]
         """Send a statement, after those that wait, and return its cursor. One round trip."""
+        if self._gathering:
+            raise NotSentError(Statement(query, params, binary))
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            return answer
         return self.together(Statement(query, params, binary))[0]
 
     def together(self, *statements: Statement) -> list[Cursor]:
@@ -75,6 +94,31 @@ class Connection(psycopg.Connection[Row]):
             return self._open(statements)
         waiting, self._waiting = self._waiting, []
         return self._send([*waiting, *statements])[len(waiting) :]
+
+    def gathered(self, reads: Sequence[Callable[[T], Any]], reader: T) -> list[Any]:
+        """Return what functions of a reader return that only read. Their first statements take one round trip.
+
+        So each function runs twice: up to its first statement, and with the answer.
+        """
+        if self._gathering:
+            return [read(reader) for read in reads]
+        found: list[Any] = []
+        self._gathering = True
+        try:
+            for read in reads:
+                try:
+                    found.append(read(reader))
+                except NotSentError as wanted:
+                    found.append(wanted)
+        finally:
+            self._gathering = False
+        statements = [each.statement for each in found if isinstance(each, NotSentError) and each.statement]
+        answers = iter(self.together(*statements)) if statements else iter(())
+        for place, each in enumerate(found):
+            if isinstance(each, NotSentError):
+                self._answer = next(answers) if each.statement else None
+                found[place] = reads[place](reader)
+        return found
 
     def later(self, sql: str, parameters: Parameters = None) -> None:
         """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""

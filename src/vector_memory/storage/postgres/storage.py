@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
+from vector_memory.storage.base import Reader
 from vector_memory.storage.postgres import changes, chunks, memories, names, pending, sessions
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
@@ -35,10 +36,7 @@ from vector_memory.storage.records import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method, Numbers, Vectors
     from vector_memory.storage.upkeep import Upkeep
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
@@ -50,6 +48,9 @@ class PostgresReader:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+
+    def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
+        return self.connection.gathered(reads, self)
 
     def memory(self, memory_id: int) -> Memory:
         return memories.require_memory(self.connection, memory_id)
@@ -104,7 +105,7 @@ class PostgresReader:
 
         return memory_vectors.embedded_passages(self.connection, memory_id)
 
-    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
+    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
         from vector_memory.storage.postgres import memory_vectors
 
         return memory_vectors.mean_vectors(self.connection, memory_ids)
@@ -244,14 +245,12 @@ class PostgresWriter(PostgresReader):
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
         memories.record_access(self.connection, memory_ids, now)
 
-    def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
+    def set_tag_vectors(self, vectors: "Mapping[str, Vectors]", fingerprint: Fingerprint) -> None:
         from vector_memory.storage.postgres import tags
-        from vector_memory.storage.postgres.vectors import adopt_fingerprint
 
-        adopt_fingerprint(self.connection, fingerprint)
-        tags.set_vectors(self.connection, vectors)
+        tags.set_vectors(self.connection, vectors, fingerprint)
 
-    def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
+    def count_tag(self, tag: str, vector: "Vectors | None", now: str) -> None:
         from vector_memory.storage.postgres import tags
 
         tags.count_use(self.connection, tag, vector, now)

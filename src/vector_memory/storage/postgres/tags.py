@@ -5,8 +5,10 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.domain import Fingerprint
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch
+from vector_memory.storage.postgres.vectors import adopt_fingerprint
 from vector_memory.storage.records import CanonicalTag, TagVectors, VectorsByTag
 
 BYTES_PER_NUMBER = 4
@@ -21,8 +23,9 @@ def known_tags(connection: Connection, dimensions: int) -> TagVectors:
     return TagVectors([tag for tag, _ in rows], vectors)
 
 
-def set_vectors(connection: Connection, vectors: VectorsByTag) -> None:
-    """Set the vectors of the tags that are canonical."""
+def set_vectors(connection: Connection, vectors: VectorsByTag, fingerprint: Fingerprint) -> None:
+    """Set the vectors of the tags that are canonical. Raises EmbeddingUnavailableError."""
+    adopt_fingerprint(connection, fingerprint)
     connection.later(
         """
         update canonical_tags t set embedding = new.embedding
