@@ -40,7 +40,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     nearest = brute_force(
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
     scores = {
