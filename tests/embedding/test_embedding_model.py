@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.settings import Settings
+from waiting import eventually
 
 TOY = ToyEngine(16)
 
@@ -234,3 +236,33 @@ def test_an_engine_in_use_is_not_unloaded():
     clock.now += 59
     model.unload_if_idle(60)
     assert model.is_ready
+
+
+class GatedEngine(ToyEngine):
+    """Embeds texts, but not a query, only while its gate is open."""
+
+    def __init__(self):
+        super().__init__(8)
+        self.gate, self.at_once, self.most_at_once = threading.Event(), 0, 0
+
+    def embed(self, texts):
+        if list(texts) == ["query"]:
+            return super().embed(texts)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        assert self.gate.wait(60)
+        self.at_once -= 1
+        return super().embed(texts)
+
+
+def test_texts_are_embedded_one_call_at_a_time_and_queries_wait_for_none():
+    engine = GatedEngine()
+    model = EmbeddingModel(lambda: engine)
+    with ThreadPoolExecutor(8) as threads:
+        calls = [threads.submit(model.embed, [f"text {number}"]) for number in range(8)]
+        eventually(lambda: engine.at_once)
+        assert model.embed_query("query").shape == (8,)
+        assert not any(call.done() for call in calls)
+        engine.gate.set()
+        assert all(call.result().shape == (1, 8) for call in calls)
+    assert engine.most_at_once == 1

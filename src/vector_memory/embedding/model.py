@@ -120,6 +120,7 @@ class EmbeddingModel:
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
         self._latest = LatestVectors()
+        self._turn = threading.Lock()
         self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
 
     def start_loading(self) -> None:
@@ -172,11 +173,18 @@ class EmbeddingModel:
         return self._loaded().token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), dimensions). The last 2,048 texts are remembered."""
-        return self._latest.embed(texts, self._loaded())
+        """Return one unit vector per text, shape (len(texts), dimensions). The last 2,048 texts are remembered.
+
+        One call at a time: an engine uses several processors for it, and two would only take them from queries.
+        """
+        with self._turn:
+            return self._latest.embed(texts, self._loaded())
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached."""
+        """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached.
+
+        A query never waits for texts that are being embedded.
+        """
         return self._query_vector(text, self.fingerprint)
 
     def _embed_query(self, text: str, _fingerprint: Fingerprint) -> Vectors:

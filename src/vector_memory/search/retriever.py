@@ -1,5 +1,6 @@
 """From a query to the units that match best: by meaning, by words, or by both."""
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,16 @@ BEHIND_SECONDS = 10.0
 """If vectors of a scope have been missing for so long, more are being stored than computed, or a very long text is
 being embedded. Then no search waits: it would hardly ever get what it waits for."""
 
+MANY_PENDING = 5
+"""If so many memories wait for their vectors, they are not all computed in PATIENCE_SECONDS: no search waits."""
+
+MOST_WAITING = 8
+"""Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
+threads left for those that need not wait."""
+
 POLL_SECONDS = 0.01
+
+_places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
@@ -118,16 +128,23 @@ class Retriever:
         """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
         A search by meaning first waits up to two seconds for vectors of the scope that are being computed, unless they
-        are known to take longer. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
+        are known to take longer or many searches wait already. Raises EmbeddingUnavailableError if only meaning may be
+        compared, and cannot be.
         """
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                if time.monotonic() >= deadline or not is_worth_waiting(reader.longest_pending(scope)):
+                if time.monotonic() >= deadline or not is_worth_waiting(reader, scope):
                     yield self.within(reader, question)
                     return
-            if not self._background.pause(POLL_SECONDS):
-                raise ClosedMemoryError
+            if not _places_to_wait.acquire(blocking=False):
+                deadline = 0.0
+                continue
+            try:
+                if not self._background.pause(POLL_SECONDS):
+                    raise ClosedMemoryError
+            finally:
+                _places_to_wait.release()
 
     def within(self, reader: Reader, question: Question) -> "Retrieval":
         """Return a retrieval over the caller's snapshot, without waiting for vectors."""
@@ -142,9 +159,10 @@ class Retriever:
         return Retrieval(reader, question, self._index, self._method, self.threshold, calibration)
 
 
-def is_worth_waiting(longest: float | None) -> bool:
-    """Return whether vectors that have been missing for up to `longest` seconds (None: no vectors) may come soon."""
-    return longest is not None and longest < BEHIND_SECONDS
+def is_worth_waiting(reader: Reader, scope: Scope) -> bool:
+    """Return whether vectors of a scope are missing that are likely to come soon."""
+    longest = reader.longest_pending(scope)
+    return longest is not None and longest < BEHIND_SECONDS and reader.count_pending(Scope()) < MANY_PENDING
 
 
 class Retrieval:
