@@ -148,8 +148,8 @@ class EmbeddingModel:
         return not self._loader.is_alive()
 
     def unload_if_idle(self, idle_seconds: float) -> None:
-        """Unload the engine if it was not used for `idle_seconds`; the next use loads it again."""
-        if self._engine is not None and self._clock() - self._used_at >= idle_seconds:
+        """Unload the engine if it was not used for `idle_seconds` (0: never); the next use loads it again."""
+        if idle_seconds and self._engine is not None and self._clock() - self._used_at >= idle_seconds:
             self._engine, self._latest = None, LatestVectors()
             return_freed_memory()
 
