@@ -266,3 +266,15 @@ def test_texts_are_embedded_one_call_at_a_time_and_queries_wait_for_none():
         engine.gate.set()
         assert all(call.result().shape == (1, 8) for call in calls)
     assert engine.most_at_once == 1
+
+
+def test_a_text_on_which_the_engine_hangs_does_not_keep_others_waiting_for_ever(monkeypatch):
+    monkeypatch.setattr("vector_memory.embedding.model.TURN_SECONDS", 0.05)
+    engine = GatedEngine()
+    model = EmbeddingModel(lambda: engine)
+    hanging = threading.Thread(target=model.embed, args=(["hangs"],))
+    hanging.start()
+    eventually(lambda: engine.at_once)
+    assert model.embed(["query"]).shape == (1, 8)
+    engine.gate.set()
+    hanging.join()

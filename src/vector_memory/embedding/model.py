@@ -24,6 +24,8 @@ TOY_MODEL = "toy"
 CACHED_QUERIES = 1_000
 REMEMBERED_TEXTS = 2_048
 """The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB."""
+TURN_SECONDS = 60.0
+"""How long texts wait for others. After that, the engine seems to hang on one of them, and all others go on."""
 LOAD_ATTEMPTS = 2
 LOAD_RETRY_SECONDS = 30.0
 
@@ -177,8 +179,12 @@ class EmbeddingModel:
 
         One call at a time: an engine uses several processors for it, and two would only take them from queries.
         """
-        with self._turn:
+        is_turn = self._turn.acquire(timeout=TURN_SECONDS)
+        try:
             return self._latest.embed(texts, self._loaded())
+        finally:
+            if is_turn:
+                self._turn.release()
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached.

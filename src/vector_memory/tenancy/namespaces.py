@@ -27,7 +27,7 @@ IDLE_SECONDS = 600.0
 """A namespace that was not used for so long is closed."""
 
 MOST_OPEN = 64
-"""Namespaces that are open at the same time, unless more are in use. Each takes about 2 MB, eight files and three threads."""
+"""Namespaces that are open at the same time, unless more are in use. Each has about 2 MB, 8 files and 3 threads."""
 
 
 class Sizes(NamedTuple):
