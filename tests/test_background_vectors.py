@@ -1,6 +1,5 @@
 """Vectors that are computed after the receipt."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -35,7 +34,6 @@ class GatedEmbedder(LatticeEmbedder):
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         if threading.current_thread().name == "vectors":
-            self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
             assert self.gate.wait(60)
             self.embedded += texts
         if any(text in self.refuses for text in texts):
@@ -146,16 +144,6 @@ def test_only_a_few_searches_wait_at_the_same_time(
         assert not all(search.done() for search in searches)
         embedder.gate.set()
         assert all(search.result().results for search in searches)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
-def test_computing_vectors_has_a_lower_priority_than_anything_else(
-    opened: SessionMemoryStore, embedder: GatedEmbedder
-) -> None:
-    opened.store_memory("report", DOCUMENT, session_id="s")
-    embedder.gate.set()
-    eventually(lambda: embedder.embedded)
-    assert embedder.niceness > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
 def test_in_the_end_the_same_is_stored_as_when_a_receipt_waits(

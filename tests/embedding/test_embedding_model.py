@@ -1,5 +1,7 @@
 """The lazily loaded model: loaded once, in the background on request, and what happens when it cannot be loaded."""
 
+import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.embedding.model import NICENESS
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
@@ -278,3 +281,26 @@ def test_a_text_on_which_the_engine_hangs_does_not_keep_others_waiting_for_ever(
     assert model.embed(["query"]).shape == (1, 8)
     engine.gate.set()
     hanging.join()
+
+
+class PriorityEngine(ToyEngine):
+    """Notes the niceness of the thread that embeds each text."""
+
+    def __init__(self):
+        super().__init__(8)
+        self.niceness = {}
+
+    def embed(self, texts):
+        self.niceness |= dict.fromkeys(texts, os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return super().embed(texts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+@pytest.mark.parametrize(("queries_first", "difference"), [(True, NICENESS), (False, 0)])
+def test_where_queries_go_first_texts_have_a_lower_priority_and_the_caller_keeps_its_own(queries_first, difference):
+    engine = PriorityEngine()
+    model = EmbeddingModel(lambda: engine, queries_first=queries_first)
+    model.embed(["text"])
+    model.embed_query("query")
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert engine.niceness == {"text": min(19, own + difference), "query": own}

@@ -8,13 +8,11 @@ the work of a process that is killed is not lost.
 """
 
 import logging
-import os
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from vector_memory.errors import (
     ClosedMemoryError,
@@ -35,9 +33,6 @@ LEASE_SECONDS = 5.0
 
 SHORT = 25_000
 """Texts of so many characters are usually embedded in one batch. They need not wait for longer ones."""
-
-NICENESS = 5
-"""While processors are scarce, the thread and those that it starts get a third of the time that a search gets."""
 
 
 class BackgroundVectors:
@@ -104,7 +99,6 @@ class BackgroundVectors:
         return Lease(self._owner, time.time() + LEASE_SECONDS)
 
     def _run(self) -> None:
-        let_searches_go_first()
         while not self._stopping.is_set():
             try:
                 self._work()
@@ -198,10 +192,3 @@ class BackgroundVectors:
     def _release(self) -> None:
         with self._storage.write() as writer:
             writer.release_leases(self._owner)
-
-
-def let_searches_go_first() -> None:
-    """Lower the priority of this thread. Elsewhere than on Linux, this would slow the whole process down."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.nice(NICENESS)

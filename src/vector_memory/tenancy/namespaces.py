@@ -75,7 +75,7 @@ class Namespaces:
         self._most_open = most_open
         self._read_only = read_only
         self._folder = data_dir / FOLDER
-        self._model = EmbeddingModel(lambda: load_embedder(settings))
+        self._model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
         self._paces: defaultdict[str, Pace] = defaultdict(Pace)

@@ -153,7 +153,7 @@ def open_only(
     path: Path, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
 ) -> AbstractContextManager[SessionMemoryStore]:
     """Open the only memory of a server without tokens."""
-    model = EmbeddingModel(lambda: load_embedder(settings))
+    model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
     store = SessionMemoryStore(path, settings, export_folders=export_folders, model=model, read_only=read_only)
     if settings.embed_in_background:
         store.defer_vectors()
