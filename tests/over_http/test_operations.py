@@ -44,6 +44,7 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     assert 'vector_memory_calls_total{tool="get_memory_by_id",error="ValidationError"} 1' in said
     assert 'vector_memory_call_seconds_count{tool="get_memory_by_id"} 1' in said
     assert "stranger" not in said
+    assert re.search(r"^vector_memory_open_namespaces [1-9]", said, re.MULTILINE)
     assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said.splitlines())
 
 

@@ -139,7 +139,7 @@ class Namespaces:
             if place.store is None:
                 self.require(name)
                 place.store = self._opened(self._folder / name / DATABASE_NAME)
-        while len(self._open_places()) > self._most_open and self._close_one():
+        while self.open_count > self._most_open and self._close_one():
             pass
 
     def store_of(self, caller: Caller) -> SessionMemoryStore:
@@ -170,6 +170,11 @@ class Namespaces:
         """Return the sizes of a namespace's files."""
         path = self._folder / name / DATABASE_NAME
         return Sizes(size_of(path), size_of(log_of(path)))
+
+    @property
+    def open_count(self) -> int:
+        """How many namespaces are open in this process."""
+        return len(self._open_places())
 
     @property
     def has_model(self) -> bool:

@@ -67,6 +67,8 @@ def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
     """Yield the size of each namespace, and whether the model is loaded."""
     yield from described("model_loaded", "gauge", "1 while the embedding model is loaded.")
     yield f"vector_memory_model_loaded {int(namespaces.has_model)}"
+    yield from described("open_namespaces", "gauge", "Namespaces that are open in this process.")
+    yield f"vector_memory_open_namespaces {namespaces.open_count}"
     for name, meaning in (("database_bytes", "Size of the database."), ("log_bytes", "Size of its write-ahead log.")):
         yield from described(name, "gauge", meaning)
         for namespace in namespaces.names():
