@@ -151,6 +151,20 @@ def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(fol
     spaces.close()
 
 
+def test_a_namespace_that_fails_to_close_harms_no_call_of_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spaces = Namespaces(folder, SETTINGS, idle_seconds=0, most_open=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(SessionMemoryStore, "close", lambda _store: 1 / 0)
+        store(spaces, "red")
+        store(spaces, "blue")
+        spaces.unload_idle()
+    assert "ZeroDivisionError" in caplog.text
+    assert count(spaces, "red") == 1
+    spaces.close()
+
+
 def test_of_a_namespace_that_does_not_exist_nothing_is_kept(spaces: Namespaces) -> None:
     with pytest.raises(NotFoundError), spaces.in_use("gone"):
         spaces.open("gone")

@@ -1,5 +1,6 @@
 """The namespaces of a server: each is a folder with a memory file of its own."""
 
+import logging
 import math
 import re
 import threading
@@ -13,12 +14,14 @@ from typing import NamedTuple
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.embedding.model import return_freed_memory
-from vector_memory.errors import ClosedMemoryError, NotFoundError, ValidationError
+from vector_memory.errors import ClosedMemoryError, NotFoundError, ValidationError, where
 from vector_memory.settings import DATABASE_NAME, Settings
 from vector_memory.storage.disk.filesystem import log_of, make_private_folders
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
 from vector_memory.tenancy.quotas import Pace, Quota, read_quota, write_quota
+
+logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 FOLDER = "namespaces"
@@ -242,5 +245,13 @@ class Namespaces:
                     return False
                 store, place.store = place.store, None
             if store is not None:
-                store.close()
+                close_quietly(store)
         return True
+
+
+def close_quietly(store: SessionMemoryStore) -> None:
+    """Close a memory that nobody uses: nobody is told of a failure either, but for the log."""
+    try:
+        store.close()
+    except Exception as error:
+        logger.warning("A namespace was not closed properly: %s", where(error))
