@@ -1,5 +1,6 @@
 """Many callers at once: stores never keep searches waiting, nor does one namespace another."""
 
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from over_http.conftest import SETTINGS, Team, serving
 from over_http.test_doors import post
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.server.http.serving import listen
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy import namespaces
 from vector_memory.tenancy.namespaces import Namespaces
@@ -81,3 +83,10 @@ def test_searches_of_all_namespaces_are_answered_while_more_stores_than_threads_
         engine.gate.set()
         assert len({store.result()["memory_id"] for store in stores}) == STORES
     assert call(team, tokens["red"], "list_sessions")["sessions"][0]["memory_count"] == STORES
+
+
+def test_an_answer_does_not_wait_until_its_headers_are_acknowledged() -> None:
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
