@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,31 @@ def test_searches_of_other_scopes_and_by_words_do_not_wait(
     opened.store_memory("report", DOCUMENT, session_id="s")
     assert not opened.search_chunks("lemurs", Scope("report", session_id="other")).results
     assert opened.search_chunks("lemurs", REPORTS, mode="keyword").results
+
+
+def test_no_search_waits_while_many_memories_lack_vectors(
+    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
+    for number in range(retriever.MANY_PENDING - 1):
+        opened.store_memory("report", f"{DOCUMENT} {number}", session_id="other")
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    assert opened.search_chunks("lemurs", REPORTS).results
+
+
+def test_only_a_few_searches_wait_at_the_same_time(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    count = 2 * retriever.MOST_WAITING
+    with ThreadPoolExecutor(count) as threads:
+        searches = [threads.submit(opened.search_chunks, "lemurs", REPORTS) for _ in range(count)]
+        eventually(lambda: sum(search.done() for search in searches) >= count - retriever.MOST_WAITING)
+        assert not all(search.done() for search in searches)
+        embedder.gate.set()
+        assert all(search.result().results for search in searches)
 
 
 def test_in_the_end_the_same_is_stored_as_when_a_receipt_waits(

@@ -99,18 +99,14 @@ class SessionMemoryStore:
         self._statistics = Statistics(storage, packer)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
         vocabulary = Vocabulary(storage, self._model)
-        self._backfill = Backfill(storage, indexer, vocabulary)
-        self._transfer = Transfer(storage, indexer)
+        self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags, self.batches, self.past = (
-            TagListing(storage, packer),
-            Batches(storage, indexer),
-            Past(storage, retriever),
-        )
+        self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
+        self.past = Past(storage, retriever)
 
     def __enter__(self) -> Self:
         return self
@@ -132,10 +128,14 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._background.start(defers=True)
 
-    def unload_idle_model(self) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether vectors are being computed in the background."""
+        return self._background.is_busy
+
+    def unload_idle(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
-        if self.settings.embedding_idle_seconds:
-            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+        self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from mcp import MCPError
+from mcp_types import PromptReference
 
 from over_http.conftest import Team, serving
 from over_http.test_doors import post
@@ -43,6 +44,7 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     assert 'vector_memory_calls_total{tool="get_memory_by_id",error="ValidationError"} 1' in said
     assert 'vector_memory_call_seconds_count{tool="get_memory_by_id"} 1' in said
     assert "stranger" not in said
+    assert re.search(r"^vector_memory_open_namespaces [1-9]", said, re.MULTILINE)
     assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said.splitlines())
 
 
@@ -184,6 +186,24 @@ async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team
         ("prompts/get", False),
     ]
     assert lines[1]["ids"] == {"uri": ["memory://memories/987654"]}
+
+
+@pytest.mark.anyio
+async def test_completions_count_and_are_recorded_without_what_was_typed(team: Team) -> None:
+    spaces, name = FolderRegistry(team.folder), next(NAMES)
+    spaces.create("typing")
+    spaces.set_quota("typing", Quota(calls_per_minute=1))
+    asked = PromptReference(name="continue_session"), {"name": "session_id", "value": "secret"}
+    async with team.client(team.token(name, "typing")) as client:
+        await client.complete(*asked)
+        with pytest.raises(MCPError, match="try again in"):
+            await client.complete(*asked)
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["error"] is None) for line in lines] == [
+        ("completion/complete", True),
+        ("completion/complete", False),
+    ]
+    assert "secret" not in json.dumps(lines)
 
 
 def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:

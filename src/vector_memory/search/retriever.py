@@ -1,5 +1,6 @@
 """From a query to the units that match best: by meaning, by words, or by both."""
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,16 @@ BEHIND_SECONDS = 10.0
 """If vectors of a scope have been missing for so long, more are being stored than computed, or a very long text is
 being embedded. Then no search waits: it would hardly ever get what it waits for."""
 
+MANY_PENDING = 5
+"""If so many memories wait for their vectors, they are not all computed in PATIENCE_SECONDS: no search waits."""
+
+MOST_WAITING = 8
+"""Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
+threads left for those that need not wait."""
+
 POLL_SECONDS = 0.01
+
+_places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
@@ -119,28 +129,36 @@ class Retriever:
         """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
         A search by meaning first waits up to two seconds for vectors of the scope that are being computed, unless they
-        are known to take longer. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
+        are known to take longer or many searches wait already. Raises EmbeddingUnavailableError if only meaning may be
+        compared, and cannot be.
         """
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                longest, known = self._at_first(reader, scope)
-                if time.monotonic() >= deadline or not is_worth_waiting(longest):
+                coming, known = self._at_first(reader, scope)
+                if time.monotonic() >= deadline or not coming.is_worth_waiting():
                     yield self.within(reader, question, known)
                     return
-            if not self._background.pause(POLL_SECONDS):
-                raise ClosedMemoryError
+            if not _places_to_wait.acquire(blocking=False):
+                deadline = 0.0
+                continue
+            try:
+                if not self._background.pause(POLL_SECONDS):
+                    raise ClosedMemoryError
+            finally:
+                _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope) -> tuple[float | None, "Known"]:
-        """Return for how long vectors of a scope have been computed, and what else a search of it asks for."""
+    def _at_first(self, reader: Reader, scope: Scope) -> tuple["Coming", "Known"]:
+        """Return which vectors are being computed, and what else a search of the scope asks for."""
         visible = reader.visible(scope)
         needs_members = self._index is not None and self._index.is_used and not Units.knows(visible)
-        longest, missing, members = reader.together(
+        longest, pending, missing, members = reader.together(
             lambda reader: reader.longest_pending(scope),
+            lambda reader: reader.count_pending(Scope()),
             lambda reader: reader.count(scope, without_vectors=True),
             lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
         )
-        return longest, Known(scope, missing, visible, members)
+        return Coming(longest, pending), Known(scope, missing, visible, members)
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
@@ -156,6 +174,21 @@ class Retriever:
 
 
 @dataclass(frozen=True, slots=True)
+class Coming:
+    """Vectors that somebody is computing: for how many seconds those of a scope, and of how many memories of the file.
+
+    `longest`: None: the scope lacks none.
+    """
+
+    longest: float | None
+    pending: int
+
+    def is_worth_waiting(self) -> bool:
+        """Return whether those of the scope are likely to come soon."""
+        return self.longest is not None and self.longest < BEHIND_SECONDS and self.pending < MANY_PENDING
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
 
@@ -166,11 +199,6 @@ class Known:
     missing: int
     visible: Scope
     members: Sequence[int] | None
-
-
-def is_worth_waiting(longest: float | None) -> bool:
-    """Return whether vectors that have been missing for up to `longest` seconds (None: no vectors) may come soon."""
-    return longest is not None and longest < BEHIND_SECONDS
 
 
 class Retrieval:

@@ -126,8 +126,8 @@ class Part(Protocol):
     def start_background_work(self) -> None:
         """Start the background threads."""
 
-    def unload_idle_model(self) -> None:
-        """Unload the model if it has been idle for long."""
+    def unload_idle(self) -> None:
+        """Unload what has been idle for long. May take seconds."""
 
 
 class OverHttp(NamedTuple):
@@ -206,14 +206,14 @@ def instructions_for(offer: ServerOptions, *, over_http: bool = False) -> str:
 
 
 async def work_in_background(parts: Collection[Part]) -> None:
-    """Start the parts' background work, then unload models that are idle."""
+    """Start the parts' background work, then unload what is idle."""
     await asyncio.sleep(SECONDS_UNASKED)
     for part in parts:
         part.start_background_work()
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         for part in parts:
-            part.unload_idle_model()
+            await asyncio.to_thread(part.unload_idle)
 
 
 def run_server(

@@ -1,51 +1,129 @@
 """The namespaces of a server: each is a memory of its own."""
 
+import logging
+import math
 import threading
+import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.errors import ClosedMemoryError, DatabaseError
-from vector_memory.settings import Settings
+from vector_memory.embedding.model import return_freed_memory
+from vector_memory.errors import ClosedMemoryError, DatabaseError, where
+from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
 from vector_memory.tenancy.quotas import Pace, Quota
 from vector_memory.tenancy.registry import Registry
 
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 600.0
+"""A namespace that was not used for so long is closed."""
+
+MOST_OPEN = 64
+"""Namespaces that are open at the same time, unless more are in use. Each has about 2 MB, 8 files and 3 threads."""
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it."""
+
+    store: SessionMemoryStore | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    used_at: float = 0.0
+
 
 class Namespaces:
-    """The memories of a registry. They are opened at their first use and share one embedding model.
+    """The memories of a registry. They are open while they are used, and share one embedding model.
 
     Safe to use from several threads; several processes may serve the same registry.
     """
 
-    def __init__(self, registry: Registry, settings: Settings | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings | None = None,
+        *,
+        read_only: bool = False,
+        idle_seconds: float = IDLE_SECONDS,
+        most_open: int = MOST_OPEN,
+    ) -> None:
         self.registry = registry
         self.settings = settings = settings or Settings()
+        self._idle_seconds = idle_seconds
+        self._most_open = most_open
         self._read_only = read_only
-        self._model = EmbeddingModel(lambda: load_embedder(settings))
+        self._model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
         self._lock = threading.Lock()
-        self._open: dict[str, SessionMemoryStore] = {}
+        self._places: dict[str, Place] = {}
         self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._works_in_background = False
         self._closed = False
 
+    @contextmanager
+    def in_use(self, name: str) -> Iterator[Place]:
+        """Keep a namespace open during the block once it is opened. Opens nothing, and takes no time."""
+        with self._lock:
+            if self._closed:
+                raise ClosedMemoryError
+            place = self._places.setdefault(name, Place())
+            place.users += 1
+        try:
+            yield place
+        finally:
+            with self._lock:
+                place.users -= 1
+                place.used_at = time.monotonic()
+                if not place.users and place.store is None:
+                    del self._places[name]
+
+    def is_open(self, name: str) -> bool:
+        """Return whether a namespace is open."""
+        place = self._places.get(name)
+        return place is not None and place.store is not None
+
+    def open(self, name: str) -> None:
+        """Open a namespace that is in use. Takes long if its file is upgraded: never call it in the event loop.
+
+        Raises NotFoundError if there is no such namespace.
+        """
+        place = self._places[name]
+        with place.lock:
+            if self._closed:
+                raise ClosedMemoryError
+            if place.store is None:
+                self.registry.require(name)
+                place.store = self._opened(self.registry.address(name))
+        while self.open_count > self._most_open and self._close_one():
+            pass
+
     def store_of(self, caller: Caller) -> SessionMemoryStore:
-        """Return the caller's memory, limited to the sessions of the token. Do not close it."""
-        store = self._opened(caller.namespace)
+        """Return the caller's memory, limited to the sessions of the token; it is open. Do not close it."""
+        store = self._places[caller.namespace].store
+        if store is None:
+            raise ClosedMemoryError
         return store if caller.sessions is None else store.limited_to(caller.sessions)
 
     def admit(self, name: str, *, stores: bool) -> None:
-        """Count a call, and open the namespace. Takes long if its file is upgraded: never call it in the event loop.
+        """Count a call of a namespace that is open. Reads the registry: never call it in the event loop.
 
-        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full, and
-        NotFoundError if there is no such namespace.
+        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full.
         """
-        store = self._opened(name)
         quota = self.registry.quota(name)
         self._paces[name].count(quota.calls_per_minute)
-        if stores and quota != Quota(calls_per_minute=quota.calls_per_minute):
+        store = self._places[name].store
+        if stores and store is not None and quota != Quota(calls_per_minute=quota.calls_per_minute):
             memories = 0 if quota.memories is None else store.count_memories()
             quota.require_room(memories, self.registry.sizes(name).database_bytes)
+
+    @property
+    def open_count(self) -> int:
+        """How many namespaces are open in this process."""
+        return len(self._open_places())
 
     @property
     def has_model(self) -> bool:
@@ -67,36 +145,64 @@ class Namespaces:
         self._works_in_background = True
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        for store in self._stores():
-            store.start_background_work()
+        for place in self._open_places().values():
+            if place.store is not None:
+                place.store.start_background_work()
 
-    def unload_idle_model(self) -> None:
-        """Give the model's memory back if it was not used for as long as the settings say."""
-        if self.settings.embedding_idle_seconds:
-            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+    def unload_idle(self) -> None:
+        """Unload the model and close the namespaces that were not used for long. May take seconds."""
+        self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+        closed = False
+        with suppress(ClosedMemoryError):
+            while self._close_one(time.monotonic() - self._idle_seconds):
+                closed = True
+        if closed:
+            return_freed_memory()
 
     def close(self) -> None:
         """Close all memories. Repeated calls do nothing."""
-        self._closed = True
-        for store in self._stores():
-            store.close()
+        with self._lock:
+            self._closed, places = True, list(self._places.values())
+        for place in places:
+            with place.lock:
+                if place.store is not None:
+                    place.store.close()
         self.registry.close()
 
-    def _opened(self, name: str) -> SessionMemoryStore:
-        with self._lock:
-            if self._closed:
-                raise ClosedMemoryError
-            if name not in self._open:
-                self.registry.require(name)
-                address = self.registry.address(name)
-                store = SessionMemoryStore(address, self.settings, model=self._model, read_only=self._read_only)
-                if self.settings.embed_in_background:
-                    store.defer_vectors()
-                if self._works_in_background:
-                    store.start_background_work()
-                self._open[name] = store
-            return self._open[name]
+    def _opened(self, address: MemoryAddress) -> SessionMemoryStore:
+        store = SessionMemoryStore(address, self.settings, model=self._model, read_only=self._read_only)
+        if self.settings.embed_in_background:
+            store.defer_vectors()
+        if self._works_in_background:
+            store.start_background_work()
+        return store
 
-    def _stores(self) -> list[SessionMemoryStore]:
+    def _open_places(self) -> dict[str, Place]:
         with self._lock:
-            return list(self._open.values())
+            return {name: place for name, place in self._places.items() if place.store is not None}
+
+    def _close_one(self, unused_since: float = math.inf) -> bool:
+        """Close the namespace that was not used for the longest, nor since a time; False: there is none."""
+        unused = [
+            (place.used_at, name)
+            for name, place in self._open_places().items()
+            if not place.users and place.used_at <= unused_since and place.store and not place.store.is_busy
+        ]
+        if not unused:
+            return False
+        with self.in_use(min(unused)[1]) as place, place.lock:
+            with self._lock:
+                if place.users > 1:
+                    return False
+                store, place.store = place.store, None
+            if store is not None:
+                close_quietly(store)
+        return True
+
+
+def close_quietly(store: SessionMemoryStore) -> None:
+    """Close a memory that nobody uses: nobody is told of a failure either, but for the log."""
+    try:
+        store.close()
+    except Exception as error:
+        logger.warning("A namespace was not closed properly: %s", where(error))

@@ -68,6 +68,8 @@ def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
     """Yield the size of each namespace, and whether the model is loaded."""
     yield from described("model_loaded", "gauge", "1 while the embedding model is loaded.")
     yield f"vector_memory_model_loaded {int(namespaces.has_model)}"
+    yield from described("open_namespaces", "gauge", "Namespaces that are open in this process.")
+    yield f"vector_memory_open_namespaces {namespaces.open_count}"
     try:
         sizes = {name: namespaces.registry.sizes(name) for name in namespaces.registry.names()}
     except DatabaseError:  # readiness says so; the other figures are needed all the same
