@@ -19,6 +19,9 @@ class Upkeep(Protocol):
     def portions(self) -> "Portions":
         """Everything that is stored, in large portions."""
 
+    def rebuild_words(self) -> None:
+        """Index the words of all memories again."""
+
 
 class SpareVectors(Protocol):
     """Vectors of another model: filled memory by memory beside the vectors in use, and then swapped with them.

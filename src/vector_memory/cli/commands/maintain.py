@@ -20,7 +20,10 @@ from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.settings import DatabaseLocation, full_path
 
-BACKED_UP = "back it up with pg_dump and restore it with pg_restore"
+BACKED_UP = (
+    "`pg_dump --format=custom --schema=memory URL > memory.dump` backs it up, and "
+    "`pg_restore --dbname=URL memory.dump` restores it"
+)
 """What to do instead of `backup` and `restore` with a memory in PostgreSQL."""
 
 
@@ -69,11 +72,11 @@ def doctor(
 
     Without --fix nothing is changed. Servers can keep running.
     """
-    path = on_this_machine(creatable(place), "doctor cannot examine it yet")
-    set_up_logging("ERROR", settings.log_file, [path])
+    address = creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
     from vector_memory.cli.doctor import run_doctor
 
-    return 0 if run_doctor(path, settings, as_json=as_json, fix=fix) else 1
+    return 0 if run_doctor(address, settings, as_json=as_json, fix=fix) else 1
 
 
 def backup(

@@ -1,5 +1,6 @@
 """What maintenance does in a PostgreSQL schema, in the transaction of a reader or writer."""
 
+from vector_memory.storage.postgres import keywords
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.portions import PostgresPortions
 from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
@@ -20,3 +21,6 @@ class PostgresUpkeep:
     @property
     def portions(self) -> PostgresPortions:
         return PostgresPortions(self._connection)
+
+    def rebuild_words(self) -> None:
+        keywords.rebuild(self._connection)

@@ -2,6 +2,7 @@
 
 import apsw
 
+from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.portions import SqlitePortions
 from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
 
@@ -21,3 +22,6 @@ class SqliteUpkeep:
     @property
     def portions(self) -> SqlitePortions:
         return SqlitePortions(self._connection)
+
+    def rebuild_words(self) -> None:
+        keywords.rebuild(self._connection)
