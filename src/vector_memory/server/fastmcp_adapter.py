@@ -9,7 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastmcp import Client, FastMCP
-from mcp.server.request_state import RequestStateSecurity
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateSecurity, authenticated_principal
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
@@ -22,7 +23,9 @@ __all__ = [
     "MemoryServer",
     "MessageStream",
     "RequestStateSecurity",
+    "ServerRequestContext",
     "SessionMessage",
+    "authenticated_principal",
     "call_once",
     "coerce_request_id",
     "create_client_server_memory_streams",
