@@ -11,6 +11,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
+from forked import finished
 from http_page import FOUND, snippet
 from over_http.conftest import Team
 from servers import QUICK
@@ -18,7 +19,6 @@ from vector_memory.cli.clients.catalogue import CLIENTS
 
 pytestmark = pytest.mark.anyio
 
-OURS = [sys.executable, "-P", "-m", "vector_memory"]
 REPORT = {"session_id": "fans", "content": f"# Fan\n\n{FOUND}"}
 
 
@@ -68,8 +68,8 @@ async def test_install_writes_an_entry_that_leads_each_client_to_the_memory(
     token.chmod(0o600)
     started = []
     for name in ("vscode", "cursor", "desktop"):
-        words = ["install", name, "--http", team.url, "--token-file", str(token), "--yes"]
-        subprocess.run([*OURS, *words], check=True, capture_output=True, cwd=tmp_path)
+        words = ["install", name, "--http", team.url, "--token-file", token, "--yes"]
+        assert finished(*words, cwd=tmp_path).returncode == 0
         client = CLIENTS[name]
         file = json.loads(client.files[client.default](tmp_path).read_text(encoding="utf-8"))
         entry: dict[str, Any] = file[client.section]["vector-memory"]
