@@ -33,7 +33,7 @@ from timing import summary
 
 from vector_memory.settings import DATABASE_NAME
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 
 MODERN = "2026-07-28"
@@ -53,7 +53,7 @@ class HttpServer:
     """The real server process with one namespace, and a token for it."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
-        Namespaces(folder).create("team")
+        FolderRegistry(folder).create("team")
         self.secret = token_file(folder).create("benchmark", "team", Permission.ADMIN)
         self.database = folder / "namespaces" / "team" / DATABASE_NAME
         command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", "0", "--data-dir", str(folder)]

@@ -117,7 +117,11 @@ def configuration() -> Iterator[str]:
             for name, field in ServerLocations.model_fields.items()
         ],
     )
-    yield "Give at most one of the first two. `~` is expanded. Only their owner can access the file and its folder."
+    yield (
+        "Give at most one of `--database-path`, `--working-dir` and `--database-url`; with a URL, `--working-dir` says "
+        "where exports are written. `~` is expanded. Only their owner can access the file and its folder. "
+        "[PostgreSQL as the store](postgresql.md)."
+    )
     yield from ("", "## Where the Markdown files are", "")
     yield from table(
         ["Flag", "Variable", "Meaning"],

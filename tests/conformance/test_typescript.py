@@ -11,14 +11,14 @@ from http_page import FOUND, snippet
 from over_http.conftest import serving
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 
 pytestmark = pytest.mark.conformance
 
 
 def test_the_program_in_javascript_stores_and_finds(tmp_path: Path) -> None:
-    Namespaces(tmp_path).create("red")
+    FolderRegistry(tmp_path).create("red")
     secret = token_file(tmp_path).create("typescript", "red", Permission.WRITE)
     (tmp_path / "node_modules").symlink_to(folder("conformance") / "node_modules")
     program = tmp_path / "program.mjs"

@@ -13,7 +13,7 @@ from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.relay import create_relay
 from vector_memory.server.http.remote import Remote
 from vector_memory.settings import ServerOptions
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
 
 NAMES = map("relay-{}".format, itertools.count())
@@ -49,7 +49,7 @@ async def failure(client: Client, tool: str, **arguments: Any) -> str:
 
 def limit(team: Team, name: str, **quota: int) -> str:
     """Limit a namespace, which is made if there is none, and return its name."""
-    namespaces = Namespaces(team.folder)
+    namespaces = FolderRegistry(team.folder)
     if name not in namespaces.names():
         namespaces.create(name)
     namespaces.set_quota(name, Quota(**quota))

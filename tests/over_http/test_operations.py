@@ -18,7 +18,7 @@ from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Pace, Quota
 from vector_memory.tenancy.tokens import token_file
 
@@ -47,7 +47,7 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
 
 
 def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None:
-    spaces = Namespaces(team.folder)
+    spaces = FolderRegistry(team.folder)
     spaces.create("small")
     spaces.set_quota("small", Quota(memories=1))
     secret = team.token(next(NAMES), "small")
@@ -69,7 +69,7 @@ def test_a_namespace_that_does_not_exist_is_neither_read_nor_made(team: Team, na
 
 
 def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Team) -> None:
-    spaces = Namespaces(team.folder)
+    spaces = FolderRegistry(team.folder)
     spaces.create("slow")
     spaces.set_quota("slow", Quota(calls_per_minute=2))
     secret = team.token(next(NAMES), "slow")
@@ -187,7 +187,7 @@ async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team
 
 
 def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:
-    Namespaces(tmp_path).create("red")
+    FolderRegistry(tmp_path).create("red")
     secret = token_file(tmp_path).create("ada", "red", Permission.ADMIN)
     options = HttpOptions(http=True, data_dir=tmp_path)
     with serving(options, tmp_path, ServerOptions(read_only=True)) as url:

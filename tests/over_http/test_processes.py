@@ -18,7 +18,7 @@ import httpx2
 from over_http.test_doors import post
 from servers import QUICK
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
 
@@ -28,8 +28,8 @@ class Running:
 
     def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
         self.folder = folder
-        if not Namespaces(folder).names():
-            Namespaces(folder).create("red")
+        if not FolderRegistry(folder).names():
+            FolderRegistry(folder).create("red")
         self.secret = self.token(f"ada-{time.time_ns()}", "admin")
         self.log = folder / "log.txt"
         command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--data-dir", str(folder)]

@@ -23,7 +23,7 @@ from vector_memory.server.app import create_server
 from vector_memory.server.http import serving as serving_module
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 
 NAMES = map("asked-{}".format, itertools.count())
@@ -133,7 +133,7 @@ def test_the_rounds_of_one_call_go_on_at_any_worker_and_in_their_order(
         return server
 
     monkeypatch.setattr(serving_module, "create_server", with_tool)
-    Namespaces(tmp_path).create("red")
+    FolderRegistry(tmp_path).create("red")
     secrets = [token_file(tmp_path).create(name, "red", Permission.READ) for name in ("asked", "stranger")]
     options = HttpOptions(http=True, data_dir=tmp_path)
     with ExitStack() as stack:

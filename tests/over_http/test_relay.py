@@ -19,7 +19,7 @@ from servers import LEGACY, MODERN, Server
 from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.relaying import outbox_of
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
 
@@ -36,7 +36,7 @@ class Shared:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = str(free.getsockname()[1])
         self.url = f"http://127.0.0.1:{self._port}/mcp"
-        Namespaces(self._team).create("red")
+        FolderRegistry(self._team).create("red")
         self._token = self._here / "token"
         self._token.write_text(f"{token_file(self._team).create('relay', 'red', Permission.WRITE)}\n")
         self._token.chmod(0o600)

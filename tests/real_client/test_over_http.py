@@ -14,7 +14,7 @@ from real_client.claude_code import User
 from real_client.received import Answer
 from real_client.scripted_model import Call, Say, ScriptedModel, Turn
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from waiting import eventually
 
 pytestmark = [pytest.mark.real_client, pytest.mark.timeout(300)]
@@ -48,8 +48,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 @pytest.fixture
 def secret(team: Team) -> str:
     """A token of a namespace of the test's own."""
-    name = f"space-{len(Namespaces(team.folder).names())}"
-    Namespaces(team.folder).create(name)
+    name = f"space-{len(FolderRegistry(team.folder).names())}"
+    FolderRegistry(team.folder).create(name)
     return team.token(name, name, "write")
 
 

@@ -13,6 +13,7 @@ from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
+from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
@@ -123,14 +124,26 @@ class Retriever:
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                if time.monotonic() >= deadline or not is_worth_waiting(reader.longest_pending(scope)):
-                    yield self.within(reader, question)
+                longest, known = self._at_first(reader, scope)
+                if time.monotonic() >= deadline or not is_worth_waiting(longest):
+                    yield self.within(reader, question, known)
                     return
             if not self._background.pause(POLL_SECONDS):
                 raise ClosedMemoryError
 
-    def within(self, reader: Reader, question: Question) -> "Retrieval":
-        """Return a retrieval over the caller's snapshot, without waiting for vectors."""
+    def _at_first(self, reader: Reader, scope: Scope) -> tuple[float | None, "Known"]:
+        """Return for how long vectors of a scope have been computed, and what else a search of it asks for."""
+        visible = reader.visible(scope)
+        needs_members = self._index is not None and self._index.is_used and not Units.knows(visible)
+        longest, missing, members = reader.together(
+            lambda reader: reader.longest_pending(scope),
+            lambda reader: reader.count(scope, without_vectors=True),
+            lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
+        )
+        return longest, Known(scope, missing, visible, members)
+
+    def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
+        """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
                 reader.require_comparable(self._model.fingerprint)
@@ -139,7 +152,20 @@ class Retriever:
                 raise
             question = question.by_words(str(error))
         calibration = UNKNOWN if question.vector is None else calibration_of(self._model.fingerprint)
-        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
+
+    `members`: the ids of memories, or None.
+    """
+
+    scope: Scope
+    missing: int
+    visible: Scope
+    members: Sequence[int] | None
 
 
 def is_worth_waiting(longest: float | None) -> bool:
@@ -158,7 +184,9 @@ class Retrieval:
         method: Method,
         threshold: float | None,
         calibration: Calibration,
+        known: Known | None = None,
     ) -> None:
+        self._known = known
         self.calibration = calibration
         self.reader = reader
         self.question = question
@@ -179,7 +207,9 @@ class Retrieval:
             found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
         else:
             scope = self.reader.visible(scope)
-            scan = Scan(self._view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
+            known = self._known.members if self._known is not None and self._known.visible == scope else None
+            members = self._view.members(scope, known)
+            scan = Scan(self._view, scope, members, question.terms, depth=max(DEPTH, count), memories=memories)
             found = scan.find(question.vector, count, self._is_close if only_if_close else None)
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
 
@@ -188,11 +218,20 @@ class Retrieval:
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-        missing = self.reader.count(scope, without_vectors=True)
+        known = self._known
+        if known is not None and known.scope == scope:
+            missing = known.missing
+        else:
+            missing = self.reader.count(scope, without_vectors=True)
         return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
 
     def _is_similar_enough(self, hit: Hit) -> bool:
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
+
+
+def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
+    """Return the ids of the memories of hits of a scope if they are reports."""
+    return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
 
 
 def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:

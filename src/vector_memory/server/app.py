@@ -31,13 +31,21 @@ from vector_memory.server.stdio import Wire, take_standard_streams
 from vector_memory.server.tools import files as file_tools
 from vector_memory.server.tools import may_wait_to_write, offered
 from vector_memory.server.tools.failures import UnknownTools
-from vector_memory.settings import FileLocations, Profile, ServerOptions, Settings, Toolset, project_folder
+from vector_memory.settings import (
+    FileLocations,
+    MemoryAddress,
+    Profile,
+    ServerOptions,
+    Settings,
+    Toolset,
+    project_folder,
+)
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.namespaces import Namespaces
 
 logger = logging.getLogger(__name__)
 
-LABELS = "- session_id and agent_id are labels, not access control: every client of this file can read all of it.\n"
+LABELS = "- session_id and agent_id are labels, not access control: every client of this memory can read all of it.\n"
 LABELS_OVER_HTTP = "- You see what your token opens; session_id and agent_id are labels within it.\n"
 
 INSTRUCTIONS = f"""\
@@ -215,7 +223,7 @@ async def work_in_background(parts: Collection[Part]) -> None:
 
 
 def run_server(
-    path: Path,
+    address: MemoryAddress,
     settings: Settings,
     export_folders: Sequence[Path] = (),
     offer: ServerOptions = ServerOptions(),
@@ -227,7 +235,7 @@ def run_server(
 
     def open_store() -> SessionMemoryStore:
         store = SessionMemoryStore(
-            path,
+            address,
             settings,
             export_folders=export_folders,
             other_databases=[index_of(file_place, settings)] if Toolset.FILES in offer.chosen() else [],
@@ -258,7 +266,7 @@ def run_server(
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        asyncio.run(serve(create_server(open_store, offer, open_files, project_at(path)), wire))
+        asyncio.run(serve(create_server(open_store, offer, open_files, project_at(address)), wire))
     except VectorMemoryError:
         raise
     except Exception:
@@ -268,10 +276,10 @@ def run_server(
     end()
 
 
-def project_at(path: Path) -> Project:
+def project_at(address: MemoryAddress) -> Project:
     """Return the client's project. A server whose memory is elsewhere starts even if the client's path is invalid."""
     try:
-        return Project.at(project_folder(), path)
+        return Project.at(project_folder(), address if isinstance(address, Path) else None)
     except (ConfigurationError, OSError):
         return NO_PROJECT
 

@@ -1,77 +1,33 @@
-"""The namespaces of a server: each is a folder with a memory file of its own."""
+"""The namespaces of a server: each is a memory of its own."""
 
-import re
 import threading
 from collections import defaultdict
-from pathlib import Path
-from typing import NamedTuple
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.errors import ClosedMemoryError, NotFoundError, ValidationError
-from vector_memory.settings import DATABASE_NAME, Settings
-from vector_memory.storage.disk.filesystem import log_of, make_private_folders
+from vector_memory.errors import ClosedMemoryError, DatabaseError
+from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
-from vector_memory.tenancy.quotas import Pace, Quota, read_quota, write_quota
-
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-FOLDER = "namespaces"
-
-
-class Sizes(NamedTuple):
-    """The sizes of a namespace's files, in bytes."""
-
-    database_bytes: int
-    log_bytes: int
-
-
-def size_of(path: Path) -> int:
-    """Return the size of a file; 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+from vector_memory.tenancy.quotas import Pace, Quota
+from vector_memory.tenancy.registry import Registry
 
 
 class Namespaces:
-    """The memories of a data folder. They are opened at their first use and share one embedding model.
+    """The memories of a registry. They are opened at their first use and share one embedding model.
 
-    Safe to use from several threads; several processes may serve the same folder.
+    Safe to use from several threads; several processes may serve the same registry.
     """
 
-    def __init__(self, data_dir: Path, settings: Settings | None = None, *, read_only: bool = False) -> None:
+    def __init__(self, registry: Registry, settings: Settings | None = None, *, read_only: bool = False) -> None:
+        self.registry = registry
         self.settings = settings = settings or Settings()
         self._read_only = read_only
-        self._folder = data_dir / FOLDER
         self._model = EmbeddingModel(lambda: load_embedder(settings))
         self._lock = threading.Lock()
         self._open: dict[str, SessionMemoryStore] = {}
         self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._works_in_background = False
         self._closed = False
-
-    def names(self) -> list[str]:
-        """Return the names of all namespaces, sorted."""
-        return sorted(path.name for path in self._folder.glob("*/") if NAME.fullmatch(path.name))
-
-    def create(self, name: str) -> None:
-        """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
-        if not NAME.fullmatch(name):
-            raise ValidationError(
-                "A namespace's name has up to 64 lower-case letters, digits, hyphens and underscores."
-            )
-        make_private_folders(self._folder)
-        try:
-            (self._folder / name).mkdir(mode=0o700)
-        except FileExistsError:
-            raise ValidationError(f"There is a namespace {name} already.") from None
-
-    def require(self, name: str) -> None:
-        """Raise NotFoundError unless there is such a namespace."""
-        if not NAME.fullmatch(name) or not (self._folder / name).is_dir():
-            raise NotFoundError(
-                f"There is no namespace {name}: create it with `vector-memory namespace create {name}`."
-            )
 
     def store_of(self, caller: Caller) -> SessionMemoryStore:
         """Return the caller's memory, limited to the sessions of the token. Do not close it."""
@@ -85,21 +41,11 @@ class Namespaces:
         NotFoundError if there is no such namespace.
         """
         store = self._opened(name)
-        quota = read_quota(self._folder / name)
+        quota = self.registry.quota(name)
         self._paces[name].count(quota.calls_per_minute)
         if stores and quota != Quota(calls_per_minute=quota.calls_per_minute):
             memories = 0 if quota.memories is None else store.count_memories()
-            quota.require_room(memories, self.sizes(name).database_bytes)
-
-    def set_quota(self, name: str, quota: Quota) -> None:
-        """Limit a namespace. Raises NotFoundError."""
-        self.require(name)
-        write_quota(self._folder / name, quota)
-
-    def sizes(self, name: str) -> Sizes:
-        """Return the sizes of a namespace's files."""
-        path = self._folder / name / DATABASE_NAME
-        return Sizes(size_of(path), size_of(log_of(path)))
+            quota.require_room(memories, self.registry.sizes(name).database_bytes)
 
     @property
     def has_model(self) -> bool:
@@ -110,6 +56,10 @@ class Namespaces:
         """Say why calls cannot be answered completely yet; None: they can."""
         if self._closed:
             return "The server is ending."
+        try:
+            self.registry.require_available()
+        except DatabaseError as error:
+            return str(error)
         return None if self._model.failure is None else str(self._model.failure)
 
     def start_background_work(self) -> None:
@@ -130,15 +80,16 @@ class Namespaces:
         self._closed = True
         for store in self._stores():
             store.close()
+        self.registry.close()
 
     def _opened(self, name: str) -> SessionMemoryStore:
         with self._lock:
             if self._closed:
                 raise ClosedMemoryError
             if name not in self._open:
-                self.require(name)
-                path = self._folder / name / DATABASE_NAME
-                store = SessionMemoryStore(path, self.settings, model=self._model, read_only=self._read_only)
+                self.registry.require(name)
+                address = self.registry.address(name)
+                store = SessionMemoryStore(address, self.settings, model=self._model, read_only=self._read_only)
                 if self.settings.embed_in_background:
                     store.defer_vectors()
                 if self._works_in_background:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.clients.catalogue import CLIENTS, Scope
-from vector_memory.cli.flags import creatable
+from vector_memory.cli.flags import require_folder
 from vector_memory.cli.terminal import say
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, Profile, ServerOptions, Toolset, full_path
+from vector_memory.settings import Profile, ServerOptions, Toolset, full_path
 
 if TYPE_CHECKING:
     from vector_memory.cli.clients.planning import Change, Place
@@ -139,9 +139,11 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 def _existing_place(database: Path) -> Path:
     """Return the full path of a memory. Raises ConfigurationError if a server could not create it there."""
     try:
-        return creatable(DatabaseLocation(database_path=database))
+        path = full_path(database)
     except ValueError:
         raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
+    require_folder(path.parent)
+    return path
 
 
 def _remote(url: str | None, token_file: Path | None) -> tuple[str, Path] | None:

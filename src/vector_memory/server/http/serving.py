@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-import os
 import signal
 import socket
-import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -33,19 +31,18 @@ from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
-from vector_memory.settings import HttpOptions, ServerOptions, Settings
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.databases import DatabaseRegistry
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import Registry
 
 logger = logging.getLogger(__name__)
 
 MAX_BODY = 16 * 2**20
 """Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
-
-KEY_BYTES = 32
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -76,7 +73,7 @@ class Server(uvicorn.Server):
 
 
 def run_http_server(
-    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
     listening = inherited_socket()
@@ -87,7 +84,7 @@ def run_http_server(
             supervise(listening, http.workers)
             return
     allow_many_files()
-    gate = Gate(application(path, settings, export_folders, offer, http))
+    gate = Gate(application(address, settings, export_folders, offer, http))
     config = uvicorn.Config(
         gate,
         http=Connection,
@@ -115,23 +112,24 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def application(
-    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> App:
     """Return the application. Raises ConfigurationError."""
     serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
-        open_memory = partial(open_only, path, settings, export_folders, read_only=offer.read_only)
+        open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
-    namespaces, metrics = Namespaces(http.data_dir, settings, read_only=offer.read_only), Metrics()
+    registry = registry_of(address, http.data_dir, settings)
+    namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics()
     accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
     app = serve(
         create_server(
             lambda: closing(namespaces),
             offer,
             over_http=OverHttp(
-                auth=door_of(token_file(http.data_dir), http),
+                auth=door_of(registry.tokens, http),
                 middleware=[accounting, Permissions()],
-                questions=RequestStateSecurity(keys=[shared_key(http.data_dir)], bind_principal=asked),
+                questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked),
             ),
         )
     )
@@ -144,26 +142,19 @@ def asked(context: ServerRequestContext[Any, Any]) -> str:
     return f"{current_caller().namespace} {authenticated_principal(context)}"
 
 
-def shared_key(data_dir: Path) -> bytes:
-    """Return the key of a data folder that all its servers share, and which is made at its first use."""
-    path = data_dir / "state.key"
-    if not path.exists():
-        make_private_folders(data_dir)
-        descriptor, draft = tempfile.mkstemp(dir=data_dir)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(os.urandom(KEY_BYTES))
-        with suppress(FileExistsError):  # another worker was faster
-            os.link(draft, path)
-        Path(draft).unlink()
-    return path.read_bytes()
+def registry_of(address: MemoryAddress, data_dir: Path, settings: Settings) -> Registry:
+    """Return the namespaces and tokens of a server: in its database, so that all machines share them, or its folder."""
+    if isinstance(address, Path):
+        return FolderRegistry(data_dir)
+    return DatabaseRegistry(address, settings.embedding_dim)
 
 
 def open_only(
-    path: Path, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
 ) -> AbstractContextManager[SessionMemoryStore]:
     """Open the only memory of a server without tokens."""
     model = EmbeddingModel(lambda: load_embedder(settings))
-    store = SessionMemoryStore(path, settings, export_folders=export_folders, model=model, read_only=read_only)
+    store = SessionMemoryStore(address, settings, export_folders=export_folders, model=model, read_only=read_only)
     if settings.embed_in_background:
         store.defer_vectors()
     return store
