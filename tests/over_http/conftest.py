@@ -13,6 +13,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 from vector_memory.server.http.connections import Connection
 from vector_memory.server.http.gate import App, Gate
+from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy.callers import Permission
@@ -74,6 +75,12 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         FolderRegistry(folder).create(name)
     with serving(HttpOptions(http=True, data_dir=folder), folder) as url:
         yield Team(url, folder)
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    """What waits, which is nothing."""
+    return Outbox(tmp_path / "outbox")
 
 
 @pytest.fixture

@@ -185,14 +185,20 @@ def create_server(
         strict_input_validation=False,
         dereference_schemas=False,  # a tool's schemas have no references
     )
+    add_listed(server, offer)
+    if Toolset.SESSION in offer.chosen():
+        add_completions(server)
+    return server
+
+
+def add_listed(server: FastMCP, offer: ServerOptions) -> None:
+    """Add what a server lists besides its tools."""
     if Toolset.SESSION in offer.chosen():
         add_resources(server)
-        add_completions(server)
     if Toolset.SESSION in offer.chosen() and offer.profile is Profile.FULL:  # the prompts name tools of all kinds
         add_prompts(server, read_only=offer.read_only)
     if Toolset.TAGGED in offer.chosen():
         guide.add_guide(server, read_only=offer.read_only)
-    return server
 
 
 def instructions_for(offer: ServerOptions, *, over_http: bool = False) -> str:

@@ -150,6 +150,8 @@ def position(since: str | int | None, end: Cursor) -> Cursor:
         known = Cursor.parse("since", since)
     except ValidationError:
         raise ValidationError('since must be the cursor of an earlier answer or "now": send one, or omit it.') from None
+    if known > end and end.may_fall:
+        return end
     if known > end:
         raise ValidationError(
             "since is not a cursor of this memory: the server now uses another file, or an older copy of it. Omit "

@@ -138,7 +138,8 @@ class LimitedReader(Limited):
         return self._reader.find_names(by, part, self.visible(scope), limit)
 
     def cursor(self) -> Cursor:
-        return self._reader.cursor()
+        # The newest of all would tell how much other sessions store, and when.
+        return Cursor(max(self._reader.ids(self.visible(Scope())), default=0), may_fall=True)
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         return self._reader.changes_after(cursor, self.visible(scope), limit)

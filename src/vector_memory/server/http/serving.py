@@ -9,13 +9,20 @@ from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ConfigurationError
 from vector_memory.server.app import OverHttp, create_server
-from vector_memory.server.fastmcp_adapter import RequestStateSecurity, http_app
+from vector_memory.server.callers import current_caller
+from vector_memory.server.fastmcp_adapter import (
+    RequestStateSecurity,
+    ServerRequestContext,
+    authenticated_principal,
+    http_app,
+)
 from vector_memory.server.http.accounting import Accounting
 from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.doors import door_of
@@ -125,12 +132,17 @@ def application(
             over_http=OverHttp(
                 auth=door_of(registry.tokens, http),
                 middleware=[accounting, Permissions()],
-                questions=RequestStateSecurity(keys=[registry.key()]),
+                questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked),
             ),
         )
     )
     add_operations(app, namespaces, metrics)
     return app
+
+
+def asked(context: ServerRequestContext[Any, Any]) -> str:
+    """Return who was asked: a token, and the namespace that it opens, for its name may open another one later."""
+    return f"{current_caller().namespace} {authenticated_principal(context)}"
 
 
 def registry_of(address: MemoryAddress, data_dir: Path, settings: Settings) -> Registry:
