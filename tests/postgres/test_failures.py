@@ -189,6 +189,12 @@ def test_a_transaction_after_a_failed_statement_is_not_acknowledged(storage: Pos
         assert reader.canonical_tags() == []
 
 
+def count_tag(storage: PostgresStorage) -> None:
+    """Change something without reading anything."""
+    with storage.write() as writer:
+        writer.count_tag("tag", None, "2026")
+
+
 def test_a_schema_of_a_newer_release_is_refused_by_new_and_by_running_processes(
     fragile: Cluster, storage: PostgresStorage, tmp_path: Path, open_memory: Callable[[], PostgresStorage]
 ) -> None:
@@ -199,4 +205,8 @@ def test_a_schema_of_a_newer_release_is_refused_by_new_and_by_running_processes(
     with pytest.raises(DatabaseError, match="newer release"):
         add(storage, new_memory("x"))
     with pytest.raises(DatabaseError, match="newer release"):
+        count_tag(storage)
+    with pytest.raises(DatabaseError, match="newer release"):
         open_memory()
+    with psycopg.connect(fragile.url(), options=f"-c search_path={tmp_path.name}") as connection:
+        assert connection.execute("select 1 from canonical_tags").fetchall() == []

@@ -44,6 +44,21 @@ ALTERNATIVES = ("database_path", "working_dir", "database_url")
 """The fields that say where the memory is; a flag for one of them overrides the variables of all."""
 
 
+class DatabaseFile(BaseModel):
+    """The file of a memory. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    database_path: FullPath | None = Field(
+        default=None, description="Database file of the memory; created when something is stored."
+    )
+    working_dir: FullPath | None = Field(
+        default=None,
+        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
+        "if set, else the current folder.",
+    )
+
+
 class DatabaseServer(BaseModel):
     """The PostgreSQL database. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
@@ -52,16 +67,15 @@ class DatabaseServer(BaseModel):
     database_url: str | None = Field(
         default=None,
         repr=False,
-        description="PostgreSQL database of the memory instead of a file: postgresql://USER@HOST/DATABASE. ?schema= "
-        "names another schema than memory.",
+        description="PostgreSQL database of the memory, instead of a file: postgresql://USER@HOST/DATABASE.",
     )
     database_password_file: FullPath | None = Field(
         default=None,
-        description="File with the password for the database. Default: PGPASSWORD, PGPASSFILE or ~/.pgpass.",
+        description="File with its password. Default: PGPASSWORD or ~/.pgpass.",
     )
     database_unencrypted: bool = Field(
         default=False,
-        description="Accept connections without TLS to a database on another machine, in a network that you trust.",
+        description="Allow connections without TLS to a database on another machine.",
     )
 
     def url(self) -> DatabaseUrl | None:
@@ -73,17 +87,8 @@ class DatabaseServer(BaseModel):
         )
 
 
-class DatabaseLocation(DatabaseServer):
+class DatabaseLocation(DatabaseServer, DatabaseFile):
     """Where the memory is: in a file, or in a PostgreSQL database."""
-
-    database_path: FullPath | None = Field(
-        default=None, description="Database file of the memory; created when something is stored."
-    )
-    working_dir: FullPath | None = Field(
-        default=None,
-        description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
-        "if set, else the current folder.",
-    )
 
     @model_validator(mode="after")
     def _one_location(self) -> "DatabaseLocation":

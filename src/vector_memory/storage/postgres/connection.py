@@ -135,8 +135,7 @@ class Connection(psycopg.Connection[Row]):
         if self._opening and not self._waiting:
             self._opening = ()
             return
-        if self._state is not None:
-            self._waiting.extend(self._state.changes())
+        self._waiting.extend(self.state.changes())  # nothing is committed in tables of a newer release
         (committed,) = self.together(COMMIT)
         if committed.statusmessage != COMMIT.sql.upper():
             raise DatabaseError("A statement failed, so nothing was changed: repeat the call.")

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import schema as tables
-from vector_memory.storage.postgres.connecting import READING, require_supported, set_up
+from vector_memory.storage.postgres.connecting import require_supported, set_up
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.state import NEWER
 
@@ -63,7 +63,7 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
             done = applied(connection, schema)
             if not done:
                 connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
-            set_up(connection, schema, READING)
+            set_up(connection, schema, {})
             for migration in MIGRATIONS[done:]:
                 migration(connection, dimensions)
             connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (len(MIGRATIONS),))
