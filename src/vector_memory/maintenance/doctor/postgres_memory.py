@@ -86,9 +86,7 @@ class PostgresMemory:
         yield agreement(
             "keywords",
             "The keyword index matches the texts.",
-            ""
-            if are_words_correct(reader, faults.text | faults.chunks)
-            else "The keyword index does not match the texts.",
+            "" if are_words_correct(reader, faults) else "The keyword index does not match the texts.",
         )
         unknown = unknown_tags(reader)
         yield agreement(
