@@ -29,6 +29,7 @@ MOST_DEAD = 0.3
 SERVER = """
 select current_setting('server_version') as version,
     (select extversion from pg_extension where extname = 'vector') as pgvector,
+    exists (select from pg_available_extensions where name = 'vector') as can_have_pgvector,
     current_user::text as role, rolsuper as is_superuser, pg_is_in_recovery() as is_standby,
     current_setting('autovacuum') = 'on' as has_autovacuum,
     (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
@@ -95,6 +96,7 @@ class Server(NamedTuple):
 
     version: str
     pgvector: str | None
+    can_have_pgvector: bool
     role: str
     is_superuser: bool
     is_standby: bool
