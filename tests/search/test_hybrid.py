@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
-from vector_memory.search.fusion import VECTOR_WEIGHT
+from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore

@@ -30,8 +30,10 @@ COMPARED_AT_ONCE = 1_024
 
 K1 = 0.9
 """BM25: the weight of further occurrences of a term in a unit."""
-B = 1.0
+B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
+VECTOR_WEIGHT = 0.6
+"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all three."""
 
 
 class Match(NamedTuple):
