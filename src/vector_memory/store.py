@@ -246,9 +246,17 @@ class SessionMemoryStore:
         """Count what a session holds."""
         return self._statistics.session_stats(session_id)
 
-    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> overview.SessionsResult:
-        """Return sessions, latest activity first; limit 1-100."""
-        return self._statistics.list_sessions(limit, agent_id)
+    def list_sessions(
+        self,
+        limit: int = 20,
+        agent_id: str | None = None,
+        *,
+        created_after: str | None = None,
+        created_before: str | None = None,
+    ) -> overview.SessionsResult:
+        """Return sessions, latest activity first; limit 1-100. Only what an agent stored, or in a time, counts."""
+        scope = Scope(agent_id=agent_id, created_after=created_after, created_before=created_before)
+        return self._statistics.list_sessions(limit, scope)
 
     def get_timeline(self, scope: Scope, limit: int = 100) -> overview.TimelineResult:
         """Return what was stored last in a scope, the oldest first; limit 1-100,000."""

@@ -41,9 +41,12 @@ def required_by_contract(tool: str) -> set[str]:
 
 def added_parameters(tool: str) -> set[str]:
     """Return the parameters that a tool has beyond the contract."""
+    time = {"created_after", "created_before"}
+    if tool == "list_sessions":
+        return time
     if not tool.startswith("search_"):
         return ADDED_PARAMETERS.get(tool, set())
-    added = {"offset", "max_tokens"}
+    added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
     if tool.endswith("_full_documents"):

@@ -12,7 +12,7 @@ from vector_memory.domain.project import Project as Project
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
-from vector_memory.domain.times import past_time
+from vector_memory.domain.times import beginning_of, end_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
@@ -168,8 +168,9 @@ class Scope:
     """Filters for memories. None matches any value. A memory needs only one of several tags.
 
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
-    `after_id`: only memories stored after this one. `sessions`: all that the caller may see, whatever else is asked
-    for. Raises ValidationError.
+    `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
+    UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
+    the last moment of it. `sessions`: all that the caller may see, whatever else is asked for. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -181,6 +182,8 @@ class Scope:
     tags: tuple[str, ...]
     own_agent_id: str | None
     after_id: int | None
+    created_after: str | None
+    created_before: str | None
     sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
@@ -195,6 +198,8 @@ class Scope:
         tags: Sequence[str] | None = None,
         own_agent_id: str | None = None,
         after_id: int | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
@@ -207,10 +212,14 @@ class Scope:
             "tags": check_tags(tags),
             "own_agent_id": check_optional_text("own_agent_id", own_agent_id, MAX_IDENTIFIER),
             "after_id": after_id,
+            "created_after": None if created_after is None else beginning_of("created_after", created_after),
+            "created_before": None if created_before is None else end_of("created_before", created_before),
             "sessions": sessions,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if self.created_after and self.created_before and self.created_after > self.created_before:
+            raise ValidationError("created_after is later than created_before: nothing can be between them.")
 
     @classmethod
     def checked(cls, value: object) -> "Scope":
@@ -228,6 +237,8 @@ class Scope:
             "category": self.category,
             "tags": list(self.tags),
             "own_agent_id": self.own_agent_id,
+            "created_after": self.created_after,
+            "created_before": self.created_before,
         }
         return {name: value for name, value in named.items() if value not in (None, [])}
 

@@ -101,15 +101,18 @@ class TaggedMemories:
         *,
         category: str | None = None,
         tags: Sequence[str] | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         offset: int = 0,
     ) -> SearchTaggedResult:
-        """Return the notes that match a query best, filtered by a category and by any of the tags if given.
+        """Return the notes that match a query best, filtered by a category, by any of the tags and by time if given.
 
         Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
         becomes canonical. A query of only references, such as `task #42`, is compared by words only.
         """
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
         scope, messages = self._scope(category, tags)
+        scope = replace(scope, created_after=created_after, created_before=created_before)
         # Numbers have no meaning that vectors could compare.
         mode = SearchMode.KEYWORD if REFERENCES.fullmatch(query) else None
         found = self._coarse.memories(query, scope, page, mode)
@@ -122,13 +125,21 @@ class TaggedMemories:
             **found.model_dump(include={"next_offset", "omitted", "confidence", "elsewhere"}),
         )
 
-    def list_recent(self, limit: int = 10, offset: int = 0) -> RecentTaggedResult:
-        """Return the newest notes, up to `limit` (1-50) after the first `offset`."""
+    def list_recent(
+        self,
+        limit: int = 10,
+        offset: int = 0,
+        *,
+        created_after: str | None = None,
+        created_before: str | None = None,
+    ) -> RecentTaggedResult:
+        """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
-        found = self._coarse.scoped(ALL_TAGGED, page)
+        scope = replace(ALL_TAGGED, created_after=created_after, created_before=created_before)
+        found = self._coarse.scoped(scope, page)
         return RecentTaggedResult(
             results=[tagged(memory) for memory in found.results],
-            total=self._count(ALL_TAGGED),
+            total=self._count(scope),
             count=len(found.results),
             message=found.message,
             **found.model_dump(include={"next_offset", "omitted"}),

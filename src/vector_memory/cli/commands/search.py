@@ -18,6 +18,8 @@ from vector_memory.cli.flags import (
     OfKind,
     OfSession,
     OfTask,
+    Since,
+    Until,
     existing,
 )
 from vector_memory.cli.logging_setup import set_up_logging
@@ -53,6 +55,8 @@ def search(
     task: OfTask = None,
     category: Annotated[str | None, Parameter(help="Only this category.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
+    since: Since = None,
+    until: Until = None,
     mode: Annotated[
         SearchMode | None,
         Parameter(help="Compare meaning and words, meaning only, or words only; default: --search-mode."),
@@ -85,6 +89,8 @@ def search(
             task_code=task,
             category=category,
             tags=tags,
+            created_after=since,
+            created_before=until,
         )
         for one in ([kind] if kind else MemoryKind)
     ]

@@ -6,6 +6,8 @@ from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.results.sessions import SearchMemoriesResult
 from vector_memory.server.tools.params import (
     READS,
+    CreatedAfter,
+    CreatedBefore,
     InSession,
     LatestFirst,
     Limit,
@@ -37,13 +39,22 @@ def search_session_context(
     query: OptionalQuery = None,
     agent_id: OfAgent = None,
     session_iter: OfIteration = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's saved states, newest first."""
-    scope = Scope(MemoryKind.SESSION_CONTEXT, agent_id=agent_id, session_id=session_id, session_iter=session_iter)
+    scope = Scope(
+        MemoryKind.SESSION_CONTEXT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        created_after=created_after,
+        created_before=created_before,
+    )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return in_session(store, query, scope, page, latest_first=latest_first)
 
@@ -56,12 +67,21 @@ def search_input_prompts(
     query: OptionalQuery = None,
     agent_id: OfAgent = None,
     session_iter: OfIteration = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
     """Read a session's user prompts, newest first."""
-    scope = Scope(MemoryKind.INPUT_PROMPT, agent_id=agent_id, session_id=session_id, session_iter=session_iter)
+    scope = Scope(
+        MemoryKind.INPUT_PROMPT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        created_after=created_after,
+        created_before=created_before,
+    )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return in_session(store, query, scope, page, latest_first=latest_first)

@@ -12,6 +12,8 @@ from vector_memory.results.sessions import (
 )
 from vector_memory.server.tools.params import (
     READS,
+    CreatedAfter,
+    CreatedBefore,
     Limit,
     MaxTokens,
     Mode,
@@ -38,6 +40,8 @@ def search_system_memory(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
@@ -49,6 +53,8 @@ def search_system_memory(
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     return store.search_memories(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens))
 
@@ -66,6 +72,8 @@ def search_reports_specific_chunks(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
     offset: Skip = 0,
@@ -73,7 +81,13 @@ def search_reports_specific_chunks(
 ) -> FineSearchResult:
     """Find a fact in reports: the chunks closest in meaning. Try this first."""
     scope = Scope(
-        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+        MemoryKind.REPORT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return said_once(store.search_chunks(query, scope, page, mode=search_mode))
@@ -88,14 +102,22 @@ def search_reports_section_context(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     search_mode: Mode = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
-    """Find full sections of reports on a topic. Use it when chunks lack context."""
+    """Find full sections of reports on a topic."""
     scope = Scope(
-        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+        MemoryKind.REPORT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return said_once(store.search_sections(query, scope, page, mode=search_mode))
@@ -114,6 +136,8 @@ def search_reports_full_documents(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
     offset: Skip = 0,
@@ -121,7 +145,13 @@ def search_reports_full_documents(
 ) -> CoarseSearchResult:
     """Read whole reports: the best matches, or the newest."""
     scope = Scope(
-        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+        MemoryKind.REPORT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
 
@@ -135,6 +165,8 @@ def search_working_memory_specific_chunks(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
     offset: Skip = 0,
@@ -147,6 +179,8 @@ def search_working_memory_specific_chunks(
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return said_once(store.search_chunks(query, scope, page, mode=search_mode))
@@ -161,18 +195,22 @@ def search_working_memory_section_context(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     search_mode: Mode = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
-    """Find full sections of working memory on a topic. Use it when chunks lack context."""
+    """Find full sections of working memory on a topic."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return said_once(store.search_sections(query, scope, page, mode=search_mode))
@@ -187,6 +225,8 @@ def search_working_memory_full_documents(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
     offset: Skip = 0,
@@ -199,6 +239,8 @@ def search_working_memory_full_documents(
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
 
@@ -214,13 +256,21 @@ def search_knowledge_base_specific_chunks(
     query: Query,
     agent_id: OfAgent = None,
     category: OfCategory = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
     """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
-    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    scope = Scope(
+        MemoryKind.KNOWLEDGE_BASE,
+        agent_id=agent_id,
+        category=category,
+        created_after=created_after,
+        created_before=created_before,
+    )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return said_once(store.search_chunks(query, scope, page, mode=search_mode))
 
@@ -232,13 +282,21 @@ def search_knowledge_base_section_context(
     query: Query,
     agent_id: OfAgent = None,
     category: OfCategory = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     search_mode: Mode = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> MediumSearchResult:
-    """Find full sections of the knowledge base on a topic. Use it when chunks lack context."""
-    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    """Find full sections of the knowledge base on a topic."""
+    scope = Scope(
+        MemoryKind.KNOWLEDGE_BASE,
+        agent_id=agent_id,
+        category=category,
+        created_after=created_after,
+        created_before=created_before,
+    )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
     return said_once(store.search_sections(query, scope, page, mode=search_mode))
 
@@ -250,11 +308,19 @@ def search_knowledge_base_full_documents(
     query: OptionalQuery = None,
     agent_id: OfAgent = None,
     category: OfCategory = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> CoarseSearchResult:
     """Read whole knowledge base entries: the best matches, or the newest."""
-    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
+    scope = Scope(
+        MemoryKind.KNOWLEDGE_BASE,
+        agent_id=agent_id,
+        category=category,
+        created_after=created_after,
+        created_before=created_before,
+    )
     return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
