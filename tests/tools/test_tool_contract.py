@@ -39,6 +39,14 @@ def required_by_contract(tool: str) -> set[str]:
     return required - {"session_iter"} if tool == "load_session_context_for_task" else required
 
 
+CONVERSATIONAL = {
+    "search_input_prompts",
+    "search_reports_specific_chunks",
+    "search_working_memory_specific_chunks",
+}
+"""The tools whose hits may be turns of a conversation."""
+
+
 def added_parameters(tool: str) -> set[str]:
     """Return the parameters that a tool has beyond the contract."""
     time = {"created_after", "created_before"}
@@ -49,6 +57,8 @@ def added_parameters(tool: str) -> set[str]:
     added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
+    if tool in CONVERSATIONAL:
+        added.add("neighbours")
     if tool.endswith("_full_documents"):
         added.add("order")
     if tool.endswith(("_specific_chunks", "_section_context")):

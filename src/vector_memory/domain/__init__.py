@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.asking import Page as Page
+from vector_memory.domain.asking import SearchMode as SearchMode
+from vector_memory.domain.asking import SearchOrder as SearchOrder
 from vector_memory.domain.project import Project as Project
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
@@ -16,18 +19,13 @@ from vector_memory.domain.times import beginning_of, end_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
-    LARGEST,
     MAX_CONTENT,
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
-    MAX_LIMIT,
-    MAX_OFFSET,
     MAX_TITLE,
-    MIN_TOKENS,
     check_instance,
     check_metadata,
     check_optional_text,
-    check_range,
     check_tags,
     check_text,
     parse_id,
@@ -163,6 +161,13 @@ class NewMemory:
         check_optional_text("description", self.description, MAX_DESCRIPTION)
 
 
+class Window(TypedDict, total=False):
+    """A time; `Scope` says what the bounds mean."""
+
+    created_after: str | None
+    created_before: str | None
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Scope:
     """Filters for memories. None matches any value. A memory needs only one of several tags.
@@ -241,62 +246,3 @@ class Scope:
             "created_before": self.created_before,
         }
         return {name: value for name, value in named.items() if value not in (None, [])}
-
-
-class SearchMode(StrEnum):
-    """What a search compares: meaning and words, meaning only, or words only."""
-
-    HYBRID = "hybrid"
-    VECTOR = "vector"
-    KEYWORD = "keyword"
-
-    @classmethod
-    def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
-        """Parse a mode from its wire name; None stays None."""
-        try:
-            return None if value is None else cls(value)
-        except ValueError:
-            raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
-
-
-class SearchOrder(StrEnum):
-    """The order of whole documents: the newest first, or the best match first."""
-
-    RECENT = "recent"
-    RELEVANCE = "relevance"
-
-    @classmethod
-    def of(cls, value: "SearchOrder | str | None") -> "SearchOrder | None":
-        """Parse an order from its wire name; None stays None."""
-        try:
-            return None if value is None else cls(value)
-        except ValueError:
-            raise ValidationError(f"order must be one of {', '.join(cls)}.") from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
-
-    `max_tokens` None: the configured maximum. Raises ValidationError.
-    """
-
-    limit: int = 10
-    offset: int = 0
-    max_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        check_range("limit", self.limit, 1, MAX_LIMIT)
-        check_range("offset", self.offset, 0, MAX_OFFSET)
-        if self.max_tokens is not None:
-            check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
-
-    @classmethod
-    def checked(cls, value: object) -> "Page":
-        """Return `value` if it is a Page. Raises ValidationError."""
-        return check_instance("page", value, cls)
-
-    @property
-    def end(self) -> int:
-        """The number of results up to the end of this page."""
-        return self.offset + self.limit

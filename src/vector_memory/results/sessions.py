@@ -98,7 +98,16 @@ class MemoryEntry(StoredText):
     access_count: int
 
 
-class FoundMemory(MemoryEntry):
+class InContext(BaseModel):
+    """A hit that may be short: what stands before and after it in its session, in the order of time."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    context_before: list[str] = unless_empty([])
+    context_after: list[str] = unless_empty([], "Of a short hit: its neighbours in the session")
+
+
+class FoundMemory(MemoryEntry, InContext):
     """A whole memory in a search result.
 
     `similarity` is 2.0 if it was matched by filters, None if by words only. `score` is None if nothing was compared.
@@ -201,7 +210,7 @@ class SharedProvenance(BaseModel):
     created_at: Time | None = unless_empty()
 
 
-class FoundChunk(SharedProvenance):
+class FoundChunk(SharedProvenance, InContext):
     """A chunk that matched. `similarity` is the cosine of its best passage, None if only words were compared."""
 
     chunk_id: int

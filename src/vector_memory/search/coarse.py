@@ -1,6 +1,7 @@
 """Coarse search: whole memories, looked up by scope or found by their best unit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
@@ -11,8 +12,10 @@ from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, Obse
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Neighbours
 
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
 
@@ -28,6 +31,7 @@ class Looked(NamedTuple):
     found: Sequence[FoundMemory]
     judgement: Judgement
     observations: Sequence[ObservationNote] = ()
+    neighbours: Mapping[int, Neighbours] = MappingProxyType({})
 
 
 class CoarseSearch:
@@ -57,9 +61,11 @@ class CoarseSearch:
         looked_up = self._look_up(scope, page, latest_first=latest_first)
         return self._memories_result(looked_up, scope, page, query=None, latest_first=latest_first)
 
-    def memories(self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None) -> SearchMemoriesResult:
-        """Return the memories that match the query best, or without one the newest."""
-        found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
+    def memories(
+        self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
+    ) -> SearchMemoriesResult:
+        """Return the memories that match the query best, short ones with `neighbours`, or without one the newest."""
+        found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode, neighbours)
         return self._memories_result(found, scope, page, query=query, latest_first=True)
 
     def documents(
@@ -94,7 +100,7 @@ class CoarseSearch:
         found = [found_memory(memory) for memory in memories]
         return Looked(found, Judgement(notes=(*notes, *filter(None, [note]))), observations)
 
-    def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> Looked:
+    def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
             with self._retriever.answering(question, scope) as retrieval:
@@ -102,9 +108,11 @@ class CoarseSearch:
                 hits = found.hits[page.offset :]
                 memories = retrieval.reader.memories([hit.id for hit in hits])
                 observations = observations_on(retrieval.reader, memories.values())
+                short = [one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES]
+                known = neighbours_of(retrieval.reader, short, neighbours)
                 judgement = judge(retrieval, scope, found)
         matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
-        return Looked(matched, judgement, observations)
+        return Looked(matched, judgement, observations, known)
 
     def _memories_result(
         self,
@@ -130,9 +138,11 @@ class CoarseSearch:
 
     def _common(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields that all answers have, with as many of the results as the packer lets in."""
-        found, judgement, observations = looked
+        found, judgement, observations, known = looked
         wanted = found[: page.limit]
-        answer = packer.packed(wanted, packer.share(wanted), page, omitted_memory, more=len(found) > page.limit)
+        shared = packer.share(wanted)
+        shown = packer.with_more(shared, beside(shared, known)) if known else shared
+        answer = packer.packed(wanted, shown, page, omitted_memory, more=len(found) > page.limit)
         return answer.fields() | {
             "total_results": len(answer.results),
             "confidence": judgement.confidence,

@@ -28,6 +28,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Neighbours,
     Observation,
     Order,
     Origin,
@@ -106,6 +107,12 @@ class Reader(Protocol):
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
         """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
 
+    def neighbours(self, memory_ids: Sequence[int], count: int, characters: int) -> dict[int, Neighbours]:
+        """Return the memories of the same kind, session and iteration just before and after each of these, by its id.
+
+        Up to `count` on either side, and the first `characters` of each. None of memories with several chunks.
+        """
+
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         """Return up to `limit` memories of a scope after the first `offset`."""
 
@@ -119,13 +126,7 @@ class Reader(Protocol):
         """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None."""
 
     def find_report(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
     ) -> int | None:
         """Return the id of the report with this text, session, iteration, agent and task, or None."""
 

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Unpack
 
-from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode, Window
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
@@ -101,9 +102,8 @@ class TaggedMemories:
         *,
         category: str | None = None,
         tags: Sequence[str] | None = None,
-        created_after: str | None = None,
-        created_before: str | None = None,
         offset: int = 0,
+        **window: Unpack[Window],
     ) -> SearchTaggedResult:
         """Return the notes that match a query best, filtered by a category, by any of the tags and by time if given.
 
@@ -112,7 +112,7 @@ class TaggedMemories:
         """
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
         scope, messages = self._scope(category, tags)
-        scope = replace(scope, created_after=created_after, created_before=created_before)
+        scope = replace(scope, **window)
         # Numbers have no meaning that vectors could compare.
         mode = SearchMode.KEYWORD if REFERENCES.fullmatch(query) else None
         found = self._coarse.memories(query, scope, page, mode)
@@ -125,17 +125,10 @@ class TaggedMemories:
             **found.model_dump(include={"next_offset", "omitted", "confidence", "elsewhere"}),
         )
 
-    def list_recent(
-        self,
-        limit: int = 10,
-        offset: int = 0,
-        *,
-        created_after: str | None = None,
-        created_before: str | None = None,
-    ) -> RecentTaggedResult:
+    def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
         """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
-        scope = replace(ALL_TAGGED, created_after=created_after, created_before=created_before)
+        scope = replace(ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
         return RecentTaggedResult(
             results=[tagged(memory) for memory in found.results],

@@ -141,7 +141,7 @@ class Search:
         if scope.kind is None or not is_chunked(scope.kind):
             return store.search_memories(query, scope, Page(limit=limit, offset=offset), mode=mode)
         if self._grain == "chunk":
-            return store.search_chunks(query, scope, Page(limit=limit, offset=offset), mode=mode)
+            return store.search_chunks(query, scope, Page(limit=limit, offset=offset), mode=mode, neighbours=0)
         if self._grain == "section":
             return store.search_sections(query, scope, Page(limit=limit, offset=offset), mode=mode)
         return store.search_documents(query, scope, Page(limit=limit, offset=offset), order="relevance", mode=mode)

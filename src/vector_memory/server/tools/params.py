@@ -116,6 +116,7 @@ OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
+Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[
     str | None,
     Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)}),

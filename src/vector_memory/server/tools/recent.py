@@ -4,6 +4,7 @@ from fastmcp.tools import tool
 
 from vector_memory.domain import MemoryKind, Page, Scope
 from vector_memory.results.sessions import SearchMemoriesResult
+from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
@@ -12,6 +13,7 @@ from vector_memory.server.tools.params import (
     LatestFirst,
     Limit,
     MaxTokens,
+    Neighbours,
     OfAgent,
     OfIteration,
     OptionalQuery,
@@ -23,12 +25,12 @@ from vector_memory.store import SessionMemoryStore
 
 
 def in_session(
-    store: SessionMemoryStore, query: str | None, scope: Scope, page: Page, *, latest_first: bool
+    store: SessionMemoryStore, query: str | None, scope: Scope, page: Page, *, latest_first: bool, neighbours: int = 0
 ) -> SearchMemoriesResult:
     """Return the memories of a session that match a query best, or without one the newest (or oldest)."""
     if query is None:
         return store.search_scoped(scope, page, latest_first=latest_first)
-    return store.search_memories(query, scope, page)
+    return store.search_memories(query, scope, page, neighbours=neighbours)
 
 
 @tool(title="Search session context", annotations=READS, meta=found_by("recall session state, where we left off"))
@@ -71,6 +73,7 @@ def search_input_prompts(
     created_before: CreatedBefore = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
+    neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> SearchMemoriesResult:
@@ -84,4 +87,4 @@ def search_input_prompts(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return in_session(store, query, scope, page, latest_first=latest_first)
+    return in_session(store, query, scope, page, latest_first=latest_first, neighbours=neighbours)

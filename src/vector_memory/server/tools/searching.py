@@ -10,6 +10,7 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
+from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
@@ -17,6 +18,7 @@ from vector_memory.server.tools.params import (
     Limit,
     MaxTokens,
     Mode,
+    Neighbours,
     OfAgent,
     OfCategory,
     OfIteration,
@@ -76,6 +78,7 @@ def search_reports_specific_chunks(
     created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
+    neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
@@ -90,7 +93,7 @@ def search_reports_specific_chunks(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
+    return said_once(store.search_chunks(query, scope, page, mode=search_mode, neighbours=neighbours))
 
 
 @tool(title="Search reports: sections", annotations=READS, meta=found_by("recall, search memory, find, topic"))
@@ -169,10 +172,11 @@ def search_working_memory_specific_chunks(
     created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
+    neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
-    """Find a fact in working memory: the chunks closest in meaning. Try this first."""
+    """Find a fact in working memory: the chunks closest in meaning."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
@@ -183,7 +187,7 @@ def search_working_memory_specific_chunks(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
+    return said_once(store.search_chunks(query, scope, page, mode=search_mode, neighbours=neighbours))
 
 
 @tool(title="Search working memory: sections", annotations=READS)
@@ -263,7 +267,7 @@ def search_knowledge_base_specific_chunks(
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
 ) -> FineSearchResult:
-    """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
+    """Find a fact in the knowledge base: the chunks closest in meaning."""
     scope = Scope(
         MemoryKind.KNOWLEDGE_BASE,
         agent_id=agent_id,

@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.storage.records import CountedBy, Expendable, Memory, Observation, Origin, no_memory
+from vector_memory.storage.records import CountedBy, Expendable, Memory, Neighbours, Observation, Origin, no_memory
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
@@ -103,6 +103,30 @@ def get_observations(
         {"reports": json.dumps(report_ids), "limit": limit, "characters": characters},
     )
     return found[::-1]
+
+
+# The index of sessions has the memories of a session, kind and iteration in the order of time.
+BESIDE = """
+(select json_group_array(beginning) from (
+    select substr(n.content, 1, :characters) as beginning from session_memories n
+    where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
+        and n.created_at {side}= m.created_at and (n.created_at {side} m.created_at or n.id {side} m.id)
+    order by n.created_at {order}, n.id {order} limit :count
+))
+"""
+NEIGHBOURS = f"""
+select m.id, {BESIDE.format(side="<", order="desc")}, {BESIDE.format(side=">", order="asc")}
+from json_each(:wanted) wanted join session_memories m on m.id = wanted.value where m.chunk_count <= 1
+"""
+
+
+def get_neighbours(
+    connection: apsw.Connection, memory_ids: Sequence[int], count: int, characters: int
+) -> dict[int, Neighbours]:
+    """Return what stands just before and after memories in their session, by id; none of those with several chunks."""
+    bindings = {"wanted": json.dumps(memory_ids), "count": count, "characters": characters}
+    rows: list[tuple[Any, ...]] = connection.execute(NEIGHBOURS, bindings).fetchall()
+    return {number: Neighbours(texts_in(before)[::-1], texts_in(after)) for number, before, after in rows}
 
 
 def list_memories(

@@ -21,6 +21,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Neighbours,
     Observation,
     Order,
     Origin,
@@ -63,6 +64,9 @@ class SqliteReader:
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
         return memories.get_observations(self.connection, report_ids, limit, characters)
 
+    def neighbours(self, memory_ids: Sequence[int], count: int, characters: int) -> dict[int, Neighbours]:
+        return memories.get_neighbours(self.connection, memory_ids, count, characters)
+
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return memories.list_memories(self.connection, scope, limit, offset, latest_first=order == "newest")
 
@@ -78,13 +82,7 @@ class SqliteReader:
         return adding.find_duplicate(self.connection, new, content_hash)
 
     def find_report(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
     ) -> int | None:
         return memories.find_report(self.connection, content_hash, agent_id, session_id, session_iter, task_code)
 
