@@ -67,6 +67,15 @@ def test_neighbours_are_of_the_same_session_and_kind_and_change_no_ranking(store
     assert [(hit.chunk_id, hit.score) for hit in found.results] == [(hit.chunk_id, hit.score) for hit in alone.results]
 
 
+def test_in_a_search_of_one_agent_neighbours_are_of_that_agent(store: SessionMemoryStore) -> None:
+    for minute, (agent, words) in enumerate([("x", "one"), ("y", "two"), ("x", "a b c"), ("y", "four"), ("x", "five")]):
+        at = f"2026-10-05T12:{minute:02}:00+00:00"
+        store.store_memory("working_memory", words, session_id="s", agent_id=agent, created_at=at)
+    assert around(store.search_chunks("a b c", HERE).results[0]) == (["two"], ["four"])
+    of_agent = Scope("working_memory", session_id="s", agent_id="x")
+    assert around(store.search_chunks("a b c", of_agent).results[0]) == (["one"], ["five"])
+
+
 def test_long_hits_and_parts_of_documents_come_alone_and_long_neighbours_are_cut(store: SessionMemoryStore) -> None:
     told(store, ["w " * 300, "a b c", "# A\n\nd e f\n\n# B\n\n" + "g " * 200])
     hits = store.search_chunks("a b c d e f w", HERE, Page(limit=50)).results
@@ -118,7 +127,7 @@ def test_neighbours_are_those_of_a_sort_by_time_and_id(
         lines.setdefault((iteration, is_prompt), []).append((at, add(storage, new, at=at), new.content))
     ids = [number for line in lines.values() for _, number, _ in line]
     with storage.read() as reader:
-        found = reader.neighbours(ids, count, 7)
+        found = reader.neighbours(ids, count, 7, same_agent=False)
     assert found.keys() == set(ids)
     for line in map(sorted, lines.values()):
         texts = [text for _, _, text in line]
@@ -129,4 +138,4 @@ def test_neighbours_are_those_of_a_sort_by_time_and_id(
 def test_a_caller_who_may_not_see_a_session_gets_nothing_of_it(storage: Storage) -> None:
     seen, hidden = (add(storage, new_memory(name, session_id=name)) for name in ("seen", "hidden"))
     with LimitedStorage(storage, ["seen"]).read() as reader:
-        assert reader.neighbours([seen, hidden], 1, 10).keys() == {seen}
+        assert reader.neighbours([seen, hidden], 1, 10, same_agent=False).keys() == {seen}

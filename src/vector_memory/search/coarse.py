@@ -109,7 +109,7 @@ class CoarseSearch:
                 memories = retrieval.reader.memories([hit.id for hit in hits])
                 observations = observations_on(retrieval.reader, memories.values())
                 short = [one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES]
-                known = neighbours_of(retrieval.reader, short, neighbours)
+                known = neighbours_of(retrieval.reader, scope, short, neighbours)
                 judgement = judge(retrieval, scope, found)
         matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
         return Looked(matched, judgement, observations, known)

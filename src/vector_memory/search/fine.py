@@ -34,7 +34,7 @@ class FineSearch:
                 origins = reader.origins([hit.memory_id for hit in hits])
                 observations = observations_on(reader, origins.values())
                 short = [chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS]
-                known = neighbours_of(reader, short, neighbours)
+                known = neighbours_of(reader, scope, short, neighbours)
                 judgement = judge(retrieval, scope, found)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from vector_memory.domain import Scope
 from vector_memory.results.sessions import FoundChunk, FoundMemory
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Neighbours
@@ -27,11 +28,15 @@ SHOWN = 400
 CUT = "…"
 
 
-def neighbours_of(reader: Reader, memory_ids: Iterable[int], count: int) -> dict[int, Neighbours]:
-    """Return the neighbours of short memories, up to `count` (0-5) on either side, by id. Raises ValidationError."""
+def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count: int) -> dict[int, Neighbours]:
+    """Return the neighbours of short memories, up to `count` (0-5) on either side, by id.
+
+    In a scope of one agent they are the agent's. Raises ValidationError.
+    """
     check_range("neighbours", count, 0, MAX_NEIGHBOURS)
     wanted = sorted(set(memory_ids)) if count else []
-    return reader.neighbours(wanted, count, SHOWN + 1) if wanted else {}
+    same_agent = scope.agent_id is not None
+    return reader.neighbours(wanted, count, SHOWN + 1, same_agent=same_agent) if wanted else {}
 
 
 def beside(results: Sequence[T], known: Mapping[int, Neighbours]) -> list[T]:

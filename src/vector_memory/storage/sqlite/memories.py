@@ -110,6 +110,7 @@ BESIDE = """
 (select json_group_array(beginning) from (
     select substr(n.content, 1, :characters) as beginning from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
+        and (not :same_agent or n.agent_id = m.agent_id)
         and n.created_at {side}= m.created_at and (n.created_at {side} m.created_at or n.id {side} m.id)
     order by n.created_at {order}, n.id {order} limit :count
 ))
@@ -121,10 +122,13 @@ from json_each(:wanted) wanted join session_memories m on m.id = wanted.value wh
 
 
 def get_neighbours(
-    connection: apsw.Connection, memory_ids: Sequence[int], count: int, characters: int
+    connection: apsw.Connection, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
 ) -> dict[int, Neighbours]:
-    """Return what stands just before and after memories in their session, by id; none of those with several chunks."""
-    bindings = {"wanted": json.dumps(memory_ids), "count": count, "characters": characters}
+    """Return what stands just before and after memories in their session, by id; none of those with several chunks.
+
+    Up to `count` memories on either side, and the first `characters` of each.
+    """
+    bindings = {"wanted": json.dumps(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
     rows: list[tuple[Any, ...]] = connection.execute(NEIGHBOURS, bindings).fetchall()
     return {number: Neighbours(texts_in(before)[::-1], texts_in(after)) for number, before, after in rows}
 
