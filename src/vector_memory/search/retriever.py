@@ -14,6 +14,7 @@ from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_m
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.search.messages import not_indexed
+from vector_memory.search.references import is_reference
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked, Vectors
@@ -47,12 +48,13 @@ STILL_LOADING = "The embedding model is still loading: repeat the call in a mome
 class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
-    `problem`: why meaning is not compared, although it was requested.
+    `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
     """
 
     vector: Vectors | None
     terms: Sequence[str] | None
     problem: str | None = None
+    is_reference: bool = False
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -62,13 +64,16 @@ class Question:
 def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     """Turn a query into a question. All families of tools decide here whether meaning is compared.
 
-    Without a model, or while it is loading, only words are compared, unless the mode requires meaning.
+    Without a model, or while it is loading, only words are compared, unless the mode requires meaning; and so they are
+    if the query is only a number, a code or an address.
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
     terms = None if mode is SearchMode.VECTOR else query_terms(query)
     if mode is SearchMode.KEYWORD:
         return Question(None, terms)
+    if mode is SearchMode.HYBRID and is_reference(query):
+        return Question(None, terms, is_reference=True)
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
