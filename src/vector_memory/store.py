@@ -16,6 +16,7 @@ from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import Packer
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
+from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.batches import Batches
@@ -72,8 +73,7 @@ class SessionMemoryStore:
         opened = partial(Database, path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
         self._database = opened(read_only=read_only, cut=self._indexer.cut_without_model)
         storage = SqliteStorage(self._database)
-        self._access = AccessRecorder(storage)
-        self._timer = SearchTimer(settings.log_slow_query_threshold)
+        self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
         self._index = PassageIndex(storage)
         self._background = BackgroundVectors(storage, self._indexer)
         self._exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
@@ -107,7 +107,7 @@ class SessionMemoryStore:
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
-        self.past = Past(storage, retriever)
+        self.past, self.explaining = Past(storage, retriever), Explaining(storage, retriever)
 
     def __enter__(self) -> Self:
         return self

@@ -92,9 +92,9 @@ Nothing is sent anywhere.
 def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return {"omitted", "next_offset", "confidence", "elsewhere"} | OBSERVATIONS | PROVENANCE
+        return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS | PROVENANCE
     if tool.startswith("search_"):
-        return {"omitted", "next_offset", "confidence", "elsewhere"} | OBSERVATIONS
+        return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted"}
     added = {

@@ -170,6 +170,7 @@ class SearchResult(ReportsResult):
     omitted: list[Omitted] = unless_empty([])
     confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
     elsewhere: dict[str, int] = unless_empty({}, "If low: number of matches outside the filters")
+    trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 
 class SearchMemoriesResult(SearchResult):

@@ -180,7 +180,7 @@ def create_server(
     if Toolset.SESSION in offer.chosen():
         add_resources(server)
         add_completions(server)
-    if Toolset.SESSION in offer.chosen() and offer.profile is Profile.FULL:  # the prompts name tools of all kinds
+    if Toolset.SESSION in offer.chosen() and offer.profile is not Profile.CORE:  # the prompts name tools of all kinds
         add_prompts(server, read_only=offer.read_only)
     if Toolset.TAGGED in offer.chosen():
         guide.add_guide(server, read_only=offer.read_only)

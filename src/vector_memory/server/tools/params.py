@@ -116,6 +116,9 @@ OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
 MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
+Explain = Annotated[
+    str | StrictInt | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
+]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[
     str | None,
