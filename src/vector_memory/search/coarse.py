@@ -102,7 +102,7 @@ class CoarseSearch:
 
     def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
-            question = self._retriever.prepare(query, mode)
+            question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]

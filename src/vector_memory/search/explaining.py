@@ -58,7 +58,7 @@ class Explaining:
         words that it has and lacks, and its fate. Raises ValidationError, EmbeddingUnavailableError.
         """
         number = None if memory_id is None else parse_id("memory_id", memory_id)
-        question = self._retriever.prepare(query, mode)
+        question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
             threshold, retrieval.threshold = retrieval.threshold, None
             found = retrieval.find(scope, MAX_DEPTH)

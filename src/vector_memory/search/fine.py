@@ -25,7 +25,7 @@ class FineSearch:
     ) -> FineSearchResult:
         """Return the chunks that match the query best, best first, short ones with their neighbours."""
         with self._timer.time(f"search_fine_{scope.kind}"):
-            question = self._retriever.prepare(query, mode)
+            question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
                 reader = retrieval.reader
                 found = retrieval.find(scope, page.end + 1)

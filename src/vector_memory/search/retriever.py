@@ -10,6 +10,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
+from vector_memory.search.dates import without_dates
 from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
@@ -40,6 +41,8 @@ BEHIND_SECONDS = 10.0
 being embedded. Then no search waits: it would hardly ever get what it waits for."""
 
 POLL_SECONDS = 0.01
+
+EVERYTHING = Scope()
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
@@ -111,12 +114,13 @@ class Retriever:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
 
-    def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
+    def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
-        Raises ValidationError, EmbeddingUnavailableError.
+        Dates in the time of the scope are left out of it. Raises ValidationError, EmbeddingUnavailableError.
         """
-        return prepare(query, self._model, mode or self._mode)
+        check_text("query", query, MAX_QUERY)
+        return prepare(without_dates(query, scope), self._model, mode or self._mode)
 
     @contextmanager
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
