@@ -32,6 +32,7 @@ def test_a_date_in_the_window_is_left_out_with_the_words_before_it(query: str, l
     "query",
     [
         "the incident of 2019", "what changed since November", "May I merge this?", "version 2026.1", "issue 1013",
+        "#2026", "model-2026",
         "on 45 October 2026 nothing", "October 2026", "2026-10-05",
     ],
 )  # fmt: skip
