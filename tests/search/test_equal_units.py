@@ -144,13 +144,13 @@ def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: Sessi
     chunks = nearly_equal.search_chunks("o", REPORTS, Page(limit=4), mode=mode).results
     assert [chunk.chunk_id for chunk in chunks] == [1, 2, 3, 4]
     assert {chunk.similarity for chunk in chunks} == {0.6}
-    assert [s.memory_id for s in nearly_equal.search_sections("0", REPORTS, Page(limit=4), mode=mode).results] == [
+    assert [s.memory_id for s in nearly_equal.search_sections("o", REPORTS, Page(limit=4), mode=mode).results] == [
         1,
         2,
         3,
         4,
     ]
-    documents = nearly_equal.search_documents("0", REPORTS, Page(limit=4), order="relevance", mode=mode).results
+    documents = nearly_equal.search_documents("o", REPORTS, Page(limit=4), order="relevance", mode=mode).results
     assert [document.id for document in documents] == [1, 2, 3, 4]
 
 
