@@ -13,9 +13,10 @@ from vector_memory.store import SessionMemoryStore
 REFERENCES = [
     "#42", "404", "2026-10-05", "10.0.0.1:8080", "v1.2.3", "1.2.3-rc1", "3f2a9c8", "3F2A9C8ED01B", "CVE-2024-1234",
     "E0502", "550e8400-e29b-41d4-a716-446655440000", "https://acme.io/a?b=c", "acme.io/a/b", "ann@acme.io", "#41, #42",
+    "src/a.py", "/docs/a-b/c.html",
 ]  # fmt: skip
 MEANINGFUL = [
-    "fix #42", "python3", "sha256", "utf-8", "store_report", "getUserById", "defaced", "facade", "src/a.py", "H2O", "",
+    "fix #42", "python3", "sha256", "utf-8", "store_report", "getUserById", "defaced", "facade", "and/or", "H2O", "",
     "what changed in v1.2.3", "--flag", "acme.io", "HTTP",
 ]  # fmt: skip
 REPORTS = Scope("report", session_id="s")
@@ -29,6 +30,12 @@ def test_numbers_codes_and_addresses_are_references(query: str) -> None:
 @pytest.mark.parametrize("query", MEANINGFUL)
 def test_words_and_names_are_none(query: str) -> None:
     assert not is_reference(query)
+
+
+@pytest.mark.parametrize("part", ["a", "1", "a.", "a/", "/", "@", "-1", "a-", "1.", "a1"])
+def test_a_long_word_takes_no_longer_than_its_length(part: str) -> None:
+    """The longest query is judged at once: a pattern that tries every division would never end."""
+    assert is_reference(part * 5_000 + "!") is False
 
 
 @pytest.fixture(params=[False, True], ids=["tables", "memory"])

@@ -218,7 +218,7 @@ IDENTIFIERS = {
     "3f2a9ed": ("3f2a9ed01b4c5d6e7f8091a2b3c4d5e6f70819aa",),
     "1234567a9c8ed01b": ("1234567",),
     "https://www.acme.io/a/b-c.html": ("acme.io/a/b-c.html", "/a/b-c.html", "http://acme.io/a/b-c.html", "acme.io"),
-    "see `a/b/c.py`.": ("a/b/c.py", "c.py", "py"),
+    "see `a/b/c.py`.": ("a/b/c.py", "b/c.py", "c.py", "py"),
     "src/vector_memory/values.py:check_text()": ("check_text", "vector_memory", "values.py", "src/vector_memory"),
     "std::io::Error": ("std::io::error", "Error", "io"),
     "Crème brûlée": ("creme", "BRULEE"),

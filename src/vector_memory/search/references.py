@@ -5,11 +5,12 @@ import re
 REFERENCE = re.compile(
     r"""
     \#?\d[\d.,:/-]*  # numbers, dates and times, addresses: #42, 2026-10-05, 10.0.0.1:8080
-    | v?\d+(?:\.\d+)+[\w.+-]*  # versions
+    | v?\d++(?:\.\d++)++[\w.+-]*+  # versions
     | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{7,64}  # hashes
     | [\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}  # UUIDs
     | [a-z]+(?:-\d+)*-\d{2,} | [a-z]\d{3,}  # tickets and codes: CVE-2026-1234, E0502
     | [a-z]+://\S+ | (?:[\w-]+\.)+[a-z]{2,}/\S+ | \S+@[\w-]+(?:\.[\w-]+)+  # URLs, hosts with a path, e-mail addresses
+    | /?[\w.-]+(?:/[\w.-]+)+\.\w{1,5}  # paths of files
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )

@@ -40,6 +40,8 @@ CAMEL_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 VERSION = re.compile(r"\d+(?:\.\d+)+")
 LONG_VERSION = re.compile(r"\bv?\d+(?:\.\d+){2,}", re.IGNORECASE)
 """A version or an address whose single numbers say nothing; 3.11 may stand for 3.11.7."""
+MOST_STEPS = 8
+"""Steps of a path that its ends are made of."""
 SHORT_HASH = 7
 """Characters of a hash that are enough to ask for it, as in git."""
 HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
@@ -93,7 +95,7 @@ def _wholes(text: str) -> Iterator[str]:
     for found in JOINED.findall(text):
         name = _folded(found).strip("_")
         parts = [name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]
-        if "." in name:
+        if "." in name or "/" in name:
             parts += _other_names(name)
         for whole in dict.fromkeys(parts):
             inner = whole.strip("_")
@@ -102,12 +104,10 @@ def _wholes(text: str) -> Iterator[str]:
 
 
 def _other_names(name: str) -> list[str]:
-    """Return the versions in a name, and a URL without its scheme and without its host."""
+    """Return the versions in a name, and the ends of a path or URL: for `a/b/c.py` also `b/c.py`."""
     names: list[str] = VERSION.findall(name)
-    if "://" in name:
-        place = name.partition("://")[2].removeprefix("www.")
-        names += [place, place.partition("/")[2]]
-    return names
+    steps = name.rpartition("//")[2].removeprefix("www.").split("/")[-MOST_STEPS:]
+    return names + ["/".join(steps[start:]) for start in range(len(steps) - 1)]
 
 
 def _short_hashes(text: str) -> Iterator[str]:
