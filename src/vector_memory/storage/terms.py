@@ -2,7 +2,7 @@
 
 FTS5's `unicode61` splits and folds words (case, diacritics), and its `porter` stems them. Added are whole identifiers,
 which `unicode61` splits, with the parts of camel-case names; what identifiers are also called: a version without its
-"v", a URL without its scheme, the first characters of a hash; and, for scripts without spaces between words, each
+"v", the ends of a path or URL, the first characters of a hash; and, for scripts without spaces between words, each
 character and each pair of neighbouring characters.
 """
 
