@@ -1,6 +1,6 @@
 """What dates and neighbours gain on conversations: recall in a judged set of turns whose times are known.
 
-uv run benchmarks/retrieval/conversations.py --set locomo_turns.json.gz [--cache DIR] [--neighbours N]
+uv run benchmarks/retrieval/turns.py --set locomo_turns.json.gz [--cache DIR] [--neighbours N]
 
 The set has `doc_date`: the time of each document, such as "1:56 pm on 8 May, 2023", which all turns of a session share.
 Its documents are named CONVERSATION:SESSION:TURN. Each is stored as a working memory of its session, by the agent
