@@ -11,11 +11,13 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
+from vector_memory.search.dates import without_dates
 from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
+from vector_memory.search.references import is_reference
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked, Vectors
@@ -51,6 +53,8 @@ POLL_SECONDS = 0.01
 
 _places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
+EVERYTHING = Scope()
+
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
 
@@ -58,12 +62,13 @@ STILL_LOADING = "The embedding model is still loading: repeat the call in a mome
 class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
-    `problem`: why meaning is not compared, although it was requested.
+    `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
     """
 
     vector: Vectors | None
     terms: Sequence[str] | None
     problem: str | None = None
+    is_reference: bool = False
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -73,13 +78,16 @@ class Question:
 def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     """Turn a query into a question. All families of tools decide here whether meaning is compared.
 
-    Without a model, or while it is loading, only words are compared, unless the mode requires meaning.
+    Without a model, or while it is loading, only words are compared, unless the mode requires meaning; and so they are
+    if the query is only a number, a code or an address.
     Raises ValidationError, EmbeddingUnavailableError.
     """
     check_text("query", query, MAX_QUERY)
     terms = None if mode is SearchMode.VECTOR else query_terms(query)
     if mode is SearchMode.KEYWORD:
         return Question(None, terms)
+    if mode is SearchMode.HYBRID and is_reference(query):
+        return Question(None, terms, is_reference=True)
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
@@ -117,12 +125,13 @@ class Retriever:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
 
-    def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
+    def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
-        Raises ValidationError, EmbeddingUnavailableError.
+        Dates in the time of the scope are left out of it. Raises ValidationError, EmbeddingUnavailableError.
         """
-        return prepare(query, self._model, mode or self._mode)
+        check_text("query", query, MAX_QUERY)
+        return prepare(without_dates(query, scope), self._model, mode or self._mode)
 
     @contextmanager
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:

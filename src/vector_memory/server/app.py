@@ -61,14 +61,14 @@ Search by meaning, from fine to coarse. Start fine and widen only if needed:
 1. search_*_specific_chunks: a fact. To see more around a hit, call expand_chunk_context.
 2. search_*_section_context: a topic, whole sections.
 3. search_*_full_documents: whole documents; the newest without a query, or with order="recent".
-Filters (agent_id, session_id, session_iter, task_code) narrow a search: omit them to search all.
+Filters narrow a search: omit them to search all. created_after, created_before: 2026-10, 2026-10-05 or a time.
 score (0 to 1): what results are sorted by, meaning and words together; \
 similarity: meaning alone (null: only words; 2.0: no query).
 
 To continue earlier work: load_session_context_for_task, session_id="last"; list_sessions lists the sessions. To see \
 what others stored since: search_changes, with the cursor from its last answer.
 
-- Ids (memory_id, chunk_id) come from earlier answers. session_iter may be 2, "2" or "v2".
+- Ids (memory_id, chunk_id) come from earlier answers. session_iter: 2 or "v2".
 - Text that does not fit into an answer is cut and marked: read on with get_memory_by_id, offset = content_end.
 - Storing the same text again in the same place is refused and returns its memory_id, so repeating a call is safe.
 - A failed call has success false, an error code, and a message that says what to do next.
@@ -104,7 +104,7 @@ ALONE = {
 BESIDES = {Toolset.TAGGED: AND_TAGGED, Toolset.FILES: AND_FILES}
 """The instructions for further toolsets."""
 
-ONLY_READS = "\nThis server is read-only: nothing can be stored or deleted.\n"
+ONLY_READS = "\nThis server is read-only: it stores and deletes nothing.\n"
 
 SECONDS_UNASKED = 0.3
 """Background work starts after this delay: clients list the tools at once, and both would be slower."""
@@ -195,7 +195,7 @@ def add_listed(server: FastMCP, offer: ServerOptions) -> None:
     """Add what a server lists besides its tools."""
     if Toolset.SESSION in offer.chosen():
         add_resources(server)
-    if Toolset.SESSION in offer.chosen() and offer.profile is Profile.FULL:  # the prompts name tools of all kinds
+    if Toolset.SESSION in offer.chosen() and offer.profile is not Profile.CORE:  # the prompts name tools of all kinds
         add_prompts(server, read_only=offer.read_only)
     if Toolset.TAGGED in offer.chosen():
         guide.add_guide(server, read_only=offer.read_only)

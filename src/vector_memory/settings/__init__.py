@@ -199,10 +199,11 @@ class Toolset(StrEnum):
 
 
 class Profile(StrEnum):
-    """How many of the tools are offered: all, or a few that cost little."""
+    """How many of the tools are offered, and with which of their parameters."""
 
     FULL = "full"
     CORE = "core"
+    ALL = "all"
 
 
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
@@ -232,7 +233,8 @@ class ServerOptions(BaseModel):
     )
     profile: Profile = Field(
         default=Profile.FULL,
-        description="full: all tools of the toolsets; core: eight session tools with short schemas.",
+        description="full: all tools of the toolsets; core: eight session tools with short schemas; all: like full, "
+        "with the parameters for finding out why a search did not find something.",
     )
     read_only: bool = Field(
         default=False,

@@ -10,7 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, OfAgent, OfIteration, OfKind, OfSession, OfTask
+from vector_memory.cli.flags import (
+    AsJson,
+    LocationFlags,
+    MemoryId,
+    OfAgent,
+    OfIteration,
+    OfKind,
+    OfSession,
+    OfTask,
+    Since,
+    Until,
+)
 from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
@@ -47,13 +58,16 @@ def show(
 def sessions(
     *,
     agent: OfAgent = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
+    scope = Scope(agent_id=agent, created_after=since, created_before=until)
     with opened(place) as storage:
-        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, agent)
+        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
     if as_json:
         print_json(found.model_dump())
         return
@@ -92,12 +106,22 @@ def timeline(
     kind: OfKind = None,
     iteration: OfIteration = None,
     task: OfTask = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
-    scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
+    scope = Scope(
+        kind,
+        session_id=session,
+        agent_id=agent,
+        session_iter=iteration,
+        task_code=task,
+        created_after=since,
+        created_before=until,
+    )
     with opened(place) as storage:
         require_session(storage, session)
         found = Overview(storage).timeline(scope, limit)
@@ -142,6 +166,8 @@ def list_(
     task: OfTask = None,
     category: Annotated[str | None, Parameter(help="Only this category.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 20,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
@@ -155,6 +181,8 @@ def list_(
         task_code=task,
         category=category,
         tags=tags,
+        created_after=since,
+        created_before=until,
     )
     with opened(place) as storage:
         if session is not None:
