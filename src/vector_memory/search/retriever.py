@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
+from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
@@ -47,12 +47,13 @@ STILL_LOADING = "The embedding model is still loading: repeat the call in a mome
 class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
-    `problem`: why meaning is not compared, although it was requested.
+    `problem`: why meaning is not compared, although it was requested. `calibration`: when an answer to it is close.
     """
 
     vector: Vectors | None
     terms: Sequence[str] | None
     problem: str | None = None
+    calibration: Calibration = UNKNOWN
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -72,7 +73,7 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
-        return Question(model.embed_query(query), terms)
+        return Question(model.embed_query(query), terms, calibration=model.calibration_for(query))
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:
             raise
@@ -138,8 +139,7 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        calibration = UNKNOWN if question.vector is None else calibration_of(self._model.fingerprint)
-        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration)
+        return Retrieval(reader, question, self._index, self._method, self.threshold)
 
 
 def is_worth_waiting(longest: float | None) -> bool:
@@ -157,9 +157,7 @@ class Retrieval:
         index: PassageIndex | None,
         method: Method,
         threshold: float | None,
-        calibration: Calibration,
     ) -> None:
-        self.calibration = calibration
         self.reader = reader
         self.question = question
         self.threshold = threshold
@@ -184,7 +182,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
 
     def _is_close(self, found: SearchHits) -> bool:
-        return found.is_close(self.calibration)
+        return found.is_close(self.question.calibration)
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
