@@ -62,10 +62,22 @@ def find_weights(configured: Path | None, model: Known = MINILM) -> ModelFolder:
         if found.is_complete:
             return found
     name = model.description.name
-    advice = HOW_TO_INSTALL.get(name) or (
+    raise EmbeddingUnavailableError(f"The embedding model {name} is not on this machine. {how_to_install(model)}")
+
+
+def how_to_install(model: Known) -> str:
+    """Return a sentence on how to get a model."""
+    return HOW_TO_INSTALL.get(model.description.name) or (
         f"Run `hf download {model.repository}` once, or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to the model's folder."
     )
-    raise EmbeddingUnavailableError(f"The embedding model {name} is not on this machine. {advice}")
+
+
+def place_of(model: Known) -> str | None:
+    """Return where a model's files are, for the user; None: it is not on this machine. Nothing is converted."""
+    found = next((each.source for each in installed(model) if each.is_complete), None)
+    if found is None and model is E5_SMALL and e5_package.packaged_file():
+        return f"the package {e5_package.PACKAGE}"
+    return found
 
 
 def installed(model: Known) -> Iterator[ModelFolder]:
