@@ -113,7 +113,7 @@ def test_a_chunk_with_every_word_of_the_question_makes_confidence_high_whatever_
 
 
 def test_the_more_texts_there_are_the_nearer_the_best_must_be() -> None:
-    rule = MINILM.description.calibration_for("which index is unused")
+    rule = MINILM.description.calibration_for("which index is unused", lambda _: 1)
     assert [rule.is_close(0.45, 0.0, units) for units in (1, 20, 1_000, 1_000_000)] == [True, True, False, False]
     assert [rule.is_close(0.45, covered, 1_000) for covered in (0.0, 0.4, 1.0)] == [False, True, True]
     assert rule.is_close(0.6, 0.0, 10**9)

@@ -1,7 +1,9 @@
 """What an engine must know of a model beyond its weights: how it is asked, what it reads, and when to trust it."""
 
 import json
+import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,6 +17,8 @@ MAX_NAME = 100
 MAX_PREFIX = 1_000
 MAX_TOKENS = 8_192
 LATIN = ("LATIN",)
+FEWEST_WORDS = 3
+WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +27,9 @@ class Description:
 
     The prefixes are put before each text. `tokens`: how many of a text are read at most, `passage_tokens`: how many a
     passage should have; both without the two special ones. `languages`: codes, for people. `scripts`: those whose
-    letters it knows, as Unicode names them; none: all. `confidence`: None if nobody has measured it.
+    letters it knows, as Unicode names them; none: all. `whole_words`: the least share of a question's words that are
+    one token each, if it knows their language; 0: not considered. `foreign_margin`: by how much nearer an answer must
+    be if it does not. `confidence`: None if nobody has measured it.
     """
 
     name: str
@@ -34,6 +40,8 @@ class Description:
     passage_tokens: int = 126
     languages: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
+    whole_words: float = 0.0
+    foreign_margin: float = 0.0
     confidence: Calibration | None = None
 
     def __post_init__(self) -> None:
@@ -45,17 +53,28 @@ class Description:
         if not 1 <= self.passage_tokens <= self.tokens <= MAX_TOKENS:
             raise ValueError(f"passage_tokens must be from 1 to tokens, and tokens at most {MAX_TOKENS:,}")
 
-    def calibration_for(self, question: str) -> Calibration:
-        """Return when an answer is close. For a question in a script that the model does not know, only words count."""
-        if self.scripts and not self.can_read(question):
-            return UNREADABLE
-        return self.confidence or UNKNOWN
+    def calibration_for(self, question: str, count_tokens: Callable[[str], int]) -> Calibration:
+        """Return when an answer is close: to a question in another language than the model's, cosines say less.
 
-    def can_read(self, text: str) -> bool:
+        `count_tokens`: of a word.
+        """
+        if not self._knows_letters(question):
+            return UNREADABLE
+        usual = self.confidence or UNKNOWN
+        return usual if self._knows_words(question, count_tokens) else usual.stricter(self.foreign_margin)
+
+    def _knows_letters(self, text: str) -> bool:
         """Return whether at least half of the letters are of a script that the model knows."""
         letters = [character for character in text if character.isalpha()]
         known = sum(unicodedata.name(letter, "").startswith(self.scripts) for letter in letters)
-        return 2 * known >= len(letters)
+        return not self.scripts or 2 * known >= len(letters)
+
+    def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
+        """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""
+        words = WORD.findall(text) if self.whole_words else []
+        if len(words) < FEWEST_WORDS:
+            return True
+        return sum(count_tokens(word) == 1 for word in words) >= self.whole_words * len(words)
 
 
 def read_description(folder: Path) -> Description:

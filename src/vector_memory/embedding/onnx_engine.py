@@ -105,7 +105,7 @@ class OnnxEngine:
 
     def calibration_for(self, question: str) -> Calibration:
         """Return when an answer to this question is close."""
-        return self._description.calibration_for(question)
+        return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
     def _vectors(self, tokens: Sequence[Tokens]) -> Vectors:
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
