@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from tiny_models import Tiny
-from vector_memory.embedding import load_embedder
+from vector_memory.embedding import load_embedder, onnx_file
+from vector_memory.embedding.architecture import read_architecture
+from vector_memory.embedding.encoder import build_graph
 from vector_memory.embedding.known import KNOWN, MINILM, known
 from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.onnx_file import Kind
+from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.weights import find_model, find_weights
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
@@ -177,4 +181,42 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
 ) -> None:
     monkeypatch.setitem(__import__("vector_memory.embedding.model_folder", fromlist=["x"]).MAX_BYTES, name, 100)
     with pytest.raises(EmbeddingUnavailableError, match=f"{name} .* is larger than"):
+        OnnxEngine(tiny.model())
+
+
+def as_onnx(tiny: Tiny, location: str) -> None:
+    """Make the folder one with an ONNX file, whose weights are at a place outside it."""
+    weights = tiny.folder / "model.safetensors"
+    graph = build_graph(read_header(weights), read_architecture(tiny.folder), location)
+    (tiny.folder / "model.onnx").write_bytes(graph)
+    weights.rename(tiny.folder / location)
+    (tiny.folder / "config.json").unlink()
+
+
+def test_a_folder_with_an_onnx_file_gives_the_vectors_of_its_weights(tiny: Tiny) -> None:
+    wanted = OnnxEngine(tiny.model()).embed(["a lease", "the queue"])
+    as_onnx(tiny, "weights.bin")
+    engine = OnnxEngine(tiny.model())
+    assert np.array_equal(engine.embed(["a lease", "the queue"]), wanted)
+    assert (engine.fingerprint.dimensions, engine.fingerprint.precision) == (64, "onnx")
+
+
+def test_an_onnx_file_cannot_read_files_outside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    tiny = Tiny(tmp_path / "model")
+    as_onnx(tiny, "../weights.bin")
+    with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
+        OnnxEngine(tiny.model())
+
+
+def test_an_onnx_file_with_other_outputs_or_that_is_none_is_refused(tiny: Tiny) -> None:
+    (tiny.folder / "model.safetensors").unlink()
+    (tiny.folder / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
+        OnnxEngine(tiny.model())
+    ids = onnx_file.value("input_ids", Kind.INT64, ["batch", "length"])
+    same = onnx_file.node("Identity", ["input_ids"], "same", {})
+    result = onnx_file.value("same", Kind.INT64, ["batch", "length"])
+    (tiny.folder / "model.onnx").write_bytes(onnx_file.model("m", [same], [], [ids], [result], contrib=False))
+    with pytest.raises(EmbeddingUnavailableError, match="must be the last hidden states"):
         OnnxEngine(tiny.model())

@@ -77,7 +77,10 @@ class OnnxEngine:
         """Return the session, the length of its states (0: not known yet) and the precision of the weights."""
         file = model.file(weights)
         if weights != MODEL_FILE:
-            return _open_session(str(file), file.parent), 0, "onnx"
+            try:
+                return _open_session(str(file), file.parent), 0, "onnx"
+            except Exception as error:  # the runtime raises many kinds
+                raise _unusable(model, "cannot be loaded", weights) from error
         size, stored = model.architecture(), read_header(file)
         self._read_tokens = min(self._read_tokens, size.longest - SPECIAL_TOKENS)
         if self._tokenizer.get_vocab_size() > size.vocabulary:
