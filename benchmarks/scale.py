@@ -26,10 +26,10 @@ from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
+from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Connection, Database
-from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.storage.terms import terms
 from vector_memory.validation import MAX_CONTENT
 
@@ -105,7 +105,7 @@ def fill(database: Database, corpus: Corpus, sessions: Iterable[tuple[str, int]]
     indexer = Indexer(EmbeddingModel(lambda: load_embedder(settings)), settings)
     total = 0
     # The same real texts come again and again: their words need to be stemmed once.
-    with mock.patch("vector_memory.storage.sqlite.keywords.terms", lru_cache(maxsize=1 << 16)(terms)):
+    with mock.patch("vector_memory.storage.postings.terms", lru_cache(maxsize=1 << 16)(terms)):
         reports = ((name, report) for name, size in sessions for report in reports_of(corpus, size, source, numbers))
         while batch := list(itertools.islice(reports, REPORTS_PER_TRANSACTION)):
             with database.write() as connection:

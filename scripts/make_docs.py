@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from rich.console import Console
 
 from vector_memory.cli import main as cli
@@ -116,7 +117,11 @@ def configuration() -> Iterator[str]:
             for name, field in ServerLocations.model_fields.items()
         ],
     )
-    yield "Give at most one of the first two. `~` is expanded. Only their owner can access the file and its folder."
+    yield (
+        "Give at most one of `--database-path`, `--working-dir` and `--database-url`; with a URL, `--working-dir` says "
+        "where exports are written. `~` is expanded. Only their owner can access the file and its folder. "
+        "[PostgreSQL as the store](postgresql.md)."
+    )
     yield from ("", "## Where the Markdown files are", "")
     yield from table(
         ["Flag", "Variable", "Meaning"],
@@ -127,22 +132,10 @@ def configuration() -> Iterator[str]:
     )
     yield "They apply with `--toolsets files`: [memory files](files.md)."
     yield from ("", "## What the server offers", "")
-    yield from table(
-        ["Flag", "Variable", "Default", "Meaning"],
-        [
-            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
-            for name, field in ServerOptions.model_fields.items()
-        ],
-    )
+    yield from options(ServerOptions)
     yield "All are fixed at start. The tools of each family: [tools](tools.md)."
     yield from ("", "## How clients reach the server", "")
-    yield from table(
-        ["Flag", "Variable", "Default", "Meaning"],
-        [
-            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
-            for name, field in HttpOptions.model_fields.items()
-        ],
-    )
+    yield from options(HttpOptions)
     yield "They apply with `--http`: [one memory for a team](http.md)."
     yield from ("", "## Settings", "")
     yield from table(
@@ -156,6 +149,17 @@ def configuration() -> Iterator[str]:
         "A switch is `--name`, `--no-name` or `--name=false`. The model is looked up in the Hugging Face cache "
         "(`HF_HOME`, `HF_HUB_CACHE`), the table of cl100k_base tokens where tiktoken keeps it "
         "(`TIKTOKEN_CACHE_DIR`). A `.env` file and `FASTMCP_*` variables are ignored."
+    )
+
+
+def options(described: type[BaseModel]) -> Iterator[str]:
+    """Yield a table of options, with their flags and variables."""
+    return table(
+        ["Flag", "Variable", "Default", "Meaning"],
+        [
+            [flag(name), code(f"VECTOR_MEMORY_{name.upper()}"), value(field.default), field.description]
+            for name, field in described.model_fields.items()
+        ],
     )
 
 

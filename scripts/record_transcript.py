@@ -1,6 +1,6 @@
 """Print a conversation of the real Claude Code with this memory: `uv run python scripts/record_transcript.py`.
 
-The client is the one that `uv run python tests/real_client/installing.py` installs. A scripted model plays the agent;
+The client is the one that `uv run python tests/from_npm.py real_client` installs. A scripted model plays the agent;
 what the memory answers and adds is real. To tell another story, edit SESSIONS.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from from_npm import installed
 from real_client.claude_code import User
-from real_client.installing import installed
 from real_client.scripted_model import Say, Script, ScriptedModel, memory
 from real_client.transcript import transcript
 
@@ -56,9 +56,9 @@ SESSIONS: list[Script] = [
 
 def main() -> None:
     """Play the sessions one after the other, and print them."""
-    command = installed("claude")
+    command = installed("real_client", "claude")
     if command is None:
-        sys.exit("Claude Code is not installed: uv run python tests/real_client/installing.py")
+        sys.exit("Claude Code is not installed: uv run python tests/from_npm.py real_client")
     with tempfile.TemporaryDirectory() as folder, ScriptedModel() as model:
         user = User(command, Path(folder), model)
         for number, script in enumerate(SESSIONS, start=1):

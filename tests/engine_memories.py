@@ -1,5 +1,6 @@
 """Memories to be stored by any engine: deterministic, small, with chunks and vectors."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -9,8 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clusters import shared_cluster
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory
 from vector_memory.storage.base import Storage
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
@@ -21,13 +25,23 @@ OTHER_MODEL = Fingerprint("other", DIMENSIONS, "fp32", "test")
 CHUNK = 10
 """Characters of a chunk."""
 
+SERVER = "VECTOR_MEMORY_TEST_SERVER"
+"""The variable by which a process that a test starts gets the address of the server that the test uses."""
+
 
 def open_sqlite(place: Path) -> Storage:
     """Open the memory in a folder."""
     return SqliteStorage(Database(place / "memory.db", dimensions=DIMENSIONS))
 
 
-ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite}
+def open_postgres(place: Path) -> Storage:
+    """Open the memory in a schema named after a folder, on the server that the tests share."""
+    schema = f"test {sha256(bytes(place)).hexdigest()[:16]}"
+    url = os.environ.get(SERVER) or shared_cluster().url()
+    return PostgresStorage(PostgresDatabase(url, schema=schema, dimensions=DIMENSIONS))
+
+
+ENGINES: dict[str, Callable[[Path], Storage]] = {"sqlite": open_sqlite, "postgres": open_postgres}
 """Each opens the memory at a place, which several handles may have open."""
 
 

@@ -27,7 +27,7 @@ QUICK = {"VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": "", "VECT
 
 
 class Server:
-    """A server on `folder/memory.db`, in `folder`: a forked one, unless `start` says how it is started."""
+    """A server on `folder/memory.db`, or the database at `url`, in `folder`: a forked one unless `start` says how."""
 
     def __init__(
         self,
@@ -35,12 +35,13 @@ class Server:
         *,
         version: str = LEGACY,
         start: Sequence[str] = (),
+        url: str | None = None,
         **variables: str,
     ) -> None:
         self.path = folder / "memory.db"
         self._version = version
         self._last_id = 0
-        words = ["serve", "--database-path", self.path]
+        words = ["serve", "--database-path", self.path] if url is None else ["serve", "--database-url", url]
         environment = {**os.environ, **QUICK, **variables}
         self.process: Forked | subprocess.Popen[bytes]
         if start:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,31 @@ def test_searches_of_other_scopes_and_by_words_do_not_wait(
     assert opened.search_chunks("lemurs", REPORTS, mode="keyword").results
 
 
+def test_no_search_waits_while_many_memories_lack_vectors(
+    opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
+    for number in range(retriever.MANY_PENDING - 1):
+        opened.store_memory("report", f"{DOCUMENT} {number}", session_id="other")
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    assert opened.search_chunks("lemurs", REPORTS).results
+
+
+def test_only_a_few_searches_wait_at_the_same_time(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    opened.store_memory("report", DOCUMENT, session_id="s")
+    count = 2 * retriever.MOST_WAITING
+    with ThreadPoolExecutor(count) as threads:
+        searches = [threads.submit(opened.search_chunks, "lemurs", REPORTS) for _ in range(count)]
+        eventually(lambda: sum(search.done() for search in searches) >= count - retriever.MOST_WAITING)
+        assert not all(search.done() for search in searches)
+        embedder.gate.set()
+        assert all(search.result().results for search in searches)
+
+
 def test_in_the_end_the_same_is_stored_as_when_a_receipt_waits(
     opened: SessionMemoryStore, embedder: GatedEmbedder, store: SessionMemoryStore
 ) -> None:
@@ -154,7 +180,7 @@ def test_a_memory_that_is_deleted_before_its_vectors_are_there_leaves_nothing(
     kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
     embedder.gate.set()
     eventually(lambda: passages(opened, kept))
-    with opened._database.read() as connection:
+    with opened._storage._database.read() as connection:
         assert connection.execute("select count(*) from memory_passages where memory_id = ?", (gone,)).get == 0
         assert connection.execute("select count(*) from pending_vectors").get == 0
 
@@ -215,7 +241,7 @@ def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
     embedder.gate.set()
     memory_id = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._database.write() as connection:
+    with opened._storage._database.write() as connection:
         connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
         connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
         connection.execute("insert into pending_vectors values (?, 'gone', 1e11, 0)", (memory_id,))
@@ -238,5 +264,5 @@ def test_without_a_model_nothing_is_promised(tmp_path: Path) -> None:
         store.defer_vectors()
         receipt = store.store_memory("report", DOCUMENT, session_id="s")
         assert receipt.vectors == "unavailable"
-        with store._database.read() as connection:
+        with store._storage._database.read() as connection:
             assert connection.execute("select count(*) from pending_vectors").get == 0

@@ -1,6 +1,7 @@
 """Benchmarks are run rarely: what they use of the package may not disappear unnoticed."""
 
 import ast
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -21,3 +22,66 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
 def test_a_benchmark_imports_only_what_the_package_has(path: Path) -> None:
     for module, name in imports(path):
         assert hasattr(import_module(module), name) or import_module(f"{module}.{name}")
+
+
+@pytest.fixture
+def retrieval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tests import the modules of benchmarks/retrieval."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "retrieval"))
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_the_public_file_of_locomo_is_read_by_turns(tmp_path: Path) -> None:
+    sample = {
+        "sample_id": "c",
+        "conversation": {
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ana", "dia_id": "D1:1", "text": "Hi!"},
+                {"speaker": "Bo", "dia_id": "D1:2", "text": "Look.", "blip_caption": "a red kite"},
+            ],
+        },
+        "qa": [
+            {"question": "What did Bo show?", "evidence": ["D1:2"], "category": 4},
+            {"question": "Never said?", "evidence": ["D1:1"], "category": 5},
+            {"question": "Where?", "evidence": [], "category": 1},
+        ],
+    }
+    (tmp_path / "locomo10.json").write_text(json.dumps([sample]))
+    judged, types = import_module("locomo").read(tmp_path / "locomo10.json")
+    assert judged.documents == {"c:D1:1": "**Ana:** Hi!", "c:D1:2": "**Bo:** Look. [shares a picture: a red kite]"}
+    (question,) = judged.questions
+    assert (question.scope, question.grades) == ("c", {"c:D1:2": 1.0})
+    assert list(types.values()) == ["one fact"]
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_the_public_file_of_longmemeval_is_read_by_sessions(tmp_path: Path) -> None:
+    item = {
+        "question_id": "q1",
+        "question_type": "multi-session",
+        "question": "Which bike?",
+        "haystack_session_ids": ["s1", "s2"],
+        "haystack_sessions": [[{"role": "user", "content": "I bought a bike."}], [{"role": "user", "content": "Hm."}]],
+        "answer_session_ids": ["s1"],
+    }
+    (tmp_path / "s.json").write_text(json.dumps([item, {**item, "question_id": "q2_abs"}]))
+    judged, types = import_module("longmemeval").read(tmp_path / "s.json")
+    assert judged.scopes == {"q1": ["s1", "s2"]}
+    assert judged.documents["s1"] == "**user:** I bought a bike."
+    assert [question.grades for question in judged.questions] == [{"s1": 1.0}]
+    assert list(types.values()) == ["multi-session"]
+
+
+@pytest.mark.usefixtures("retrieval")
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (["a", "x", "b"], (1.0, 1.0)),
+        (["a", "x", "y", "z", "w", "b"], (1.0, 0.0)),
+        (["x", "y", "z", "v", "w", "a", "b"], (0.0, 0.0)),
+    ],
+)
+def test_only_the_first_five_count_for_any_and_all(found: list[str], expected: tuple[float, float]) -> None:
+    any_at_5, all_at_5, _ = import_module("conversations").metrics(found, {"a": 1.0, "b": 1.0})
+    assert (any_at_5, all_at_5) == expected

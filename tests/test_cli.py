@@ -213,6 +213,21 @@ def test_a_flag_for_the_location_overrides_both_variables(
     assert served[0].path == tmp_path / "memory" / "agent_session_memory.db"
 
 
+def test_a_url_may_come_from_a_variable_and_a_flag_overrides_it(
+    served: list[Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The address of a database is a location like the others; documents stay in the project."""
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path))
+    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_URL", "postgresql:///one")
+    serve()
+    serve("--database-url", "postgresql:///other")
+    serve("--database-path", str(tmp_path / "x.db"))
+    assert [str(one.path) for one in served] == [
+        "postgresql://localhost/one", "postgresql://localhost/other", str(tmp_path / "x.db"),
+    ]  # fmt: skip
+    assert served[0].export_folders == [tmp_path / "memory" / "exports"]
+
+
 def test_export_dir_may_be_repeated(served: list[Served], tmp_path: Path) -> None:
     """Each --export-dir adds a folder."""
     serve("--export-dir", str(tmp_path / "a"), "--export-dir", str(tmp_path / "b"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vector_memory.clients import json_file, toml_file
+from vector_memory.cli.clients import json_file, toml_file
 from vector_memory.errors import ConfigurationError
 
 ENTRY = {"command": "/bin/vector-memory", "args": ["serve", "--profile", "core"]}

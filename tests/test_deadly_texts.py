@@ -42,12 +42,12 @@ def leave(path: Path, *texts: str, model: EmbeddingModel | None = None) -> None:
 
 
 def attempts(store: SessionMemoryStore) -> list[int]:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return [number for (number,) in connection.execute("select attempts from pending_vectors order by memory_id")]
 
 
 def passages(store: SessionMemoryStore) -> int:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return int(connection.execute("select count(*) from memory_passages").get)
 
 
@@ -101,9 +101,9 @@ def test_an_attempt_of_a_process_that_ends_in_order_does_not_count(path: Path) -
 def test_a_backfill_comes_last_to_texts_that_have_killed_processes(path: Path) -> None:
     leave(path, DEADLY_TEXT, "First.", "Second.")
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
-        with store._database.write() as connection:
+        with store._storage._database.write() as connection:
             connection.execute("update pending_vectors set attempts = ? where memory_id = 1", (MAX_ATTEMPTS,))
         store.backfill_embeddings()
-        with store._database.read() as connection:
+        with store._storage._database.read() as connection:
             found = connection.execute("select memory_id from memory_passages order by id").fetchall()
     assert found == [(2,), (3,), (1,)]

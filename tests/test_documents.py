@@ -165,7 +165,7 @@ def test_closing_does_not_wait_for_a_lock_to_count_what_was_read(
     monkeypatch.setattr(access, "SECONDS_TO_FLUSH", 0.1)
     memory_id = store.store_memory("report", "Text.", agent_id="a", session_id="s").memory_id
     other = SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder())
-    with store._database.write():
+    with store._storage._database.write():
         other.get_memory_by_id(memory_id)
         closing = threading.Thread(target=other.close, daemon=True)
         closing.start()

@@ -27,12 +27,12 @@ TABLES = (
 
 
 def counts(store: SessionMemoryStore) -> dict[str, int]:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return {table: fetch_value(connection, f"select count(*) from {table}") for table in TABLES}
 
 
 def age(store: SessionMemoryStore, memory_id: int, days: int) -> None:
-    with store._database.write() as connection:
+    with store._storage._database.write() as connection:
         connection.execute(
             "update session_memories set created_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', ?) where id = ?",
             (f"-{days} days", memory_id),
@@ -211,7 +211,7 @@ def test_other_processes_can_store_between_the_deletions_of_a_clean_up(
 ) -> None:
     for number in range(5):
         age(store, store.store_memory("report", f"{number} {DOCUMENT}", session_id="s").memory_id or 0, 100)
-    write = store._database.write
+    write = store._storage._database.write
     with SessionMemoryStore(tmp_path / "memory.db", store.settings, embedder=LatticeEmbedder()) as other:
 
         def write_after_another_process() -> AbstractContextManager[Connection]:
@@ -220,7 +220,7 @@ def test_other_processes_can_store_between_the_deletions_of_a_clean_up(
             )
             return write()
 
-        monkeypatch.setattr(store._database, "write", write_after_another_process)
+        monkeypatch.setattr(store._storage._database, "write", write_after_another_process)
         assert store.cleanup_old_memories(90, dry_run=False).memories_deleted == 5
         assert other.list_sessions().total_sessions == 5
 

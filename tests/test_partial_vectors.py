@@ -84,7 +84,7 @@ def opened(path: Path, embedder: SteppingEmbedder) -> Iterator[SessionMemoryStor
 
 def spans(store: SessionMemoryStore) -> list[tuple[int, int]]:
     """Return where the passages are that are stored, in order."""
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return list(connection.execute("select start_char, end_char from memory_passages order by id"))
 
 
@@ -131,7 +131,7 @@ def test_the_beginning_of_a_long_text_is_found_by_meaning_before_its_end_has_vec
         load_index(opened)
     begun(opened, embedder, 2)
     answer = opened.search_chunks("Part 0", REPORTS, Page(limit=20), mode="vector")
-    with opened._database.read() as connection:
+    with opened._storage._database.read() as connection:
         ready = {chunk_id for (chunk_id,) in connection.execute("select chunk_id from memory_passages")}
     assert {hit.chunk_id for hit in answer.results} == ready
     assert "1 memory in this scope still lacks vectors" in (answer.message or "")
@@ -181,7 +181,7 @@ def test_passages_that_were_cut_in_another_way_are_computed_again(
     with deferring(path, embedder) as store:
         begun(store, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
-        with store._database.write() as connection:
+        with store._storage._database.write() as connection:
             connection.execute("update memory_passages set end_char = end_char - 1 where id = 3")
         load_index(store)
         store.backfill_embeddings()
@@ -286,7 +286,7 @@ def test_a_text_that_is_deleted_between_two_batches_leaves_nothing(
     embedder.go_on()
     kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._database.read() as connection:
+    with opened._storage._database.read() as connection:
         assert connection.execute("select distinct memory_id from memory_passages").fetchall() == [(kept,)]
         assert connection.execute("select count(*) from vec_chunk_search").get == len(spans(opened))
         assert connection.execute("select count(*) from pending_vectors").get == 0
@@ -356,7 +356,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
 def test_vectors_of_an_unknown_model_are_not_continued(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
     with deferring(path, embedder) as store:
         begun(store, embedder, 2)
-        with store._database.write() as connection:
+        with store._storage._database.write() as connection:
             connection.execute("update embedding_models set dimensions = 'many'")
     doctor = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder))
     report = doctor.examine()

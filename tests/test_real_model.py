@@ -65,7 +65,7 @@ def test_the_report_is_rebuilt_exactly(store: SessionMemoryStore, memory_id: int
 
 def test_every_word_of_the_report_is_in_a_passage(store: SessionMemoryStore, memory_id: int) -> None:
     report = long_report()
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         spans = connection.execute(
             "select start_char, end_char from memory_passages where memory_id = ?", (memory_id,)
         ).fetchall()

@@ -96,12 +96,12 @@ def test_paths_are_full_whatever_the_current_folder_becomes(tmp_path: Path, monk
 def test_database_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A named file is the file, whatever project the client has open."""
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "project"))
-    assert DatabaseLocation(database_path=tmp_path / "my.db").file() == tmp_path / "my.db"
+    assert DatabaseLocation(database_path=tmp_path / "my.db").address() == tmp_path / "my.db"
 
 
 def test_working_dir_contains_the_memory_in_a_subfolder(tmp_path: Path) -> None:
     """A named folder has the memory under memory/agent_session_memory.db."""
-    assert DatabaseLocation(working_dir=tmp_path).file() == memory_in(tmp_path)
+    assert DatabaseLocation(working_dir=tmp_path).address() == memory_in(tmp_path)
 
 
 def test_without_a_location_the_memory_is_in_the_clients_project(
@@ -109,7 +109,7 @@ def test_without_a_location_the_memory_is_in_the_clients_project(
 ) -> None:
     """CLAUDE_PROJECT_DIR is where the memory goes if nothing else is said."""
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "project"))
-    assert DatabaseLocation().file() == memory_in(tmp_path / "project")
+    assert DatabaseLocation().address() == memory_in(tmp_path / "project")
 
 
 @pytest.mark.parametrize("project", [None, ""])
@@ -122,7 +122,7 @@ def test_without_a_project_the_memory_is_in_the_current_folder(
     else:
         monkeypatch.setenv("CLAUDE_PROJECT_DIR", project)
     monkeypatch.chdir(tmp_path)
-    assert DatabaseLocation().file() == memory_in(tmp_path)
+    assert DatabaseLocation().address() == memory_in(tmp_path)
 
 
 def test_two_locations_are_refused(tmp_path: Path) -> None:

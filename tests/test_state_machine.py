@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
     def grow_older(self, number: int, days: int) -> None:
         if number in self.model:
             self.model[number] = replace(self.model[number], days_old=days)
-            with self.store._database.write() as connection:
+            with self.store._storage._database.write() as connection:
                 connection.execute(
                     "update session_memories set created_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', ?) "
                     "where id = ?",

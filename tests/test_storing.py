@@ -19,7 +19,7 @@ from vector_memory.domain import Fingerprint, Page, Scope
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import keywords
+from vector_memory.storage import postings
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.store import SessionMemoryStore
@@ -31,7 +31,7 @@ TABLES = ("session_memories", "memory_chunks", "memory_passages", "vec_chunk_sea
 
 
 def counts(store: SessionMemoryStore) -> dict[str, int]:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return {table: fetch_value(connection, f"select count(*) from {table}") for table in TABLES}
 
 
@@ -248,14 +248,14 @@ def test_no_report_holds_the_write_lock_for_200_ms_of_processor_time(
 def test_words_are_prepared_before_the_write_lock_is_taken(
     store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    locked, cut = [], keywords.terms
-    store._database.create()
+    locked, cut = [], postings.terms
+    store._storage._database.create()
 
     def noted(text: str) -> list[str]:
-        locked.append(store._database._writer.in_transaction)
+        locked.append(store._storage._database._writer.in_transaction)
         return cut(text)
 
-    monkeypatch.setattr(keywords, "terms", noted)
+    monkeypatch.setattr(postings, "terms", noted)
     store.store_memory(kind, DOCUMENT, session_id="s")
     assert locked
     assert not any(locked)

@@ -94,7 +94,7 @@ def contents(store: SessionMemoryStore) -> list[tuple[Any, ...]]:
         left join vec_chunk_search v on v.passage_id = p.id left join vec_session_search w on w.passage_id = p.id
         where p.memory_id = ? order by p.id
     """
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         rows = connection.execute(memories).fetchall()
         positions = {row[0]: position for position, row in enumerate(rows)}
         found = []
@@ -434,7 +434,7 @@ def test_tagged_memories_bring_their_tags(store: SessionMemoryStore, other: Sess
     expected = [note.model_dump(exclude={"id"}) for note in store.tagged.list_recent().results]
     # The one that was stored here is newer than those that were stored elsewhere before.
     assert [note.model_dump(exclude={"id"}) for note in other.tagged.list_recent().results][1:] == expected
-    with other._database.read() as connection:
+    with other._storage._database.read() as connection:
         rows = connection.execute("select tag, frequency from canonical_tags order by tag").fetchall()
     assert rows == [("deploying", 2), ("friday", 2)]
 
@@ -479,5 +479,5 @@ def test_too_many_chunks_are_not_imported_but_cut_again(other: SessionMemoryStor
     source = io.BytesIO("\n".join(map(json.dumps, (header, memory))).encode())
     assert other.import_memories(source) == Imported(added=1, without_vectors=1)
     assert other.reconstruct_document(1).chunk_count < MAX_CHUNKS
-    with other._database.read() as connection:
+    with other._storage._database.read() as connection:
         assert "b" in fetch_value(connection, "select content from memory_chunks where parent_id = 1 limit 1")

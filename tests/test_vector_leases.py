@@ -67,14 +67,14 @@ class OtherModel(LatticeEmbedder):
 
 def leases(store: SessionMemoryStore) -> list[tuple[str, float]]:
     """Return who holds the leases of the file, and until when."""
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return list(connection.execute("select owner, leased_until from pending_vectors order by memory_id"))
 
 
 def abandon(store: SessionMemoryStore, text: str, until: float = 0.0) -> int:
     """Store a memory as a process does that is killed before it has computed the vectors."""
     memory_id = store.store_memory("report", text, session_id="s").memory_id
-    with store._database.write() as connection:
+    with store._storage._database.write() as connection:
         connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
         connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
         connection.execute("insert into pending_vectors values (?, 'killed', ?, 0)", (memory_id, until))
@@ -151,7 +151,7 @@ def test_a_lease_of_a_memory_that_has_its_vectors_ends(opened: SessionMemoryStor
     embedder.gate.set()
     memory_id = opened.store_memory("report", "Whole.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._database.write() as connection:
+    with opened._storage._database.write() as connection:
         connection.execute("insert into pending_vectors values (?, 'killed', 0, 0)", (memory_id,))
     eventually(lambda: not leases(opened))
 

@@ -1,4 +1,8 @@
-"""The rankings that are compared: the store's own search modes, and the design of the original server."""
+"""The rankings that are compared: the store's own search modes, and the design of the original server.
+
+Searches are answered from the index in memory, as those of a server are; the default one also from the tables, as those
+of a command are.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -68,22 +72,30 @@ def rankings(judged: JudgedSet, embedder: Embedder) -> Iterator[dict[str, Rankin
     """Store a set, its scopes as sessions, and yield every ranking by its name, the default search first."""
     with TemporaryDirectory() as folder, ExitStack() as open_stores:
         path = Path(folder) / "memory.db"
-        modes = list(SearchMode)
-        stores = [open_stores.enter_context(_open(path, mode, embedder)) for mode in modes]
-        documents = dict(_fill(stores[0], judged))
-        found: dict[str, Ranking] = {
-            str(mode): SearchModeRanking(store, judged, documents) for mode, store in zip(modes, stores, strict=True)
-        }
+        from_tables = open_stores.enter_context(opened(path, SearchMode.HYBRID, embedder))
+        documents = dict(filled(from_tables, judged))
+        found: dict[str, Ranking] = {}
+        for mode in SearchMode:
+            store = open_stores.enter_context(opened(path, mode, embedder))
+            load_index(store)
+            found[str(mode)] = SearchModeRanking(store, judged, documents)
+        found[f"{SearchMode.HYBRID}, from the tables"] = SearchModeRanking(from_tables, judged, documents)
         yield {**found, "original design": OriginalDesign(judged, embedder)}
 
 
-def _open(path: Path, mode: SearchMode, embedder: Embedder) -> SessionMemoryStore:
+def opened(path: Path, mode: SearchMode, embedder: Embedder) -> SessionMemoryStore:
     """Open a store that never cuts an answer: what counts is the order."""
     settings = Settings(search_mode=mode, max_response_tokens=1_000_000, sqlite_synchronous="NORMAL")
     return SessionMemoryStore(path, settings, embedder=embedder)
 
 
-def _fill(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, str]]:
+def load_index(store: SessionMemoryStore) -> None:
+    """Let the store answer from memory, from its first search on."""
+    store.start_background_work()
+    store._index.wait_for_loading()  # noqa: SLF001 - searches before it find the same, but slower
+
+
+def filled(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, str]]:
     """Store the documents of every scope; yield which memory is which. Of equal documents the first counts."""
     for scope, names in judged.scopes.items():
         for name in names:

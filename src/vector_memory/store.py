@@ -28,11 +28,11 @@ from vector_memory.sessions.reader import Documents
 from vector_memory.sessions.statistics import Statistics
 from vector_memory.sessions.sync import Sync
 from vector_memory.sessions.writer import MemoryWriter
-from vector_memory.settings import EXPORT_FOLDER, Settings
+from vector_memory.settings import DatabaseUrl, Settings, export_folder_of, memory_address
+from vector_memory.storage.base import Storage
 from vector_memory.storage.limited import LimitedStorage
+from vector_memory.storage.opening import open_storage
 from vector_memory.storage.records import NamedBy
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.tagged.listing import TagListing
 from vector_memory.tagged.memories import READ_WITH_TOOL, TaggedMemories
 from vector_memory.tagged.vocabulary import Vocabulary
@@ -46,16 +46,17 @@ Stream = IO[bytes]
 
 
 class SessionMemoryStore:
-    """A memory file, open. Safe to use from several threads; several processes may have the same file open.
+    """An open memory. Safe to use from several threads; several processes may have the same memory open.
 
-    `path`: the database, created by the first store. `export_folders`: where documents may be written; default:
-    `exports` beside it. `other_databases`: files that exports never replace. `embedder`, `model`: instead of the
-    configured engine. On failure every method raises a subclass of VectorMemoryError and has changed nothing.
+    `address`: its file, created by the first store, or the URL of a PostgreSQL database. `export_folders`: where
+    documents may be written; default: `exports` beside the file, or in the project's `memory`. `other_databases`: files
+    that exports never replace. `embedder`, `model`: instead of the configured engine. On failure every method raises a
+    subclass of VectorMemoryError and has changed nothing.
     """
 
     def __init__(
         self,
-        path: Path | str,
+        address: Path | str | DatabaseUrl,
         settings: Settings | None = None,
         *,
         export_folders: Sequence[Path] = (),
@@ -64,27 +65,27 @@ class SessionMemoryStore:
         model: EmbeddingModel | None = None,
         read_only: bool = False,
     ) -> None:
-        path = Path(path)
+        address = memory_address(address)
         self.settings = settings = settings or Settings()
         self._model = model or EmbeddingModel(lambda: embedder or load_embedder(settings))
         self._indexer = Indexer(self._model, settings)
-        opened = partial(Database, path, dimensions=settings.embedding_dim, synchronous=settings.sqlite_synchronous)
-        self._database = opened(read_only=read_only, cut=self._indexer.cut_without_model)
-        storage = SqliteStorage(self._database)
+        opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
+        storage = opened(address, dimensions=settings.embedding_dim, read_only=read_only)
         self._access = AccessRecorder(storage)
         self._timer = SearchTimer(settings.log_slow_query_threshold)
         self._index = PassageIndex(storage)
         self._background = BackgroundVectors(storage, self._indexer)
-        self._exports = ExportFolders(export_folders or [path.parent / EXPORT_FOLDER], [path, *other_databases])
+        files = [address] if isinstance(address, Path) else []
+        self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._assemble(storage)
 
     def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
         view = copy(self)
-        view._assemble(cast("SqliteStorage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
+        view._assemble(cast("Storage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
         return view
 
-    def _assemble(self, storage: SqliteStorage) -> None:
+    def _assemble(self, storage: Storage) -> None:
         self._storage, settings, indexer = storage, self.settings, self._indexer
         packer = Packer(settings.max_response_tokens)
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
@@ -98,18 +99,14 @@ class SessionMemoryStore:
         self._statistics = Statistics(storage, packer)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
         vocabulary = Vocabulary(storage, self._model)
-        self._backfill = Backfill(storage, indexer, vocabulary)
-        self._transfer = Transfer(storage, indexer)
+        self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
         self._reembedding = Reembedding(storage, indexer, self._backfill)
         notes = CoarseSearch(storage, retriever, self._timer, packer, None, READ_WITH_TOOL)
         self.tagged = TaggedMemories(
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
-        self.tags, self.batches, self.past = (
-            TagListing(storage, packer),
-            Batches(storage, indexer),
-            Past(storage, retriever),
-        )
+        self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
+        self.past = Past(storage, retriever)
 
     def __enter__(self) -> Self:
         return self
@@ -131,10 +128,14 @@ class SessionMemoryStore:
         if not self._storage.read_only:
             self._background.start(defers=True)
 
-    def unload_idle_model(self) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether vectors are being computed in the background."""
+        return self._background.is_busy
+
+    def unload_idle(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
-        if self.settings.embedding_idle_seconds:
-            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+        self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""

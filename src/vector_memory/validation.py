@@ -46,11 +46,24 @@ def check_text(name: str, value: object, maximum: int) -> str:
     return value
 
 
-def check_optional_text(name: str, value: object, maximum: int) -> str | None:
-    """Like `check_text`, but None is allowed; the error for an empty text says to omit it."""
+def check_label(name: str, value: object, maximum: int) -> str:
+    """Like `check_text`, but without the character NUL, which a database may not store in anything but contents."""
+    label = check_text(name, value, maximum)
+    if "\0" in label:
+        raise ValidationError(f"{name} contains the character NUL: remove it.")
+    return label
+
+
+def check_optional_label(name: str, value: object, maximum: int) -> str | None:
+    """Like `check_label`, but None is allowed; the error for an empty text says to omit it."""
     if isinstance(value, str) and not value.strip():
         raise ValidationError(f"{name} must not be empty: omit it, or send 1 to {maximum:,} characters.")
-    return None if value is None else check_text(name, value, maximum)
+    return None if value is None else check_label(name, value, maximum)
+
+
+def as_title(text: str) -> str | None:
+    """Return a text as a title that `check_label` accepts, or None if it has no characters for one."""
+    return text.replace("\0", "").strip()[:MAX_TITLE].strip() or None
 
 
 def check_instance(name: str, value: object, kind: type[T]) -> T:
@@ -98,7 +111,7 @@ def check_tags(value: Sequence[str] | None) -> tuple[str, ...]:
         raise ValidationError('tags must be a list of strings, for example ["database", "api"].')
     if len(value) > MAX_TAGS:
         raise ValidationError(f"tags has {len(value):,} entries: send at most {MAX_TAGS}.")
-    return tuple(dict.fromkeys(check_text("each tag", tag, MAX_TAG) for tag in value))
+    return tuple(dict.fromkeys(check_label("each tag", tag, MAX_TAG) for tag in value))
 
 
 NOT_JSON = (

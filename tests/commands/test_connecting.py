@@ -16,8 +16,8 @@ import pytest
 
 from clients import connected
 from commands.conftest import Run
-from vector_memory.clients import catalogue, changes, launching
-from vector_memory.clients.catalogue import CLIENTS, Client, Scope
+from vector_memory.cli.clients import catalogue, changes, launching
+from vector_memory.cli.clients.catalogue import CLIENTS, Client, Scope
 from vector_memory.settings import ServerOptions
 
 PLACES = [

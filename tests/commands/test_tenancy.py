@@ -9,7 +9,7 @@ import pytest
 from commands.conftest import Run
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota, read_quota
 from vector_memory.tenancy.tokens import token_file
 
@@ -18,7 +18,7 @@ from vector_memory.tenancy.tokens import token_file
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with the namespace web, named by the variable."""
     monkeypatch.setenv("VECTOR_MEMORY_DATA_DIR", str(tmp_path / "data"))
-    Namespaces(tmp_path / "data").create("web")
+    FolderRegistry(tmp_path / "data").create("web")
     return tmp_path / "data"
 
 
@@ -35,7 +35,7 @@ def test_a_namespace_is_created_with_limits_listed_and_limited_again(run: Run, f
 @pytest.mark.parametrize("name", ["", "../web", "Web", "a/b", "x" * 65, "-web", "web.db"])
 def test_a_name_that_is_no_name_of_a_namespace_is_refused(run: Run, folder: Path, name: str) -> None:
     assert run("namespace", "create", "--", name).code != 0
-    assert Namespaces(folder).names() == ["web"]
+    assert FolderRegistry(folder).names() == ["web"]
 
 
 def test_a_name_in_use_is_refused(run: Run, folder: Path) -> None:  # noqa: ARG001

@@ -39,7 +39,7 @@ from vector_memory.server.http import serving
 from vector_memory.server.http.gate import App
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
@@ -67,7 +67,7 @@ SCHEMA_2020_12 = json.loads("""{
 
 def team_with_fixtures(folder: Path, settings: Settings) -> App:
     """Return the application for a team, with fixtures, where every request comes from an admin."""
-    Namespaces(folder).create("suite")
+    FolderRegistry(folder).create("suite")
     secret = token_file(folder).create("suite", "suite", Permission.ADMIN)
 
     def with_fixtures(*arguments: Any, **options: Any) -> FastMCP:

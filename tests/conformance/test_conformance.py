@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance import installing
 from conformance.fixture_server import team_with_fixtures
+from from_npm import folder, installed
 from over_http.conftest import SETTINGS, running
 from servers import LEGACY, MODERN
 from vector_memory.server.http.serving import application
@@ -61,10 +61,15 @@ CALLS_FIXTURES = (
 CHECK_OF_FIXTURES = {"sep-2575-server-rejects-undeclared-capability", "sep-2575-missing-capability-http-400"}
 
 
+def command() -> list[Path | str]:
+    """Return the command of the suite, on the Node that came with it, else on this machine's."""
+    return [installed("conformance", "node") or "node", folder("conformance") / "bin" / "conformance"]
+
+
 def failures(url: str, revision: str, results: Path) -> dict[str, dict[str, str]]:
     """Run the scenarios that a revision requires; return the failed checks and why they failed, by scenario."""
     words = ["server", "--url", url, "--requirements", revision, "--output-dir", str(results)]
-    ended = subprocess.run([*installing.command(), *words], capture_output=True, text=True, check=False)
+    ended = subprocess.run([*command(), *words], capture_output=True, text=True, check=False)
     assert "=== SUMMARY ===" in ended.stdout, ended.stderr
     failed = {}
     for path in results.glob("*/checks.json"):

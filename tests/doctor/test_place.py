@@ -14,7 +14,7 @@ from vector_memory.maintenance.doctor.report import State
 from vector_memory.storage.disk import filesystem
 
 READER = """
-with SessionMemoryStore(path, settings) as store, store._database.read() as connection:
+with SessionMemoryStore(path, settings) as store, store._storage._database.read() as connection:
     connection.execute("select count(*) from session_memories").fetchall()
     for number in range(5):
         store.store_memory("input_prompt", f"prompt {number}", session_id="s")

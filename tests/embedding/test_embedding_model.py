@@ -1,16 +1,21 @@
 """The lazily loaded model: loaded once, in the background on request, and what happens when it cannot be loaded."""
 
+import os
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.embedding.model import NICENESS
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError
 from vector_memory.settings import Settings
+from waiting import eventually
 
 TOY = ToyEngine(16)
 
@@ -234,3 +239,68 @@ def test_an_engine_in_use_is_not_unloaded():
     clock.now += 59
     model.unload_if_idle(60)
     assert model.is_ready
+
+
+class GatedEngine(ToyEngine):
+    """Embeds texts, but not a query, only while its gate is open."""
+
+    def __init__(self):
+        super().__init__(8)
+        self.gate, self.at_once, self.most_at_once = threading.Event(), 0, 0
+
+    def embed(self, texts):
+        if list(texts) == ["query"]:
+            return super().embed(texts)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        assert self.gate.wait(60)
+        self.at_once -= 1
+        return super().embed(texts)
+
+
+def test_texts_are_embedded_one_call_at_a_time_and_queries_wait_for_none():
+    engine = GatedEngine()
+    model = EmbeddingModel(lambda: engine)
+    with ThreadPoolExecutor(8) as threads:
+        calls = [threads.submit(model.embed, [f"text {number}"]) for number in range(8)]
+        eventually(lambda: engine.at_once)
+        assert model.embed_query("query").shape == (8,)
+        assert not any(call.done() for call in calls)
+        engine.gate.set()
+        assert all(call.result().shape == (1, 8) for call in calls)
+    assert engine.most_at_once == 1
+
+
+def test_a_text_on_which_the_engine_hangs_does_not_keep_others_waiting_for_ever(monkeypatch):
+    monkeypatch.setattr("vector_memory.embedding.model.TURN_SECONDS", 0.05)
+    engine = GatedEngine()
+    model = EmbeddingModel(lambda: engine)
+    hanging = threading.Thread(target=model.embed, args=(["hangs"],))
+    hanging.start()
+    eventually(lambda: engine.at_once)
+    assert model.embed(["query"]).shape == (1, 8)
+    engine.gate.set()
+    hanging.join()
+
+
+class PriorityEngine(ToyEngine):
+    """Notes the niceness of the thread that embeds each text."""
+
+    def __init__(self):
+        super().__init__(8)
+        self.niceness = {}
+
+    def embed(self, texts):
+        self.niceness |= dict.fromkeys(texts, os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return super().embed(texts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+@pytest.mark.parametrize(("queries_first", "difference"), [(True, NICENESS), (False, 0)])
+def test_where_queries_go_first_texts_have_a_lower_priority_and_the_caller_keeps_its_own(queries_first, difference):
+    engine = PriorityEngine()
+    model = EmbeddingModel(lambda: engine, queries_first=queries_first)
+    model.embed(["text"])
+    model.embed_query("query")
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert engine.niceness == {"text": min(19, own + difference), "query": own}

@@ -94,7 +94,7 @@ def test_many_threads_get_the_vectors_that_one_gets():
 def test_an_unloaded_model_has_forgotten_everything(engine):
     model = EmbeddingModel(lambda: engine)
     model.embed(["lease"])
-    model.unload_if_idle(0)
+    model.unload_if_idle(1e-9)
     model.embed(["lease"])
     assert engine.embedded == ["lease", "lease"]
 
@@ -130,7 +130,7 @@ def test_no_vector_of_a_model_is_reused_when_another_one_has_taken_its_place() -
     for engine in (TOY, OtherEngine()):
         assert np.array_equal(model.embed_query("lease"), engine.embed(["lease"])[0])
         assert np.array_equal(model.embed(["lease"]), engine.embed(["lease"]))
-        model.unload_if_idle(0)
+        model.unload_if_idle(1e-9)
 
 
 def test_vectors_of_two_models_are_remembered_apart() -> None:

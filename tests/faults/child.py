@@ -92,7 +92,7 @@ def dying_at(last: int) -> Iterator[None]:
 def index_until_death(path: Path, last: int) -> None:
     """Open and backfill a file; die at a change of it."""
     with dying_at(last), open_store(path) as store:
-        store._database.create()
+        store._storage._database.create()
         store.backfill_embeddings()
 
 

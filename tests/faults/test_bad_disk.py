@@ -54,8 +54,8 @@ def path(tmp_path: Path) -> Path:
 def store(disk: BadDisk, path: Path) -> Iterator[SessionMemoryStore]:  # noqa: ARG001 - has to be there first
     """A store with a few memories that checkpoints after each commit, so that faults meet checkpoints as well."""
     with open_store(path) as opened:
-        opened._database.create()
-        opened._database._writer.wal_autocheckpoint(1)
+        opened._storage._database.create()
+        opened._storage._database._writer.wal_autocheckpoint(1)
         for number in range(4):
             opened.store_memory(**memory(number))
         yield opened
@@ -127,7 +127,7 @@ def test_a_delete_that_meets_a_fault_fails_and_changes_nothing_or_succeeds(
 def create(path: Path) -> None:
     """Open a store and create its file."""
     with open_store(path) as store:
-        store._database.create()
+        store._storage._database.create()
 
 
 @every_way

@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Iterator[SessionMemoryStore]:
     """A store whose file and log exist."""
     with open_store(path) as opened:
-        opened._database.create()
+        opened._storage._database.create()
         yield opened
 
 

@@ -13,10 +13,11 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 from vector_memory.server.http.connections import Connection
 from vector_memory.server.http.gate import App, Gate
+from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.serving import application, listen
 from vector_memory.settings import HttpOptions, ServerOptions, Settings
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import TokenFile, token_file
 from waiting import eventually
 
@@ -71,9 +72,15 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     """A server with the namespaces red, blue and zoo."""
     folder = tmp_path_factory.mktemp("team")
     for name in ("red", "blue", "zoo"):
-        Namespaces(folder).create(name)
+        FolderRegistry(folder).create(name)
     with serving(HttpOptions(http=True, data_dir=folder), folder) as url:
         yield Team(url, folder)
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    """What waits, which is nothing."""
+    return Outbox(tmp_path / "outbox")
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
-from mcp.server import request_state
 
 from over_http.conftest import ALL_TOOLS, SETTINGS, Team, running
 from over_http.test_doors import post
@@ -33,7 +31,6 @@ NAMES = map("attacker-{}".format, itertools.count())
 WRITING = [
     tool for tool in offered(ALL_TOOLS.chosen(), on_this_machine=False) if needed_for(tool.name) is not Permission.READ
 ]
-ASKABLE = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 MANY = 10_000
 FEW_FILES = 1_024
 """How many files a process may open on most systems, unless it asks for more."""
@@ -174,81 +171,9 @@ def test_a_token_that_reads_writes_by_no_way(team: Team, tool: Any) -> None:
     assert called(team.url, reader, "get_session_stats") == before
 
 
-class Question:
-    """A deletion that waits for the user's answer."""
-
-    def __init__(self, team: Team, namespace: str = "red") -> None:
-        self.url = team.url
-        self.secret = team.token(next(NAMES), namespace)
-        content = f"# To delete\n\nReport {time.time_ns()}."
-        self.memory_id = called(
-            self.url, self.secret, "store_report", agent_id="a", session_id="asked", content=content
-        )["memory_id"]
-        self.state = self.ask(self.secret)["result"]["requestState"]
-
-    def ask(self, secret: str, **answer: Any) -> dict[str, Any]:
-        arguments = answer.pop("arguments", {"memory_id": self.memory_id})
-        params = {"name": "delete_memory", "arguments": arguments, "_meta": ASKABLE, **answer}
-        return message_of(send(self.url, secret, "tools/call", params))
-
-    def agree(self, secret: str, state: str, **changes: Any) -> dict[str, Any]:
-        """Answer the question in the user's name."""
-        agreed = {"confirmation": {"action": "accept", "content": {"confirm": True}}}
-        return self.ask(secret, inputResponses=agreed, requestState=state, **changes)
-
-    def is_there(self) -> bool:
-        return bool(called(self.url, self.secret, "get_memory_by_id", memory_id=self.memory_id)["success"])
-
-
-INVALID = {"code": -32602, "message": "Invalid or expired requestState"}
-
-
-def error_of(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: answer["error"][name] for name in ("code", "message")}
-
-
-def test_the_answer_to_a_question_counts_only_for_whom_and_what_was_asked(team: Team) -> None:
-    question, other = Question(team), Question(team)
-    for namespace in ("red", "blue"):
-        assert error_of(question.agree(team.token(next(NAMES), namespace), question.state)) == INVALID
-    assert error_of(question.agree(question.secret, other.state)) == INVALID
-    assert (
-        error_of(question.agree(question.secret, question.state, arguments={"memory_id": other.memory_id})) == INVALID
-    )
-    assert question.is_there()
-    assert other.is_there()
-    assert question.agree(question.secret, question.state)["result"]["structuredContent"]["success"]
-    assert not question.is_there()
-
-
-@pytest.mark.parametrize(
-    "change", [lambda s: s + "A", lambda s: s[:-1], lambda s: s[:-4] + s[-4:][::-1], lambda _: "asked"]
-)
-def test_an_answer_whose_state_was_changed_is_refused(team: Team, change: Any) -> None:
-    question = Question(team)
-    assert error_of(question.agree(question.secret, change(question.state))) == INVALID
-    assert question.is_there()
-
-
-def test_an_answer_without_state_is_asked_for_again(team: Team) -> None:
-    question = Question(team)
-    agreed = {"confirmation": {"action": "accept", "content": {"confirm": True}}}
-    again = question.ask(question.secret, inputResponses=agreed)
-    assert again["result"]["resultType"] == "input_required"
-    assert question.is_there()
-
-
-def test_an_answer_that_comes_too_late_is_refused(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = Question(team)
-    later = SimpleNamespace(time=lambda: time.time() + 601)
-    with monkeypatch.context() as patch:
-        patch.setattr(request_state, "time", later)
-        assert error_of(question.agree(question.secret, question.state)) == INVALID
-    assert question.is_there()
-
-
 def test_a_cursor_of_another_namespace_shows_nothing_of_it(team: Team) -> None:
-    stored(team, "red", "# Apple\n\nRound.", session_id="fruit")
+    for number in range(20):  # more than blue had before
+        stored(team, "red", f"# Apple {number}\n\nRound.", session_id="fruit")
     for number in range(50):
         stored(team, "blue", f"# Zebra {number}\n\nStriped.", session_id="fruit")
     changes = {"tool": "search_changes", "session_id": "fruit", "full": True}

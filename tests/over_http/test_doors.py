@@ -18,7 +18,7 @@ from joserfc import jwk
 from over_http.conftest import Team, serving
 from servers import ENVELOPE, MODERN
 from vector_memory.settings import HttpOptions
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 
 NAMES = map("door-{}".format, itertools.count())
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
@@ -184,7 +184,7 @@ class Signed:
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signed]:
     folder = tmp_path_factory.mktemp("signed")
-    Namespaces(folder).create("red")
+    FolderRegistry(folder).create("red")
     key = RSAKeyPair.generate()
     public = jwk.import_key(key.public_key, "RSA").as_dict(private=False) | {"kid": "1", "alg": "RS256"}
     Provider.keys = json.dumps({"keys": [public]}).encode()

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from mcp import MCPError
+from mcp_types import PromptReference
 
 from over_http.conftest import Team, serving
 from over_http.test_doors import post
@@ -18,7 +19,7 @@ from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Pace, Quota
 from vector_memory.tenancy.tokens import token_file
 
@@ -43,11 +44,12 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     assert 'vector_memory_calls_total{tool="get_memory_by_id",error="ValidationError"} 1' in said
     assert 'vector_memory_call_seconds_count{tool="get_memory_by_id"} 1' in said
     assert "stranger" not in said
+    assert re.search(r"^vector_memory_open_namespaces [1-9]", said, re.MULTILINE)
     assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said.splitlines())
 
 
 def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None:
-    spaces = Namespaces(team.folder)
+    spaces = FolderRegistry(team.folder)
     spaces.create("small")
     spaces.set_quota("small", Quota(memories=1))
     secret = team.token(next(NAMES), "small")
@@ -69,7 +71,7 @@ def test_a_namespace_that_does_not_exist_is_neither_read_nor_made(team: Team, na
 
 
 def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Team) -> None:
-    spaces = Namespaces(team.folder)
+    spaces = FolderRegistry(team.folder)
     spaces.create("slow")
     spaces.set_quota("slow", Quota(calls_per_minute=2))
     secret = team.token(next(NAMES), "slow")
@@ -186,8 +188,26 @@ async def test_resources_and_prompts_are_recorded_with_how_they_ended(team: Team
     assert lines[1]["ids"] == {"uri": ["memory://memories/987654"]}
 
 
+@pytest.mark.anyio
+async def test_completions_count_and_are_recorded_without_what_was_typed(team: Team) -> None:
+    spaces, name = FolderRegistry(team.folder), next(NAMES)
+    spaces.create("typing")
+    spaces.set_quota("typing", Quota(calls_per_minute=1))
+    asked = PromptReference(name="continue_session"), {"name": "session_id", "value": "secret"}
+    async with team.client(team.token(name, "typing")) as client:
+        await client.complete(*asked)
+        with pytest.raises(MCPError, match="try again in"):
+            await client.complete(*asked)
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["error"] is None) for line in lines] == [
+        ("completion/complete", True),
+        ("completion/complete", False),
+    ]
+    assert "secret" not in json.dumps(lines)
+
+
 def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path) -> None:
-    Namespaces(tmp_path).create("red")
+    FolderRegistry(tmp_path).create("red")
     secret = token_file(tmp_path).create("ada", "red", Permission.ADMIN)
     options = HttpOptions(http=True, data_dir=tmp_path)
     with serving(options, tmp_path, ServerOptions(read_only=True)) as url:

@@ -18,7 +18,7 @@ import httpx2
 from over_http.test_doors import post
 from servers import QUICK
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
 
@@ -28,8 +28,8 @@ class Running:
 
     def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
         self.folder = folder
-        if not Namespaces(folder).names():
-            Namespaces(folder).create("red")
+        if not FolderRegistry(folder).names():
+            FolderRegistry(folder).create("red")
         self.secret = self.token(f"ada-{time.time_ns()}", "admin")
         self.log = folder / "log.txt"
         command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--data-dir", str(folder)]
@@ -82,6 +82,14 @@ def workers_of(server: Running) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
+def is_running(process: int) -> bool:
+    """Return whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_workers_share_the_port_and_one_that_was_killed_is_started_again(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "2") as server:
         stored = [
@@ -95,6 +103,15 @@ def test_workers_share_the_port_and_one_that_was_killed_is_started_again(tmp_pat
         eventually(server.is_alive)
         assert server.call("list_sessions")["sessions"][0]["memory_count"] == 8
     assert workers_of(server) == []
+
+
+def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "2") as server:
+        eventually(lambda: len(workers_of(server)) == 2)
+        left = workers_of(server)
+        server.process.kill()
+        eventually(lambda: not any(map(is_running, left)))
+        assert not server.is_alive()
 
 
 def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(tmp_path: Path) -> None:

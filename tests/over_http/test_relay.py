@@ -1,55 +1,101 @@
 """A client without HTTP in front of a shared memory that comes and goes."""
 
-import itertools
+import random
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from faults.effort import effort
 from over_http.test_processes import Running, running
 from servers import LEGACY, MODERN, Server
 from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.relaying import outbox_of
+from vector_memory.tenancy.callers import Permission
+from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
 
-
-@contextmanager
-def relay_to(url: str, secret: str, folder: Path, version: str = LEGACY) -> Iterator[Server]:
-    """Run a relay to a server."""
-    folder.mkdir(exist_ok=True)
-    token = folder / "token"
-    token.write_text(f"{secret}\n")
-    token.chmod(0o600)
-    variables = {"VECTOR_MEMORY_REMOTE": url, "VECTOR_MEMORY_TOKEN_FILE": str(token), "XDG_STATE_HOME": str(folder)}
-    with Server(folder, version=version, **variables) as relay:
-        yield relay.hello()
+STORES = effort(quick=6, long=60)
 
 
-def stored(relay: Server, number: int) -> dict[str, Any]:
+class Shared:
+    """A shared memory on a port of its own, which comes and goes, and relays to it that have one outbox."""
+
+    def __init__(self, folder: Path) -> None:
+        self._team, self._here = folder / "team", folder / "here"
+        self._here.mkdir()
+        self._starting = threading.Lock()  # starting a process changes the environment for a moment
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = str(free.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        FolderRegistry(self._team).create("red")
+        self._token = self._here / "token"
+        self._token.write_text(f"{token_file(self._team).create('relay', 'red', Permission.WRITE)}\n")
+        self._token.chmod(0o600)
+
+    @contextmanager
+    def running(self) -> Iterator[Running]:
+        """Run the server."""
+        with ExitStack() as stack:
+            with self._starting:
+                server = stack.enter_context(running(self._team, "--port", self._port))
+            yield server
+
+    @contextmanager
+    def relay(self, version: str = LEGACY) -> Iterator[Server]:
+        """Run a relay."""
+        place = {"VECTOR_MEMORY_REMOTE": self.url, "VECTOR_MEMORY_TOKEN_FILE": str(self._token)}
+        with ExitStack() as stack:
+            with self._starting:
+                relay = stack.enter_context(
+                    Server(self._here, version=version, XDG_STATE_HOME=str(self._here), **place)
+                )
+            yield relay.hello()
+
+    @property
+    def outbox(self) -> Outbox:
+        """What waits for the shared memory."""
+        return Outbox(self.folder)
+
+    @property
+    def folder(self) -> Path:
+        return self._here / "vector-memory" / "outbox" / outbox_of(self.url, self._token).name
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Shared:
+    """A shared memory that is away."""
+    return Shared(tmp_path)
+
+
+def stored(relay: Server, number: int, session: str = "s") -> dict[str, Any]:
     """Store a report."""
-    return relay.call("store_report", agent_id="a", session_id="s", content=f"# Report {number}\n\nFound {number}.")
+    text = f"# Report {number}\n\nFound {number}."
+    return relay.call("store_report", agent_id="a", session_id=session, content=text)
 
 
-def texts(server: Running) -> list[str]:
+def texts(server: Running, session: str = "s") -> list[str]:
     """Return the titles of the reports in the shared memory, in the order in which they were stored."""
-    found = server.call("search_changes", session_id="s", limit=100)["results"]
-    return [one["title"] for one in found]
+    found = server.call("search_changes", session_id=session, limit=100)
+    assert not found["has_more"]
+    return [one["title"] for one in found["results"]]
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+def titles(count: int) -> list[str]:
+    return [f"Report {number}" for number in range(count)]
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
-def test_a_relay_answers_as_the_shared_memory_does(tmp_path: Path, version: str) -> None:
-    with running(tmp_path / "team") as server, relay_to(server.url, server.secret, tmp_path / "here", version) as relay:
+def test_a_relay_answers_as_the_shared_memory_does(shared: Shared, version: str) -> None:
+    with shared.running(), shared.relay(version) as relay:
         assert stored(relay, 1)["memory_id"] == 1
         found = relay.call("search_reports_specific_chunks", query="found")
         assert "Found 1." in found["results"][0]["chunk_content"]
@@ -59,49 +105,32 @@ def test_a_relay_answers_as_the_shared_memory_does(tmp_path: Path, version: str)
         arguments = {"session_id": "s"}
         prompt = relay.request("prompts/get", name="continue_session", arguments=arguments)["result"]["messages"]
         assert '"s"' in prompt[0]["content"]["text"]
+        names = {tool["name"] for tool in relay.request("tools/list")["result"]["tools"]}
+        assert "store_report" in names
+        assert "cleanup_old_memories" not in names, "the token does not permit it"
 
 
-def test_a_relay_lists_what_its_token_permits(tmp_path: Path) -> None:
-    with running(tmp_path / "team") as server:
-        secret = server.token("reader", "read")
-        with relay_to(server.url, secret, tmp_path / "here") as relay:
-            names = {tool["name"] for tool in relay.request("tools/list")["result"]["tools"]}
-            assert "search_changes" in names
-            assert "store_report" not in names
-
-
-def test_without_the_shared_memory_a_search_fails_at_once_and_a_store_is_kept_and_sent_in_order(tmp_path: Path) -> None:
-    port = str(free_port())
-    url = f"http://127.0.0.1:{port}/mcp"
-    team, here = tmp_path / "team", tmp_path / "here"
-    with running(team, "--port", port) as server:
-        secret = server.secret
-    with relay_to(url, secret, here) as relay:
+def test_without_the_shared_memory_a_search_fails_at_once_and_a_store_is_kept_and_sent_in_order(shared: Shared) -> None:
+    with shared.relay() as relay:
         failed = relay.call("search_reports_specific_chunks", query="found")
-        assert failed["message"] == f"The shared memory at {url} cannot be reached: tell the user."
+        assert failed["message"] == f"The shared memory at {shared.url} cannot be reached: tell the user."
         kept = [stored(relay, number) for number in range(5)]
         assert all(one["success"] and one["queued"] for one in kept)
-        outbox = Outbox(next((here / "vector-memory" / "outbox").iterdir()))
-        assert len(list(outbox.waiting())) == 5
-        with running(team, "--port", port) as server:
-            eventually(outbox.is_empty)
+        assert len(list(shared.outbox.waiting())) == 5
+        with shared.running() as server:
+            eventually(shared.outbox.is_empty)
             assert stored(relay, 5)["success"]
-            eventually(outbox.is_empty)
-            assert texts(server) == [f"Report {number}" for number in range(6)]
+            eventually(shared.outbox.is_empty)
+            assert texts(server) == titles(6)
 
 
-def test_hooks_are_never_shown_an_error_and_what_they_store_arrives(tmp_path: Path) -> None:
-    port = str(free_port())
-    team, here = tmp_path / "team", tmp_path / "here"
-    with running(team, "--port", port) as server:
-        secret = server.secret
-    with relay_to(f"http://127.0.0.1:{port}/mcp", secret, here) as relay:
+def test_hooks_are_never_shown_an_error_and_what_they_store_arrives(shared: Shared) -> None:
+    with shared.relay() as relay:
         arguments = {"session_id": "mine", "prompt": "Why does the nightly import fail?"}
         answer = relay.request("tools/call", name="hook_prompt", arguments=arguments)["result"]
         assert (answer["content"][0]["text"], answer.get("isError", False)) == ("{}", False)
-        with running(team, "--port", port) as server:
-            outbox = Outbox(next((here / "vector-memory" / "outbox").iterdir()))
-            eventually(outbox.is_empty)
+        with shared.running() as server:
+            eventually(shared.outbox.is_empty)
             found = server.call("search_input_prompts", session_id="mine")["results"]
             assert [one["content"] for one in found] == ["Why does the nightly import fail?"]
             later = {"session_id": "another", "prompt": "Go on where we stopped."}
@@ -109,35 +138,59 @@ def test_hooks_are_never_shown_an_error_and_what_they_store_arrives(tmp_path: Pa
             assert "Why does the nightly import fail?" in told
 
 
-def test_what_waits_survives_the_relay_and_is_sent_by_the_next_once(tmp_path: Path) -> None:
-    port = str(free_port())
-    url = f"http://127.0.0.1:{port}/mcp"
-    team, here = tmp_path / "team", tmp_path / "here"
-    with running(team, "--port", port) as server:
-        secret = server.secret
-    with relay_to(url, secret, here) as relay:
-        for number in range(20):
-            stored(relay, number)
-    with running(team, "--port", port) as server:
-        with relay_to(url, secret, here), relay_to(url, secret, here):
-            outbox = Outbox(next((here / "vector-memory" / "outbox").iterdir()))
-            eventually(outbox.is_empty)
-        assert texts(server) == [f"Report {number}" for number in range(20)]
+def test_what_killed_relays_have_kept_is_sent_once_and_in_order_by_whichever_runs_later(shared: Shared) -> None:
+    for first in range(0, 20, 10):
+        with shared.relay() as relay:  # killed at the end
+            for number in range(first, first + 10):
+                stored(relay, number)
+    with shared.running() as server:
+        with shared.relay(), shared.relay():
+            eventually(shared.outbox.is_empty)
+        assert texts(server) == titles(20)
 
 
-def test_a_store_that_the_shared_memory_refuses_is_set_aside_and_does_not_block_others(tmp_path: Path) -> None:
-    port = str(free_port())
-    team, here = tmp_path / "team", tmp_path / "here"
-    with running(team, "--port", port) as server:
-        secret = server.secret
-    with relay_to(f"http://127.0.0.1:{port}/mcp", secret, here) as relay:
+def test_nothing_is_lost_doubled_or_swapped_while_relays_and_the_shared_memory_are_killed(shared: Shared) -> None:
+    moments = random.Random(18)
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            with shared.running() as server:
+                ended.wait(moments.uniform(0.2, 1.5))
+                server.process.kill()
+
+    def store(session: str) -> list[str]:
+        acknowledged: list[str] = []
+        while len(acknowledged) < STORES:
+            with shared.relay() as relay:  # killed at the end
+                for _ in range(moments.randint(1, 6)):
+                    answer = stored(relay, len(acknowledged), session)
+                    assert answer["success"] or answer.get("memory_id"), answer
+                    acknowledged.append(f"Report {len(acknowledged)}")
+        return acknowledged
+
+    sessions = ("first", "second")
+    with ThreadPoolExecutor() as threads:
+        memory = threads.submit(come_and_go)
+        try:
+            acknowledged = list(threads.map(store, sessions))
+        finally:
+            ended.set()
+        memory.result()
+    with shared.running() as server, shared.relay():
+        eventually(shared.outbox.is_empty)
+        assert [texts(server, session) for session in sessions] == acknowledged
+    assert not (shared.folder / "refused").exists()
+
+
+def test_a_store_that_the_shared_memory_refuses_is_set_aside_and_does_not_block_others(shared: Shared) -> None:
+    with shared.relay() as relay:
         relay.call("store_report", agent_id="a", session_id="s", content="")
         stored(relay, 1)
-        folder = next((here / "vector-memory" / "outbox").iterdir())
-        with running(team, "--port", port) as server:
-            eventually(Outbox(folder).is_empty)
+        with shared.running() as server:
+            eventually(shared.outbox.is_empty)
             assert texts(server) == ["Report 1"]
-    assert len(list((folder / "refused").iterdir())) == 1
+    assert len(list((shared.folder / "refused").iterdir())) == 1
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
@@ -150,19 +203,3 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert f"chmod 600 {token}" in ended.stderr
-
-
-def test_each_shared_memory_has_an_outbox_of_its_own() -> None:
-    assert len({outbox_of(url) for url in ("https://a/mcp", "https://b/mcp", "https://a/mcp")}) == 2
-
-
-def test_the_outbox_keeps_the_order_and_sets_aside_what_is_damaged(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path)
-    for number in range(3):
-        outbox.add("store_report", {"content": str(number)})
-    next(iter(sorted(tmp_path.glob("*.json")))).write_bytes(b"{")
-    assert [call.arguments["content"] for call in outbox.waiting()] == ["1", "2"]
-    assert len(list((tmp_path / "refused").iterdir())) == 1
-    first, second = itertools.islice(outbox.waiting(), 2)
-    outbox.sent(first)
-    assert [call.arguments for call in outbox.waiting()] == [second.arguments]

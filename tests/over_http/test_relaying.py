@@ -1,98 +1,168 @@
 """What a relay answers, in this process: everything of the shared memory, and sentences when that is away."""
 
-import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
 from mcp import MCPError
+from mcp_types import Implementation, PromptReference
 
 from over_http.conftest import Team
-from vector_memory.errors import ConfigurationError
+from over_http.relays import AWAY, NAMES, REPORT, connected, failure, limit, remote_of, stored
+from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.server.http import remote as remote_module
 from vector_memory.server.http.outbox import Outbox
-from vector_memory.server.http.relay import Relay, Remote, create_relay
+from vector_memory.server.http.relay import Relay
 from vector_memory.server.http.relaying import read_token
-from vector_memory.settings import ServerOptions
+from vector_memory.server.http.remote import Remote
 
 pytestmark = pytest.mark.anyio
 
-NAMES = map("relay-{}".format, itertools.count())
-AWAY = "http://127.0.0.1:9/mcp"
-REPORT = {"agent_id": "a", "session_id": "s", "content": "# Found\n\nIt works."}
+AGREES = ElicitResult(action="accept", content={"confirm": True})
+DECLINES = ElicitResult(action="decline")
+ERAS = pytest.mark.parametrize("era", ["legacy", "auto"])
 
 
-@pytest.fixture
-def outbox(tmp_path: Path) -> Outbox:
-    return Outbox(tmp_path / "outbox")
-
-
-async def test_tools_resources_and_prompts_are_those_of_the_shared_memory(team: Team, outbox: Outbox) -> None:
-    team_only = team.token(next(NAMES), permission="write")
-    async with Client(create_relay(Remote(team.url, team_only), outbox, ServerOptions())) as client:
+async def test_tools_resources_prompts_and_completions_are_those_of_the_shared_memory(
+    team: Team, outbox: Outbox
+) -> None:
+    async with connected(remote_of(team), outbox) as client:
         names = {tool.name for tool in await client.list_tools()}
         assert "store_report" in names
         assert "cleanup_old_memories" not in names
-        stored = await client.call_tool("store_report", {**REPORT, "session_id": next(NAMES)})
-        uri = f"memory://memories/{stored.structured_content['memory_id']}"
-        assert "It works." in (await client.read_resource(uri))[0].text
-        prompt = await client.get_prompt("continue_session", {"session_id": stored.structured_content["session_id"]})
+        report = await stored(client)
+        assert "It works." in (await client.read_resource(f"memory://memories/{report['memory_id']}"))[0].text
+        prompt = await client.get_prompt("continue_session", {"session_id": report["session_id"]})
         assert "relay-" in prompt.messages[0].content.text
+        reference = PromptReference(name="continue_session")
+        found = await client.complete(reference, {"name": "session_id", "value": report["session_id"]})
+        assert found.values == [report["session_id"]]
 
 
 async def test_without_the_shared_memory_all_tools_are_listed_and_reading_says_why_it_fails(outbox: Outbox) -> None:
-    async with Client(create_relay(Remote(AWAY, "vm_x"), outbox, ServerOptions())) as client:
+    async with connected(Remote(AWAY, lambda: "vm_x"), outbox) as client:
         assert "cleanup_old_memories" in {tool.name for tool in await client.list_tools()}
-        failed = await client.call_tool("list_sessions", {}, raise_on_error=False)
-        assert f"The shared memory at {AWAY} cannot be reached" in failed.structured_content["message"]
+        assert f"The shared memory at {AWAY} cannot be reached" in await failure(client, "list_sessions")
         for reading in (
             client.read_resource("memory://sessions"),
             client.get_prompt("continue_session", {"session_id": "s"}),
         ):
             with pytest.raises(MCPError, match="cannot be reached"):
                 await reading
-        kept = await client.call_tool("store_report", REPORT)
-        assert kept.structured_content["queued"]
+        completed = await client.complete(PromptReference(name="continue_session"), {"name": "session_id", "value": ""})
+        assert completed.values == []
+        assert (await stored(client))["queued"]
         hooked = await client.call_tool("hook_prompt", {"session_id": "s", "prompt": "Why?"})
         assert hooked.content[0].text == "{}"
     assert [call.tool for call in outbox.waiting()] == ["store_report", "hook_prompt"]
 
 
-async def test_a_refused_token_is_named_as_the_reason(team: Team, outbox: Outbox) -> None:
-    async with Client(create_relay(Remote(team.url, "vm_unknown"), outbox, ServerOptions())) as client:
-        failed = await client.call_tool("list_sessions", {}, raise_on_error=False)
-        assert "refuses the token" in failed.structured_content["message"]
+@ERAS
+async def test_a_question_of_the_shared_memory_reaches_the_user_and_the_answer_counts(
+    team: Team, outbox: Outbox, era: str
+) -> None:
+    answers, questions = iter([DECLINES, AGREES]), []
+
+    async def ask(question: str, *_others: object) -> ElicitResult:
+        questions.append(question)
+        return next(answers)
+
+    async with connected(remote_of(team), outbox, era, elicitation_handler=ask) as client:
+        memory_id = (await stored(client))["memory_id"]
+        assert "declined" in await failure(client, "delete_memory", memory_id=memory_id)
+        deleted = await client.call_tool("delete_memory", {"memory_id": memory_id})
+        assert deleted.structured_content["success"]
+        assert "There is no memory" in await failure(client, "get_memory_by_id", memory_id=memory_id)
+    assert len(questions) == 2
+    assert all(f"Permanently delete report {memory_id}" in question for question in questions)
 
 
-async def test_what_waits_is_sent_once_and_what_can_never_be_stored_is_set_aside(team: Team, outbox: Outbox) -> None:
-    relay = Relay(Remote(team.url, team.token(next(NAMES), permission="write")), outbox)
-    session = next(NAMES)
-    for _ in range(2):
-        outbox.add("store_report", {**REPORT, "session_id": session})
-    outbox.add("store_report", {**REPORT, "content": ""})
+async def test_a_user_who_cannot_be_asked_has_not_agreed(team: Team, outbox: Outbox) -> None:
+    async def break_down(*_question: object) -> ElicitResult:
+        raise RuntimeError
+
+    async with connected(remote_of(team), outbox, "legacy", elicitation_handler=break_down) as client:
+        memory_id = (await stored(client))["memory_id"]
+        assert "could not be asked" in await failure(client, "delete_memory", memory_id=memory_id)
+        assert (await client.call_tool("get_memory_by_id", {"memory_id": memory_id})).structured_content["success"]
+
+
+@ERAS
+async def test_progress_of_the_shared_memory_reaches_the_client(team: Team, outbox: Outbox, era: str) -> None:
+    told = []
+
+    async def listen(progress: float, total: float | None, _message: str | None) -> None:
+        told.append((progress, total))
+
+    long = "\n\n".join(f"# Part {number}\n\n{'A sentence of it. ' * 60}" for number in range(80))
+    report = {**REPORT, "session_id": next(NAMES), "content": long}
+    async with connected(remote_of(team), outbox, era) as client:
+        await client.call_tool("store_report", report, progress_handler=listen)
+    assert told
+    assert told[-1][0] == told[-1][1]
+
+
+async def test_a_store_that_leaves_out_names_is_of_the_client_and_of_the_session_that_its_hooks_named(
+    team: Team, outbox: Outbox
+) -> None:
+    session, who = next(NAMES), Implementation(name="some-client", version="1")
+    report = {"content": f"# Own\n\n{session}"}
+    async with connected(remote_of(team), outbox, client_info=who) as client:
+        await client.call_tool("hook_prompt", {"session_id": session, "prompt": "Why does the import fail at night?"})
+        at_once = (await client.call_tool("store_report", report)).structured_content
+    async with connected(Remote(AWAY, lambda: "vm_x"), outbox, client_info=who) as client:
+        await client.call_tool("hook_prompt", {"session_id": session, "prompt": "And why not at noon, of all times?"})
+        await client.call_tool("store_report", {"content": "# Later\n\nIt was the disk."})
+    relay = Relay(remote_of(team), outbox)
     await relay.send_waiting()
     assert outbox.is_empty()
+    assert (at_once["session_id"], at_once["agent_id"]) == (session, "some-client")
     async with team.client(team.token(next(NAMES))) as client:
-        stats = await client.call_tool("get_session_stats", {"session_id": session})
-        assert stats.structured_content["total_memories"] == 1
-    assert len(list((outbox._folder / "refused").iterdir())) == 1
+        found = await client.call_tool("search_changes", {"session_id": session, "memory_type": "report"})
+    names = [(one["title"], one["agent_id"]) for one in found.structured_content["results"]]
+    assert names == [("Own", "some-client"), ("Later", "some-client")]
 
 
-async def test_what_cannot_be_sent_now_waits_in_order(team: Team, outbox: Outbox) -> None:
-    outbox.add("store_report", REPORT)
-    await Relay(Remote(AWAY, "vm_x"), outbox).send_waiting()
-    reader = Relay(Remote(team.url, team.token(next(NAMES), namespace="gone", permission="write")), outbox)
-    await reader.send_waiting()
-    assert [call.arguments for call in outbox.waiting()] in ([REPORT], [])
-    with outbox.sending() as may_send, outbox.sending() as another:
-        assert (may_send, another) == (True, False)
+async def test_a_refused_token_is_named_as_the_reason_and_a_renewed_one_is_used(team: Team, outbox: Outbox) -> None:
+    secrets = ["vm_unknown"]
+    async with connected(Remote(team.url, lambda: secrets[-1]), outbox) as client:
+        assert "refuses the token" in await failure(client, "list_sessions")
+        secrets.append(team.token(next(NAMES)))
+        assert (await client.call_tool("list_sessions", {})).structured_content["success"]
 
 
-async def test_an_outbox_that_is_full_says_so(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vector_memory.server.http.outbox.MAX_WAITING", 1)
-    async with Client(create_relay(Remote(AWAY, "vm_x"), outbox, ServerOptions())) as client:
-        await client.call_tool("store_report", REPORT)
-        refused = await client.call_tool("store_report", REPORT, raise_on_error=False)
-        assert "Too much waits" in refused.structured_content["message"]
+async def test_a_token_file_that_has_gone_is_named_as_the_reason(team: Team, outbox: Outbox, tmp_path: Path) -> None:
+    async with connected(Remote(team.url, lambda: read_token(tmp_path / "gone")), outbox) as client:
+        assert "cannot be read" in await failure(client, "list_sessions")
+
+
+async def test_a_hook_that_the_shared_memory_refuses_shows_no_error(team: Team, outbox: Outbox) -> None:
+    remote = remote_of(team, namespace=limit(team, "slow", calls_per_minute=1))
+    async with connected(remote, outbox) as client:
+        for _ in range(3):
+            answer = await client.call_tool("hook_prompt", {"session_id": "s", "prompt": "Why?"})
+            assert (answer.content[0].text, answer.is_error) == ("{}", False)
+
+
+async def test_a_text_that_no_message_can_carry_is_refused_and_not_kept(team: Team, outbox: Outbox) -> None:
+    relay = Relay(remote_of(team), outbox)
+    for content in ("\ud800", float("nan")):
+        message = SimpleNamespace(name="store_report", arguments={**REPORT, "content": content})
+        context = SimpleNamespace(message=message, fastmcp_context=None)
+        answer = await relay.on_call_tool(context, None)  # type: ignore[arg-type]
+        assert "lone surrogate" in answer.structured_content["message"]
+    assert outbox.is_empty()
+
+
+async def test_after_a_slow_failure_calls_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_module, "SLOW", -1.0)
+    remote = Remote(AWAY, lambda: "vm_x")
+    with pytest.raises(DatabaseError, match="cannot be reached"):
+        await remote.call("list_sessions", {})
+    monkeypatch.setattr(remote_module, "Client", None)
+    with pytest.raises(DatabaseError, match="cannot be reached"):
+        await remote.call("list_sessions", {})
 
 
 def test_a_token_file_must_exist_and_be_private(tmp_path: Path) -> None:

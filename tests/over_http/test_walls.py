@@ -155,6 +155,33 @@ async def test_a_token_limited_to_a_session_changes_nothing_in_another(filled: T
     assert texts(filled, "zoo") == before
 
 
+async def test_cursors_of_a_token_limited_to_a_session_tell_nothing_of_others_and_stay_valid(team: Team) -> None:
+    secrets = {who: team.token(f"counts-{who}", "zoo", sessions=(who,)) for who in ("watched", "busy")}
+    async with team.client(secrets["watched"]) as watched, team.client(secrets["busy"]) as busy:
+
+        async def stored(client: Client, session: str, number: int) -> int:
+            report = {"session_id": session, "agent_id": "a", "content": f"# Report {number}\n\nIt is new."}
+            return int((await client.call_tool("store_report", report)).structured_content["memory_id"])
+
+        async def changes(since: str) -> dict[str, Any]:
+            found = await watched.call_tool("search_changes", {"session_id": "watched", "since": since})
+            return dict(found.structured_content)
+
+        assert (await changes("now"))["cursor"] == "0"
+        first, second = [await stored(watched, "watched", number) for number in range(2)]
+        cursor = (await changes("0"))["cursor"]
+        assert cursor == str(second)
+        for number in range(3):
+            await stored(busy, "busy", number)
+        assert (await changes("now"))["cursor"] == cursor
+        await watched.call_tool("delete_memory", {"memory_id": second})
+        after_deletion = await changes(cursor)
+        assert (after_deletion["total_new"], after_deletion["cursor"]) == (0, str(first))
+        last = await stored(watched, "watched", 2)
+        found = await changes(after_deletion["cursor"])
+        assert [one["id"] for one in found["results"]] == [last]
+
+
 def texts(team: Team, namespace: str) -> list[tuple[int, str]]:
     """Return the ids and texts of all memories of a namespace."""
     with connected(team.folder / "namespaces" / namespace / DATABASE_NAME) as connection:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from from_npm import installed
 from real_client.claude_code import User
-from real_client.installing import installed
 from real_client.scripted_model import ScriptedModel
 
 
 def found(name: str) -> Path:
     """Return a client's command, or skip the test."""
-    command = installed(name)
+    command = installed("real_client", name)
     if command is None:
-        pytest.skip(f"{name} is not installed: uv run python tests/real_client/installing.py")
+        pytest.skip(f"{name} is not installed: uv run python tests/from_npm.py real_client")
     return command
 
 

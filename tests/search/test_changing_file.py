@@ -51,7 +51,7 @@ def test_what_two_processes_change_is_found_in_memory_as_in_the_tables(
             if source.random() < 0.4:
                 other.call("delete_memory", ids.pop(source.randrange(len(ids))))
             if source.random() < 0.05:
-                with loaded._database.write() as connection:
+                with loaded._storage._database.write() as connection:
                     keywords.rebuild(connection)
             if source.random() < 0.5:  # otherwise searches and the loading thread overtake each other
                 load_index(loaded)

@@ -15,17 +15,16 @@ from vector_memory.embedding.embedder import Vectors
 from vector_memory.search.index import bm25
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
+from vector_memory.storage import nearest, word_ranking
+from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
-from vector_memory.storage.sqlite import candidates as neighbours
-from vector_memory.storage.sqlite import word_ranking
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report")
 FEW, MANY = 4_500, 9_000
-"""More than sqlite-vec's 4,096 neighbours."""
+"""More than sqlite-vec's 4,096 nearest."""
 
 
 class Rows:
@@ -49,7 +48,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Rows:
         return connection
 
     monkeypatch.setattr(Database, "_connect", traced)
-    monkeypatch.setattr(neighbours, "MAX_PASSAGES_SCANNED", neighbours.PASSAGES_PER_SCAN)
+    monkeypatch.setattr(nearest, "MAX_PASSAGES_SCANNED", nearest.PASSAGES_PER_SCAN)
     return counted
 
 
@@ -63,7 +62,7 @@ def fill(store: SessionMemoryStore, count: int) -> None:
         for index in range(count)
     ]  # fmt: skip
     new = NewMemory(kind=MemoryKind.REPORT, agent_id="a", session_id="s", content="x")
-    with store._database.write() as connection:
+    with store._storage._database.write() as connection:
         embedded = Embedded(
             passages=[EmbeddedPassage(index, 0, 1) for index in range(count)],
             vectors=np.tile(LatticeEmbedder().embed(["x"]), (count, 1)),
@@ -155,7 +154,7 @@ def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: Sessi
 
 
 def test_a_search_that_gives_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "MAX_PASSAGES_SCANNED", 150)
+    monkeypatch.setattr(nearest, "MAX_PASSAGES_SCANNED", 150)
     with open_store(tmp_path / "memory.db") as store:
         fill(store, FEW)
         whole = store.search_chunks("x", REPORTS, Page(limit=100), mode="vector")

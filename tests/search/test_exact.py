@@ -65,7 +65,7 @@ def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
 
 def passages_of(store: SessionMemoryStore) -> list[Passage]:
     """Read every passage's text and memory from the file."""
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         rows = connection.execute(
             """
             select p.memory_id, p.chunk_id, p.start_char, p.end_char, m.content, m.memory_type, m.agent_id,

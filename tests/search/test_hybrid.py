@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
-from vector_memory.search.fusion import VECTOR_WEIGHT
+from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
@@ -40,7 +40,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     nearest = brute_force(
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
     )
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
     scores = {

@@ -64,7 +64,7 @@ def store(tmp_path: Path, wide: int) -> Iterator[SessionMemoryStore]:
 def require_exact(store: SessionMemoryStore, query: str, scope: Scope) -> None:
     """Compare the scores from memory with those from the tables, and a hybrid search with a brute-force scan."""
     terms = query_terms(query)
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         view = store._index.view(SqliteFeed(connection))
         assert view is not None
         words = word_scores.word_scores(view.feed, view.units, view.members(scope), terms)
@@ -96,12 +96,12 @@ def test_two_processes_that_store_delete_and_rebuild_find_what_the_tables_say(
                 case ("store", int(which), int(seed)):
                     with contextlib.suppress(DuplicateMemoryError):
                         fill(stores[which], random.Random(seed), 2)
-                    with one._database.read() as connection:
+                    with one._storage._database.read() as connection:
                         ids = fetch_column(connection, "select id from session_memories order by id")
                 case ("delete", int(which), int(place)) if ids:
                     stores[which].delete_memory(ids.pop(place % len(ids)))
                 case ("rebuild", int(which), _):
-                    with stores[which]._database.write() as connection:
+                    with stores[which]._storage._database.write() as connection:
                         keywords.rebuild(connection)
                     for store in stores:
                         load_index(store)
@@ -116,7 +116,7 @@ def test_keywords_that_another_process_rebuilds_are_read_again(store: SessionMem
         for memory_id in range(1, 40):
             other.delete_memory(memory_id)
         require_exact(store, "a b", REPORTS)
-        with other._database.write() as connection:
+        with other._storage._database.write() as connection:
             keywords.rebuild(connection)
     assert store.search_chunks("a b", REPORTS, Page(limit=5)).results
     store._index.wait_for_loading()
@@ -167,7 +167,7 @@ def test_a_search_sees_the_words_of_the_state_in_which_its_transaction_began(
 ) -> None:
     retriever = store._fine._retriever
     question = retriever.prepare("a unheardof", None)
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         reader = SqliteReader(connection)
         before = retriever.within(reader, question).find(REPORTS, 100).hits
         with open_store(tmp_path / "memory.db") as other:

@@ -31,10 +31,10 @@ from vector_memory.errors import DatabaseError, DuplicateMemoryError
 from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index import revisions
 from vector_memory.search.index.comparison import candidates
-from vector_memory.search.index.signatures import NEAREST_SHARE, Passages, signatures_of
+from vector_memory.search.index.signatures import NEAREST_SHARE, Passages
 from vector_memory.search.index.units import Units
 from vector_memory.settings import Settings
-from vector_memory.storage.ranking import IndexedMemory, PlacedPassage, Revision
+from vector_memory.storage.ranking import IndexedMemory, PlacedPassage, Revision, signatures_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
 from vector_memory.storage.sqlite.storage import SqliteReader
@@ -78,7 +78,7 @@ def store(path: Path) -> Iterator[SessionMemoryStore]:
 
 
 def answers_from_memory(store: SessionMemoryStore) -> bool:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         return store._index.view(SqliteFeed(connection)) is not None
 
 
@@ -125,7 +125,7 @@ def test_a_memory_deleted_by_another_process_is_not_found_and_the_next_one_is(
 
 
 def test_when_most_memories_are_deleted_the_rest_is_found(store: SessionMemoryStore, path: Path) -> None:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         ids = fetch_column(connection, "select id from session_memories")
     with open_store(path) as other:
         for memory_id in ids[:-4]:
@@ -170,7 +170,7 @@ def test_a_search_sees_the_state_in_which_its_transaction_began(store: SessionMe
     retriever = store._fine._retriever
     question = retriever.prepare("unheard-of", None)
     scope = Scope("report", session_id="s1")
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         reader = SqliteReader(connection)
         before = retriever.within(reader, question).find(scope, 100)
         with open_store(path) as other:
@@ -186,7 +186,7 @@ def test_a_transaction_that_began_before_the_index_was_read_gets_all_it_sees(pat
     with open_store(path) as store:
         retriever = store._fine._retriever
         question = retriever.prepare("a b", None)
-        with store._database.read() as connection:
+        with store._storage._database.read() as connection:
             reader = SqliteReader(connection)
             before = retriever.within(reader, question).find(scope, 100)
             store.store_memory("report", "a b", session_id="s1")
@@ -209,11 +209,11 @@ def test_data_that_one_search_read_is_kept_for_the_next_although_more_was_stored
         load_index(store)
         store._index._cached.clear()
         monkeypatch.setattr(SqliteFeed, "vectors", counted)
-        with store._database.read() as first:
+        with store._storage._database.read() as first:
             earlier = store._index.view(SqliteFeed(first))
             assert earlier is not None
             store.store_memory("report", "Something new.", session_id="s1")
-            with store._database.read() as second:
+            with store._storage._database.read() as second:
                 later = store._index.view(SqliteFeed(second))
                 assert later is not None
                 assert later.count > earlier.count
@@ -257,7 +257,7 @@ def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
                 case ("store", int(which), int(seed)):
                     with contextlib.suppress(DuplicateMemoryError):
                         fill(stores[which], random.Random(seed), 2)
-                    with one._database.read() as connection:
+                    with one._storage._database.read() as connection:
                         ids = fetch_column(connection, "select id from session_memories order by id")
                 case ("delete", int(which), int(place)) if ids:
                     stores[which].delete_memory(ids.pop(place % len(ids)))
@@ -267,7 +267,7 @@ def test_two_processes_that_store_and_delete_find_what_a_brute_force_scan_finds(
 
 
 def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         passage_ids = fetch_column(connection, "select id from memory_passages order by id")
         rows = [
             row
@@ -283,7 +283,7 @@ def test_vectors_read_in_blocks_are_those_that_sqlite_vec_gives(store: SessionMe
 
 
 def test_vectors_read_one_by_one_are_those_that_sqlite_vec_gives(store: SessionMemoryStore) -> None:
-    with store._database.read() as connection:
+    with store._storage._database.read() as connection:
         rows = dict(connection.execute("select passage_id, embedding from vec_chunk_search").fetchall())
         wanted = sorted(rows)[::5]
         ids, vectors = SqliteFeed(connection).scattered_vectors(REPORTS, [*wanted, 10**6])
@@ -323,7 +323,7 @@ def passages_with(vectors: NDArray[np.float32]) -> Passages:
     chunks = np.array([[1, number + 1] for number in range(count)])
     units = Units.empty(1).extended([memory], chunks, Revision(1, 0, 1, count, count))
     passages = [PlacedPassage(number + 1, 1, number + 1) for number in range(count)]
-    return Passages.empty(units, dimensions).extended(passages, vectors, count)
+    return Passages.empty(units, dimensions).extended(passages, signatures_of(vectors), count)
 
 
 def best(values: NDArray[np.floating], count: int) -> NDArray[np.int64]:
@@ -340,13 +340,13 @@ def test_a_damaged_block_of_vectors_is_reported_with_advice(store: SessionMemory
     connection = apsw.Connection(str(path))
     connection.execute("update vec_chunk_search_vector_chunks00 set vectors = x'00'")
     connection.close()
-    with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+    with store._storage._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
         vectors_of(reader, "vec_chunk_search", [1, 2, 3])
     for change in ("select 1", "delete from vec_chunk_search_vector_chunks00"):
         connection = apsw.Connection(str(path))
         connection.execute(change)
         connection.close()
-        with store._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
+        with store._storage._database.read() as reader, pytest.raises(DatabaseError, match="doctor --fix"):
             SqliteFeed(reader).scattered_vectors(REPORTS, [1, 2, 3])
     with open_store(path) as other:
         other._index.start_loading()

@@ -21,9 +21,10 @@ from vector_memory.errors import (
     DatabaseLockError,
     ValidationError,
 )
+from vector_memory.storage import write_lock
 from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.sqlite import database as module
-from vector_memory.storage.sqlite import erasure, write_lock
+from vector_memory.storage.sqlite import erasure
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.migrations import MIGRATIONS
 from vector_memory.storage.sqlite.rows import fetch_value
@@ -244,7 +245,7 @@ def test_closing_releases_writers_that_wait_for_another_process(path: Path) -> N
 
 def test_a_writer_whose_turn_comes_after_closing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_lock, "LONGEST_PAUSE", 60.0)  # so that it sleeps until its turn
-    lock = write_lock.WriteLock()
+    lock = write_lock.WriteLock(())
     sent_away = []
 
     def wait() -> None:

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
+from vector_memory.storage import postings
+from vector_memory.storage.postings import indexed
 from vector_memory.storage.ranking import K1, B, Match
 from vector_memory.storage.records import Derived, History
 from vector_memory.storage.sqlite import keywords, migrations
 from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
-from vector_memory.storage.sqlite.keywords import indexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms, terms
@@ -125,7 +126,7 @@ def plain_bm25(unit_texts: dict[Unit, list[str]], wanted: list[str]) -> list[Mat
     for key, counts in counted.items():
         score = 0.0
         for term, idf in idfs.items():
-            count = min(counts[term], keywords.MAX_COUNT)
+            count = min(counts[term], postings.MAX_COUNT)
             norm = K1 * (1 - B + B * len(unit_texts[key]) / mean)
             score += idf * count * (K1 + 1) / (count + norm) if count else 0.0
         if score:
@@ -188,7 +189,7 @@ def test_other_sessions_change_no_score_in_this_one(connection: apsw.Connection)
 
 def test_units_in_a_new_block_are_ranked_like_the_others(connection: apsw.Connection) -> None:
     unit_texts: dict[Unit, list[str]] = {}
-    for number in range(keywords.UNITS_PER_BLOCK // 20 + 4):
+    for number in range(postings.UNITS_PER_BLOCK // 20 + 4):
         content = [f"alpha word{number} piece{part}" + " beta" * (part % 3) for part in range(40)]
         memory_id = save(connection, content)
         ids = fetch_column(connection, "select id from memory_chunks where parent_id = ?", (memory_id,))
@@ -198,7 +199,7 @@ def test_units_in_a_new_block_are_ranked_like_the_others(connection: apsw.Connec
 
 
 def test_very_frequent_terms_of_a_unit_count_like_frequent_ones(connection: apsw.Connection) -> None:
-    unit_texts = [["alpha " * 5000], ["alpha " * keywords.MAX_COUNT + "beta " * (5000 - keywords.MAX_COUNT)]]
+    unit_texts = [["alpha " * 5000], ["alpha " * postings.MAX_COUNT + "beta " * (5000 - postings.MAX_COUNT)]]
     for text in unit_texts:
         save(connection, text, PROMPT)
     first, second = find(connection, "alpha")

@@ -145,7 +145,7 @@ def test_an_id_of_the_original_never_means_another_chunk(path: Path) -> None:
     connection = apsw.Connection(str(path))
     given = fetch_value(connection, "select seq from sqlite_sequence where name = 'memory_chunks'") or 0
     connection.close()
-    with SessionMemoryStore(path, NO_MODEL) as store, store._database.read() as reader:
+    with SessionMemoryStore(path, NO_MODEL) as store, store._storage._database.read() as reader:
         assert fetch_value(reader, "select min(id) from memory_chunks") == given + 1
 
 

@@ -24,7 +24,7 @@ def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) ->
     for number, (age, used) in enumerate(zip(ages, uses, strict=True), start=1):
         store.tagged.store(f"Note {number}.")
         stored_at = (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="microseconds")
-        with store._database.write() as connection:
+        with store._storage._database.write() as connection:
             connection.execute(
                 "update session_memories set created_at = ?, access_count = ? where id = ?", (stored_at, used, number)
             )

@@ -23,12 +23,12 @@ from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 
-NULS = "\0" * 198
+CONTROLS = "\1" * 198
 FRAME: dict[str, Any] = {
-    "task_code": "t" + NULS,
-    "description": "d" + "\0" * 4_999,
-    "tags": [f"{number:03}" + "\0" * 97 for number in range(20)],
-    "metadata": {f"k{number}": ["\0" * 20] * 5 for number in range(27)},
+    "task_code": "t" + CONTROLS,
+    "description": "d" + "\1" * 4_999,
+    "tags": [f"{number:03}" + "\1" * 97 for number in range(20)],
+    "metadata": {f"k{number}": ["\1" * 20] * 5 for number in range(27)},
 }
 DOCUMENT = "# Databases\n\nWords about databases.\n\n" + ("## Part\n\nWords about databases.\n\n" * 40)
 HEADING = "# " + "databases " * 7_000
@@ -62,21 +62,21 @@ def fill(store: SessionMemoryStore) -> None:
     """Store memories with long values in every field."""
     for kind in ("report", "working_memory", "system_memory", "session_context", "input_prompt", "report_observation"):
         for number in range(2):
-            agent = f"{number}{NULS}"
+            agent = f"{number}{CONTROLS}"
             store.store_memory(
-                kind, f"{DOCUMENT}{number}", session_id="s", agent_id=agent, title="\0" * 499 + "t", **FRAME
+                kind, f"{DOCUMENT}{number}", session_id="s", agent_id=agent, title="\1" * 499 + "t", **FRAME
             )
     without_task = {name: value for name, value in FRAME.items() if name != "task_code"}
-    store.store_memory("knowledge_base", DOCUMENT, agent_id="a" + NULS, title="T", **without_task)
+    store.store_memory("knowledge_base", DOCUMENT, agent_id="a" + CONTROLS, title="T", **without_task)
     for number in range(25):
         store.store_memory(
-            "input_prompt", f"Words about databases {number}.", session_id="s", agent_id=f"{number}{NULS}"
+            "input_prompt", f"Words about databases {number}.", session_id="s", agent_id=f"{number}{CONTROLS}"
         )
-        store.store_memory("system_memory", "x", session_id=f"{number}{NULS}")
+        store.store_memory("system_memory", "x", session_id=f"{number}{CONTROLS}")
         store.tagged.store(
             f"{number} databases " + "\x01" * 9_000, tags=[f"{number} {'t' * 90} {tag}" for tag in range(9)]
         )
-    with store._database.write() as connection:  # as an import of an earlier release could leave it
+    with store._storage._database.write() as connection:  # as an import of an earlier release could leave it
         connection.execute(
             "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", (HEADING,) * 2
         )
@@ -105,14 +105,14 @@ def calls(tool: MemoryTool) -> Iterator[dict[str, Any]]:
     if "order" in arguments:
         arguments["query"] = "databases"
     if tool.name.startswith("store_"):
-        long = {"agent_id": "a" + NULS, "session_id": "s" + NULS, **FRAME}
+        long = {"agent_id": "a" + CONTROLS, "session_id": "s" + CONTROLS, **FRAME}
         arguments |= {name: value for name, value in long.items() if name in parameters}
         arguments["content"] = f"{tool.name} of its own"
     yield from (
         [arguments | {"max_tokens": budget} for budget in BUDGETS] if "max_tokens" in parameters else [arguments]
     )
     if "query" in parameters:
-        yield arguments | {"query": "databases " + "\0" * 9_000}
+        yield arguments | {"query": "databases " + "\1" * 9_000}
     yield arguments | {"no_such_parameter" * 10_000: 1}
 
 

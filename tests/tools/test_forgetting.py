@@ -93,7 +93,7 @@ def vectors(folder: Path) -> list[bytes]:
 
 
 def make_old(store: SessionMemoryStore, memory_id: int) -> None:
-    with store._database.write() as connection:  # another connection would leave bytes behind
+    with store._storage._database.write() as connection:  # another connection would leave bytes behind
         connection.execute("update session_memories set created_at = '2020' where id = ?", (memory_id,))
 
 

@@ -31,7 +31,7 @@ class Broken(server.SessionMemoryStore):
             try:
                 json.loads(f"{{arguments}} {{named}} {SECRET}")
             except ValueError as error:
-                raise RuntimeError(f"{{arguments}} {{named}} {SECRET} {{self._database.path}}") from error
+                raise RuntimeError(f"{{arguments}} {{named}} {SECRET} {{self._storage._database.path}}") from error
         return fail
 
 server.SessionMemoryStore = Broken

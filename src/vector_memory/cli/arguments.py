@@ -25,13 +25,14 @@ from cyclopts import (
 
 from vector_memory.cli.accepted import accepted, unusable
 from vector_memory.settings import (
+    ALTERNATIVES,
     SPECIFIED,
-    DatabaseLocation,
     FileLocations,
     HttpOptions,
     ServerLocations,
     ServerOptions,
     Settings,
+    has_password,
 )
 
 PREFIX = "VECTOR_MEMORY_"
@@ -43,14 +44,20 @@ ALIASES = {name: name.upper() for name in SPECIFIED} | {
 LISTS = {"export_dir"}
 """Flags that can be repeated; their variables hold several values as PATH does."""
 
+MODELS = (Settings, ServerOptions, ServerLocations, FileLocations, HttpOptions)
+"""The settings that have variables."""
+
 SWITCHES = {
     f"--{name.replace('_', '-')}"
-    for name, field in (Settings.model_fields | ServerOptions.model_fields | HttpOptions.model_fields).items()
+    for model in MODELS
+    for name, field in model.model_fields.items()
     if field.annotation is bool
 }
 
-MODELS = (Settings, ServerOptions, ServerLocations, FileLocations, HttpOptions)
-"""The settings that have variables."""
+SEEN_BY_OTHERS = (
+    "Every user of this machine can see the password in --database-url in the list of processes: keep it in "
+    "~/.pgpass, in the variable PGPASSWORD, or in a file that --database-password-file names."
+)
 
 DEFAULT_COMMAND = "serve"
 OF_ALL = ("--help", "-h", "--version")
@@ -86,8 +93,10 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
     known = _by_name(arguments)
     flagged = {name for name, argument in known.items() if argument.tokens}
     # A flag for the location overrides all variables for the location.
-    if flagged & DatabaseLocation.model_fields.keys():
-        flagged |= DatabaseLocation.model_fields.keys()
+    if not flagged.isdisjoint(ALTERNATIVES):
+        flagged |= set(ALTERNATIVES)
+    if "database_url" in known and any(has_password(token.value) for token in known["database_url"].tokens):
+        sys.stderr.write(f"vector-memory: {SEEN_BY_OTHERS}\n")
     tokens = {name: token for name in known if name not in flagged and (token := _from_environment(name))}
     for name in unusable({name: token.value for name, token in tokens.items() if name in Settings.model_fields}):
         token = tokens.pop(name)
@@ -191,7 +200,7 @@ def _accepted_by(argument: Argument) -> str:
     if choices := _choices(argument.hint):
         *others, last = choices
         return f"{', '.join(others)} or {last}"
-    return {int: "an integer", Path: "a path"}.get(argument.hint, "text")
+    return {bool: "true or false", int: "an integer", Path: "a path"}.get(argument.hint, "text")
 
 
 def _choices(hint: object) -> list[str]:

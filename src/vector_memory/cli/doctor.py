@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
@@ -16,17 +15,17 @@ from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import Finding, Report, State
-from vector_memory.settings import Settings
+from vector_memory.settings import MemoryAddress, Settings
 
 WIDEST = 100
 STYLES = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 TITLES = {"installation": "Installation", "place": "Storage", "contents": "Memory"}
 
 
-def run_doctor(path: Path, settings: Settings, *, as_json: bool = False, fix: bool = False) -> bool:
-    """Examine the memory at `path`, repair it if `fix`, print the findings, and return whether it is healthy."""
+def run_doctor(address: MemoryAddress, settings: Settings, *, as_json: bool = False, fix: bool = False) -> bool:
+    """Examine the memory at an address, repair it if `fix`, print the findings, and return whether it is healthy."""
     output = Output(Console(stderr=True) if as_json else console())
-    doctor = Doctor(path, settings, EmbeddingModel(lambda: load_embedder(settings)))
+    doctor = Doctor(address, settings, EmbeddingModel(lambda: load_embedder(settings)))
     repaired: list[str] = []
     with output.waiting("Examining"):
         report = doctor.examine()

@@ -7,6 +7,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "serve --toolsets all --read-only": "all tools that read",
         "serve --http": "many clients on this machine, over HTTP",
     },
+    "database": {
+        "database prepare --database-url postgresql://owner@db/agents": "create or upgrade its tables",
+        "database prepare --serve memory_server --read memory_reader": "let roles use them",
+    },
     "namespace": {
         "namespace create web --data-dir /srv/memory": "a memory for a team",
         "namespace limit web --max-memories 100000 --calls-per-minute 600": "set its limits",
@@ -66,6 +70,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "import monday.jsonl": "add what is not there yet",
         "import monday.jsonl --as tuesday": "as a session of another name",
         "import old/vector_memory.db": "the notes of a tagged memory server",
+    },
+    "copy": {
+        "copy ~/memory.db postgresql://alice@db/memory": "from one machine to a database server",
+        "copy postgresql://alice@db/memory ~/memory.db": "and back",
     },
     "import-sessions": {
         "import-sessions --dry-run": "say what would be stored of this project",

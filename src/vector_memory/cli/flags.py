@@ -8,9 +8,10 @@ from pydantic import create_model
 
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, Settings
+from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
+DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
 SettingsFlags = Annotated[Settings, Parameter(name="*")]
 HiddenSettingsFlags = Annotated[Settings, Parameter(name="*", show=False)]
 """Settings that a command accepts but does not list: `serve --help` lists them."""
@@ -57,12 +58,12 @@ OfTask = Annotated[str | None, Parameter(name="--task", help="Only this task.")]
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]
 
 
-def existing(place: DatabaseLocation) -> Path:
-    """Return the path of the database. Raises ConfigurationError if it does not exist."""
-    path = place.file()
-    if not is_file(path):
-        raise ConfigurationError(f"There is no memory at {path}: set its path with --database-path.")
-    return path
+def existing(place: DatabaseLocation) -> MemoryAddress:
+    """Return where the memory is. Raises ConfigurationError if its file does not exist."""
+    address = place.address()
+    if isinstance(address, Path) and not is_file(address):
+        raise ConfigurationError(f"There is no memory at {address}: set its path with --database-path.")
+    return address
 
 
 def is_file(path: Path) -> bool:
@@ -73,14 +74,30 @@ def is_file(path: Path) -> bool:
         raise ConfigurationError(f"No permission to open {path}: check the permissions of its folders.") from None
 
 
-def creatable(place: DatabaseLocation) -> Path:
-    """Return the path of the database, which is created if it does not exist.
+def creatable(place: DatabaseLocation) -> MemoryAddress:
+    """Return where the memory is; its file is created if it does not exist."""
+    address = place.address()
+    if isinstance(address, Path):
+        require_folder(address.parent if place.database_path else address.parent.parent)
+    return address
 
-    Raises ConfigurationError if the folder that the user named does not exist: a mistyped path would otherwise make an
-    empty memory, and the agent would seem to have forgotten everything.
+
+def require_folder(folder: Path) -> None:
+    """Raise ConfigurationError if a folder that the user named does not exist.
+
+    A mistyped path would otherwise make an empty memory, and the agent would seem to have forgotten everything.
     """
-    path = place.file()
-    folder = path.parent if place.database_path else path.parent.parent
     if not folder.is_dir():
         raise ConfigurationError(f"The folder {folder} does not exist: check the path, or create the folder first.")
-    return path
+
+
+def on_this_machine(address: MemoryAddress, instead: str) -> Path:
+    """Return the file of a memory. Raises ConfigurationError, which says what to do instead, if it is in PostgreSQL."""
+    if isinstance(address, Path):
+        return address
+    raise ConfigurationError(f"This memory is in PostgreSQL: {instead}.")
+
+
+def files_of(address: MemoryAddress) -> list[Path]:
+    """Return the database files that nothing else may be written to."""
+    return [address] if isinstance(address, Path) else []

@@ -21,6 +21,7 @@ Store and search:
 Import and export:
   export           write one session, or everything, to a JSON Lines file
   import           add the memories of an exported file
+  copy             copy the memory from a file to PostgreSQL, or back
   import-sessions  store the past sessions of Claude Code and Codex
 
 Maintenance:
@@ -32,6 +33,7 @@ Maintenance:
   doctor           check the installation and the memory, and repair them
   backup           copy the memory to a file, even while servers use it
   restore          replace the memory with a backup
+  database         prepare a PostgreSQL database for servers
   namespace        create, limit or list the memories of a server for teams
   token            create, list or revoke the tokens of such a server
   audit            print and check who called what on such a server

@@ -25,8 +25,9 @@ from vector_memory.validation import (
     MAX_TITLE,
     MIN_TOKENS,
     check_instance,
+    check_label,
     check_metadata,
-    check_optional_text,
+    check_optional_label,
     check_range,
     check_tags,
     check_text,
@@ -133,8 +134,8 @@ class NewMemory:
         extra: dict[str, Any] = {} if report_id is None else {"parent_report_id": report_id}
         title, agent_id, created_at = fields.get("title"), fields.get("agent_id"), fields.get("created_at")
         if kind is MemoryKind.KNOWLEDGE_BASE:
-            extra["title"] = check_text("title", title, MAX_TITLE)
-            category = check_optional_text("category", fields.get("category"), MAX_IDENTIFIER)
+            extra["title"] = check_label("title", title, MAX_TITLE)
+            category = check_optional_label("category", fields.get("category"), MAX_IDENTIFIER)
             extra["category"] = category or DEFAULT_CATEGORY
         return cls(
             kind=kind,
@@ -153,14 +154,14 @@ class NewMemory:
 
     def __post_init__(self) -> None:
         check_text("content", self.content, MAX_CONTENT)
-        check_text("agent_id", self.agent_id, MAX_IDENTIFIER)
+        check_label("agent_id", self.agent_id, MAX_IDENTIFIER)
         if TRAITS[self.kind].session_scoped:
-            check_text("session_id", self.session_id, MAX_IDENTIFIER)
+            check_label("session_id", self.session_id, MAX_IDENTIFIER)
         elif self.session_id is not None:
             raise ValidationError(f"A {self.kind} belongs to no session: omit session_id.")
-        check_optional_text("task_code", self.task_code, MAX_IDENTIFIER)
-        check_optional_text("title", self.title, MAX_TITLE)
-        check_optional_text("description", self.description, MAX_DESCRIPTION)
+        check_optional_label("task_code", self.task_code, MAX_IDENTIFIER)
+        check_optional_label("title", self.title, MAX_TITLE)
+        check_optional_label("description", self.description, MAX_DESCRIPTION)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -199,13 +200,13 @@ class Scope:
     ) -> None:
         values = {
             "kind": None if kind is None else parse_kind(kind),
-            "agent_id": check_optional_text("agent_id", agent_id, MAX_IDENTIFIER),
-            "session_id": check_optional_text("session_id", session_id, MAX_IDENTIFIER),
+            "agent_id": check_optional_label("agent_id", agent_id, MAX_IDENTIFIER),
+            "session_id": check_optional_label("session_id", session_id, MAX_IDENTIFIER),
             "session_iter": None if session_iter is None else parse_iteration(session_iter),
-            "task_code": check_optional_text("task_code", task_code, MAX_IDENTIFIER),
-            "category": check_optional_text("category", category, MAX_IDENTIFIER),
+            "task_code": check_optional_label("task_code", task_code, MAX_IDENTIFIER),
+            "category": check_optional_label("category", category, MAX_IDENTIFIER),
             "tags": check_tags(tags),
-            "own_agent_id": check_optional_text("own_agent_id", own_agent_id, MAX_IDENTIFIER),
+            "own_agent_id": check_optional_label("own_agent_id", own_agent_id, MAX_IDENTIFIER),
             "after_id": after_id,
             "sessions": sessions,
         }

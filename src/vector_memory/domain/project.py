@@ -15,9 +15,9 @@ class Project:
     owns_memory: bool
 
     @classmethod
-    def at(cls, folder: Path, memory: Path) -> "Project":
-        """Return the project in a folder whose memory is kept in the file `memory`."""
-        return cls(str(folder).encode(errors="replace").decode(), memory.is_relative_to(folder))
+    def at(cls, folder: Path, memory: Path | None) -> "Project":
+        """Return the project in a folder. `memory`: the file of its memory; None: it is on a database server."""
+        return cls(str(folder).encode(errors="replace").decode(), memory is not None and memory.is_relative_to(folder))
 
     def session_on(self, date: str) -> str:
         """Return the name of the session of a day for a client that names none."""

@@ -29,6 +29,9 @@ class Fingerprint:
     precision: str
     engine: str
 
+    def __str__(self) -> str:
+        return f"{self.model} ({self.dimensions} x {self.precision}, {self.engine})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:

@@ -3,10 +3,13 @@
 import ctypes
 import hashlib
 import logging
+import os
+import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +29,10 @@ TOY_MODEL = "toy"
 CACHED_QUERIES = 1_000
 REMEMBERED_TEXTS = 2_048
 """The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB."""
+TURN_SECONDS = 60.0
+"""How long texts wait for others. After that, the engine seems to hang on one of them, and all others go on."""
+NICENESS = 5
+"""While processors are scarce, a thread of this niceness gets a third of the time that another gets."""
 LOAD_ATTEMPTS = 2
 LOAD_RETRY_SECONDS = 30.0
 
@@ -109,9 +116,19 @@ class EmbeddingModel:
     at once. After 30 s the next use tries again, so that a new model is noticed.
     """
 
-    def __init__(self, load: Callable[[], Embedder], clock: Callable[[], float] = time.monotonic) -> None:
-        """`load` returns an engine or raises; `clock` returns seconds."""
+    def __init__(
+        self,
+        load: Callable[[], Embedder],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        queries_first: bool = False,
+    ) -> None:
+        """`load` returns an engine or raises; `clock` returns seconds.
+
+        `queries_first`: texts are embedded at a lower priority than everything else, for a server with many callers.
+        """
         self._load = load
+        self._queries_first = queries_first
         self._clock = clock
         self._used_at = 0.0
         self._loading = threading.Lock()
@@ -122,6 +139,7 @@ class EmbeddingModel:
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
         self._latest = LatestVectors()
+        self._turn = threading.Lock()
         self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
 
     def start_loading(self) -> None:
@@ -149,8 +167,8 @@ class EmbeddingModel:
         return not self._loader.is_alive()
 
     def unload_if_idle(self, idle_seconds: float) -> None:
-        """Unload the engine if it was not used for `idle_seconds`; the next use loads it again."""
-        if self._engine is not None and self._clock() - self._used_at >= idle_seconds:
+        """Unload the engine if it was not used for `idle_seconds` (0: never); the next use loads it again."""
+        if idle_seconds and self._engine is not None and self._clock() - self._used_at >= idle_seconds:
             self._engine, self._latest = None, LatestVectors()
             return_freed_memory()
 
@@ -174,11 +192,26 @@ class EmbeddingModel:
         return self._loaded().token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), dimensions). The last 2,048 texts are remembered."""
-        return self._latest.embed(texts, self._loaded())
+        """Return one unit vector per text, shape (len(texts), dimensions). The last 2,048 texts are remembered.
+
+        One call at a time: an engine uses several processors for it, and two would only take them from queries.
+        """
+        is_turn = self._turn.acquire(timeout=TURN_SECONDS)
+        try:
+            engine = self._loaded()
+            if not self._queries_first:
+                return self._latest.embed(texts, engine)
+            with ThreadPoolExecutor(1, initializer=lower_priority) as thread:  # those that it starts inherit it
+                return thread.submit(self._latest.embed, texts, engine).result()
+        finally:
+            if is_turn:
+                self._turn.release()
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached."""
+        """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached.
+
+        A query never waits for texts that are being embedded.
+        """
         return self._query_vector(text, self.fingerprint)
 
     def calibration_for(self, question: str) -> Calibration:
@@ -218,6 +251,13 @@ class EmbeddingModel:
                 log.warning("Failed to load the embedding model: %s", self._failure, exc_info=error)
             else:
                 return
+
+
+def lower_priority() -> None:
+    """Lower the priority of this thread. Elsewhere than on Linux, this would slow the whole process down."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.nice(NICENESS)
 
 
 def return_freed_memory() -> None:

@@ -111,10 +111,9 @@ class FileMemory:
             self._model.start_loading()
         self._watcher.start()
 
-    def unload_idle_model(self) -> None:
+    def unload_idle(self) -> None:
         """Unload the model if it was not used for `embedding_idle_seconds`; the next use loads it again."""
-        if self.settings.embedding_idle_seconds:
-            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+        self._model.unload_if_idle(self.settings.embedding_idle_seconds)
 
     def close(self) -> None:
         """Stop watching the folder and close the index. Files not indexed yet are indexed at the next start."""

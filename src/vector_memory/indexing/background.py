@@ -43,7 +43,7 @@ class BackgroundVectors:
         self._indexer = indexer
         self._owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
-        self._defers = False
+        self._defers = self._works = False
         self._wanted = threading.Event()
         self._stopping = threading.Event()
 
@@ -51,6 +51,11 @@ class BackgroundVectors:
     def defers(self) -> bool:
         """Whether memories may be deferred to this process."""
         return self._defers and not self._stopping.is_set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the thread computes vectors, or is about to."""
+        return self._works or self._wanted.is_set()
 
     def start(self, *, defers: bool = False) -> None:
         """Begin to compute what others have left behind, and from now on, if it `defers`, what this process stores."""
@@ -165,12 +170,13 @@ class BackgroundVectors:
     @contextmanager
     def _kept_leases(self) -> Iterator[None]:
         """Renew the leases in a thread of its own: on a busy machine, a single batch can take longer than a lease."""
-        done = threading.Event()
+        self._works, done = True, threading.Event()
         keeper = threading.Thread(target=self._keep_leases, args=(done,), name="leases", daemon=True)
         keeper.start()
         try:
             yield
         finally:
+            self._works = False
             done.set()
             keeper.join()
 

@@ -3,16 +3,14 @@
 import time
 from typing import NamedTuple
 
+from vector_memory.domain import Fingerprint
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress, if_possible
+from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory
-from vector_memory.storage.sqlite import reembedding as shadow
-from vector_memory.storage.sqlite.adding import stored_passages
-from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.storage import SqliteStorage
-from vector_memory.storage.sqlite.vectors import are_comparable, describe
+from vector_memory.storage.upkeep import SpareVectors
 
 PAUSE_SECONDS = 0.02
 """Pause between the steps of erasing. Writers of other processes do not queue for the lock: without a pause they would
@@ -28,14 +26,14 @@ class Reembedded(NamedTuple):
 
 
 class Reembedding:
-    """Fills shadow tables memory by memory, swaps them with the tables in use, and erases the old vectors.
+    """Fills spare vectors memory by memory, swaps them with those in use, and erases the old vectors.
 
     Each step is one transaction, so it can be stopped at any time and repeated. Until the swap, servers with the old
     model search, store and delete as usual. If several processes do this at once, they may repeat each other's work,
     and one with another model ends the others; both waste time but do no harm.
     """
 
-    def __init__(self, storage: SqliteStorage, indexer: Indexer, backfill: Backfill) -> None:
+    def __init__(self, storage: Storage, indexer: Indexer, backfill: Backfill) -> None:
         self._storage = storage
         self._indexer = indexer
         self._backfill = backfill
@@ -45,7 +43,7 @@ class Reembedding:
 
         Raises EmbeddingUnavailableError, DatabaseError; work completed before that is kept.
         """
-        model = describe(self._indexer.fingerprint)
+        model = str(self._indexer.fingerprint)
         recomputed = self._recompute(on_progress) if self._begin() else 0
         self._erase()
         backfilled = self._backfill.run(on_progress)
@@ -55,24 +53,22 @@ class Reembedding:
         return Reembedded(done, remaining, f"The vectors are from {model}: {summary}.")
 
     def _begin(self) -> bool:
-        """Drop the shadow tables of another model and create those of this one; False: none are needed."""
+        """Erase the spare vectors of another model and begin those of this one; False: none are needed."""
         fingerprint = self._indexer.fingerprint
         with self._storage.write() as writer:
-            connection: Connection = writer.connection
-            needed = not are_comparable(connection, fingerprint)
-            if shadow.unfinished(connection) != fingerprint:
-                shadow.discard(connection)
+            needed = not are_comparable(writer, fingerprint)
+            if writer.upkeep.spare_vectors.needed_for() != fingerprint:
+                writer.upkeep.spare_vectors.discard()
         self._erase()
         with self._storage.write() as writer:
-            connection = writer.connection
-            if needed and not shadow.exists(connection):
-                shadow.create(connection, fingerprint)
+            if needed and not writer.upkeep.spare_vectors.exist():
+                writer.upkeep.spare_vectors.begin(fingerprint)
         return needed
 
     def _recompute(self, on_progress: Progress | None) -> int:
         """Recompute the vectors of all memories that have some, and put them in use; return the number of memories."""
         with self._storage.read() as reader:
-            total = shadow.count_missing(reader.connection)
+            total = reader.upkeep.spare_vectors.count_missing()
         done = recomputed = 0
         memory = self._next_or_swap(0)
         while memory is not None:
@@ -90,36 +86,32 @@ class Reembedding:
         Raises EmbeddingUnavailableError if the engine failed on most memories.
         """
         with self._storage.write() as writer:
-            connection: Connection = writer.connection
-            if self._is_complete(connection):
+            if self._is_complete(writer):
                 return None
-            memory = shadow.next_missing(connection, after_id)
+            memory = writer.upkeep.spare_vectors.next_missing(after_id)
             if memory is None:
-                require_most_recomputed(connection)
-                shadow.swap(connection)
+                require_most_recomputed(writer.upkeep.spare_vectors)
+                writer.upkeep.spare_vectors.swap()
             return memory
 
     def _index(self, memory: Memory) -> int:
         """Recompute the vectors of one memory; return how many."""
         with self._storage.read() as reader:
-            stored = reader.chunks_of(memory.id)
-        chunks = [part.chunk for part in stored]
+            chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
         embedded = self._indexer.embed(
             self._indexer.unit_texts(memory.memory_type, memory.title, memory.content, chunks)
         )
-        passages = stored_passages(memory, [part.id for part in stored], embedded)
         with self._storage.write() as writer:
-            connection: Connection = writer.connection
             # Another process may have done this, or deleted the memory, in the meantime.
-            if not self._is_complete(connection) and shadow.is_missing(connection, memory.id):
-                shadow.insert_passages(connection, memory, passages, embedded.vectors)
-        return len(passages)
+            if not self._is_complete(writer) and writer.upkeep.spare_vectors.is_missing(memory.id):
+                writer.upkeep.spare_vectors.add(memory, embedded)
+        return len(embedded.passages)
 
-    def _is_complete(self, connection: Connection) -> bool:
+    def _is_complete(self, reader: Reader) -> bool:
         """Return whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
-        if are_comparable(connection, self._indexer.fingerprint):
+        if are_comparable(reader, self._indexer.fingerprint):
             return True
-        if shadow.unfinished(connection) != self._indexer.fingerprint:
+        if reader.upkeep.spare_vectors.needed_for() != self._indexer.fingerprint:
             raise DatabaseError(
                 "A `vector-memory reembed` with another model has started and discarded the progress of this one: "
                 "choose one model and repeat the command with it."
@@ -137,13 +129,21 @@ class Reembedding:
 
     def _erase_step(self) -> bool:
         with self._storage.write() as writer:
-            connection: Connection = writer.connection
-            return shadow.erase_step(connection)
+            return writer.upkeep.spare_vectors.erase_step()
 
 
-def require_most_recomputed(connection: Connection) -> None:
+def are_comparable(reader: Reader, fingerprint: Fingerprint) -> bool:
+    """Return whether vectors of this fingerprint are comparable with those in use."""
+    try:
+        reader.require_comparable(fingerprint)
+    except EmbeddingUnavailableError:
+        return False
+    return True
+
+
+def require_most_recomputed(spare: SpareVectors) -> None:
     """Raise EmbeddingUnavailableError if more memories would lose their vectors than have new ones."""
-    missing, recomputed = shadow.count_missing(connection), shadow.count_recomputed(connection)
+    missing, recomputed = spare.count_missing(), spare.count_recomputed()
     if missing > recomputed:
         raise EmbeddingUnavailableError(
             f"The model failed on {missing:,} of {counted(missing + recomputed, 'memory', 'memories')}, so the old "

@@ -1,6 +1,6 @@
 """Converts stored memories to results."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from vector_memory.domain import MemoryKind
@@ -107,8 +107,12 @@ def beginning(memory: Memory, length: int | None = BEGINNING) -> dict[str, Any]:
 
 def observations_on(reader: Reader, sources: Iterable[Memory | Origin]) -> list[ObservationNote]:
     """Return the latest observations on those of the memories that are reports, the oldest first."""
-    reports = {source.id for source in sources if source.memory_type == MemoryKind.REPORT}
-    found = reader.observations_on(sorted(reports), NOTED, NOTE) if reports else []
+    return notes_on(reader, {source.id for source in sources if source.memory_type == MemoryKind.REPORT})
+
+
+def notes_on(reader: Reader, report_ids: Collection[int]) -> list[ObservationNote]:
+    """Return the latest observations on these reports, the oldest first."""
+    found = reader.observations_on(sorted(report_ids), NOTED, NOTE) if report_ids else []
     return [
         ObservationNote(
             id=one.id,

@@ -6,12 +6,19 @@ from typing import Any, NamedTuple, TypeVar
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, Packer, explain, omitted_memory
-from vector_memory.results.mapping import READ_WITH, found_memory, matched_memory, observations_on, said_of_cut
+from vector_memory.results.mapping import (
+    READ_WITH,
+    found_memory,
+    matched_memory,
+    notes_on,
+    observations_on,
+    said_of_cut,
+)
 from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, ObservationNote, SearchMemoriesResult
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.retriever import Retriever
+from vector_memory.search.retriever import Retriever, reports_among
 from vector_memory.storage.base import Storage
 
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
@@ -100,8 +107,10 @@ class CoarseSearch:
             with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]
-                memories = retrieval.reader.memories([hit.id for hit in hits])
-                observations = observations_on(retrieval.reader, memories.values())
+                memories, observations = retrieval.reader.together(
+                    lambda reader: reader.memories([hit.memory_id for hit in hits]),
+                    lambda reader: notes_on(reader, reports_among(scope, hits)),
+                )
                 judgement = judge(retrieval, scope, found)
         matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
         return Looked(matched, judgement, observations)

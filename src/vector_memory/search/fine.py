@@ -2,12 +2,12 @@
 
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import Packer, explain
-from vector_memory.results.mapping import observations_on, provenance
+from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
-from vector_memory.search.retriever import Retriever
+from vector_memory.search.retriever import Retriever, reports_among
 from vector_memory.storage.records import Origin, StoredChunk
 
 
@@ -24,12 +24,13 @@ class FineSearch:
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode)
             with self._retriever.answering(question, scope) as retrieval:
-                reader = retrieval.reader
                 found = retrieval.find(scope, page.end + 1)
                 hits = found.hits[page.offset : page.end]
-                chunks = reader.chunks([hit.id for hit in hits])
-                origins = reader.origins([hit.memory_id for hit in hits])
-                observations = observations_on(reader, origins.values())
+                chunks, origins, observations = retrieval.reader.together(
+                    lambda reader: reader.chunks([hit.id for hit in hits]),
+                    lambda reader: reader.origins([hit.memory_id for hit in hits]),
+                    lambda reader: notes_on(reader, reports_among(scope, hits)),
+                )
                 judgement = judge(retrieval, scope, found)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 

@@ -9,13 +9,10 @@ from numpy.typing import NDArray
 
 from vector_memory.embedding.calibration import Calibration
 from vector_memory.results.sessions import Source
-from vector_memory.storage.ranking import Ranked, Wording, rounded
+from vector_memory.storage.ranking import VECTOR_WEIGHT, Ranked, Wording, rounded
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
-
-VECTOR_WEIGHT = 0.65
-"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice."""
 
 
 class Horizon(NamedTuple):

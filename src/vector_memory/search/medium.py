@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
-from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import Packer, explain
-from vector_memory.results.mapping import observations_on, provenance
+from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
@@ -84,8 +84,11 @@ class MediumSearch:
                 memory_ids = sorted({hit.memory_id for hit in found.hits})
                 ranked = rank_sections(sections_of(reader.outlines(memory_ids)), found.hits)
                 sections = ranked[page.offset : page.end]
-                memories = reader.memories(sorted({match.section.memory_id for match in sections}))
-                observations = observations_on(reader, memories.values())
+                shown = {match.section.memory_id for match in sections}
+                memories, observations = reader.together(
+                    lambda reader: reader.memories(sorted(shown)),
+                    lambda reader: notes_on(reader, shown if scope.kind is MemoryKind.REPORT else ()),
+                )
                 judgement = judge(retrieval, scope, found)
         matched = [found_section(match, memories) for match in sections]
 

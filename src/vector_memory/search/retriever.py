@@ -1,5 +1,6 @@
 """From a query to the units that match best: by meaning, by words, or by both."""
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
+from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
@@ -38,7 +40,16 @@ BEHIND_SECONDS = 10.0
 """If vectors of a scope have been missing for so long, more are being stored than computed, or a very long text is
 being embedded. Then no search waits: it would hardly ever get what it waits for."""
 
+MANY_PENDING = 5
+"""If so many memories wait for their vectors, they are not all computed in PATIENCE_SECONDS: no search waits."""
+
+MOST_WAITING = 8
+"""Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
+threads left for those that need not wait."""
+
 POLL_SECONDS = 0.01
+
+_places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 
@@ -119,19 +130,39 @@ class Retriever:
         """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
         A search by meaning first waits up to two seconds for vectors of the scope that are being computed, unless they
-        are known to take longer. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
+        are known to take longer or many searches wait already. Raises EmbeddingUnavailableError if only meaning may be
+        compared, and cannot be.
         """
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                if time.monotonic() >= deadline or not is_worth_waiting(reader.longest_pending(scope)):
-                    yield self.within(reader, question)
+                coming, known = self._at_first(reader, scope)
+                if time.monotonic() >= deadline or not coming.is_worth_waiting():
+                    yield self.within(reader, question, known)
                     return
-            if not self._background.pause(POLL_SECONDS):
-                raise ClosedMemoryError
+            if not _places_to_wait.acquire(blocking=False):
+                deadline = 0.0
+                continue
+            try:
+                if not self._background.pause(POLL_SECONDS):
+                    raise ClosedMemoryError
+            finally:
+                _places_to_wait.release()
 
-    def within(self, reader: Reader, question: Question) -> "Retrieval":
-        """Return a retrieval over the caller's snapshot, without waiting for vectors."""
+    def _at_first(self, reader: Reader, scope: Scope) -> tuple["Coming", "Known"]:
+        """Return which vectors are being computed, and what else a search of the scope asks for."""
+        visible = reader.visible(scope)
+        needs_members = self._index is not None and self._index.is_used and not Units.knows(visible)
+        longest, pending, missing, members = reader.together(
+            lambda reader: reader.longest_pending(scope),
+            lambda reader: reader.count_pending(Scope()),
+            lambda reader: reader.count(scope, without_vectors=True),
+            lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
+        )
+        return Coming(longest, pending), Known(scope, missing, visible, members)
+
+    def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
+        """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
                 reader.require_comparable(self._model.fingerprint)
@@ -139,12 +170,35 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        return Retrieval(reader, question, self._index, self._method, self.threshold)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, known)
 
 
-def is_worth_waiting(longest: float | None) -> bool:
-    """Return whether vectors that have been missing for up to `longest` seconds (None: no vectors) may come soon."""
-    return longest is not None and longest < BEHIND_SECONDS
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """Vectors that somebody is computing: for how many seconds those of a scope, and of how many memories of the file.
+
+    `longest`: None: the scope lacks none.
+    """
+
+    longest: float | None
+    pending: int
+
+    def is_worth_waiting(self) -> bool:
+        """Return whether those of the scope are likely to come soon."""
+        return self.longest is not None and self.longest < BEHIND_SECONDS and self.pending < MANY_PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
+
+    `members`: the ids of memories, or None.
+    """
+
+    scope: Scope
+    missing: int
+    visible: Scope
+    members: Sequence[int] | None
 
 
 class Retrieval:
@@ -157,7 +211,9 @@ class Retrieval:
         index: PassageIndex | None,
         method: Method,
         threshold: float | None,
+        known: Known | None = None,
     ) -> None:
+        self._known = known
         self.reader = reader
         self.question = question
         self.threshold = threshold
@@ -177,7 +233,9 @@ class Retrieval:
             found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
         else:
             scope = self.reader.visible(scope)
-            scan = Scan(self._view, scope, question.terms, depth=max(DEPTH, count), memories=memories)
+            known = self._known.members if self._known is not None and self._known.visible == scope else None
+            members = self._view.members(scope, known)
+            scan = Scan(self._view, scope, members, question.terms, depth=max(DEPTH, count), memories=memories)
             found = scan.find(question.vector, count, self._is_close if only_if_close else None)
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
 
@@ -186,11 +244,20 @@ class Retrieval:
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-        missing = self.reader.count(scope, without_vectors=True)
+        known = self._known
+        if known is not None and known.scope == scope:
+            missing = known.missing
+        else:
+            missing = self.reader.count(scope, without_vectors=True)
         return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
 
     def _is_similar_enough(self, hit: Hit) -> bool:
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
+
+
+def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
+    """Return the ids of the memories of hits of a scope if they are reports."""
+    return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
 
 
 def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:

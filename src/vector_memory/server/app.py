@@ -31,13 +31,21 @@ from vector_memory.server.stdio import Wire, take_standard_streams
 from vector_memory.server.tools import files as file_tools
 from vector_memory.server.tools import may_wait_to_write, offered
 from vector_memory.server.tools.failures import UnknownTools
-from vector_memory.settings import FileLocations, Profile, ServerOptions, Settings, Toolset, project_folder
+from vector_memory.settings import (
+    FileLocations,
+    MemoryAddress,
+    Profile,
+    ServerOptions,
+    Settings,
+    Toolset,
+    project_folder,
+)
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.namespaces import Namespaces
 
 logger = logging.getLogger(__name__)
 
-LABELS = "- session_id and agent_id are labels, not access control: every client of this file can read all of it.\n"
+LABELS = "- session_id and agent_id are labels, not access control: every client of this memory can read all of it.\n"
 LABELS_OVER_HTTP = "- You see what your token opens; session_id and agent_id are labels within it.\n"
 
 INSTRUCTIONS = f"""\
@@ -118,8 +126,8 @@ class Part(Protocol):
     def start_background_work(self) -> None:
         """Start the background threads."""
 
-    def unload_idle_model(self) -> None:
-        """Unload the model if it has been idle for long."""
+    def unload_idle(self) -> None:
+        """Unload what has been idle for long. May take seconds."""
 
 
 class OverHttp(NamedTuple):
@@ -177,14 +185,20 @@ def create_server(
         strict_input_validation=False,
         dereference_schemas=False,  # a tool's schemas have no references
     )
+    add_listed(server, offer)
+    if Toolset.SESSION in offer.chosen():
+        add_completions(server)
+    return server
+
+
+def add_listed(server: FastMCP, offer: ServerOptions) -> None:
+    """Add what a server lists besides its tools."""
     if Toolset.SESSION in offer.chosen():
         add_resources(server)
-        add_completions(server)
     if Toolset.SESSION in offer.chosen() and offer.profile is Profile.FULL:  # the prompts name tools of all kinds
         add_prompts(server, read_only=offer.read_only)
     if Toolset.TAGGED in offer.chosen():
         guide.add_guide(server, read_only=offer.read_only)
-    return server
 
 
 def instructions_for(offer: ServerOptions, *, over_http: bool = False) -> str:
@@ -198,18 +212,18 @@ def instructions_for(offer: ServerOptions, *, over_http: bool = False) -> str:
 
 
 async def work_in_background(parts: Collection[Part]) -> None:
-    """Start the parts' background work, then unload models that are idle."""
+    """Start the parts' background work, then unload what is idle."""
     await asyncio.sleep(SECONDS_UNASKED)
     for part in parts:
         part.start_background_work()
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         for part in parts:
-            part.unload_idle_model()
+            await asyncio.to_thread(part.unload_idle)
 
 
 def run_server(
-    path: Path,
+    address: MemoryAddress,
     settings: Settings,
     export_folders: Sequence[Path] = (),
     offer: ServerOptions = ServerOptions(),
@@ -221,7 +235,7 @@ def run_server(
 
     def open_store() -> SessionMemoryStore:
         store = SessionMemoryStore(
-            path,
+            address,
             settings,
             export_folders=export_folders,
             other_databases=[index_of(file_place, settings)] if Toolset.FILES in offer.chosen() else [],
@@ -252,7 +266,7 @@ def run_server(
     stop_on_signals(end)
     try:
         wire = Wire(*take_standard_streams(), end, is_writing)
-        asyncio.run(serve(create_server(open_store, offer, open_files, project_at(path)), wire))
+        asyncio.run(serve(create_server(open_store, offer, open_files, project_at(address)), wire))
     except VectorMemoryError:
         raise
     except Exception:
@@ -262,10 +276,10 @@ def run_server(
     end()
 
 
-def project_at(path: Path) -> Project:
+def project_at(address: MemoryAddress) -> Project:
     """Return the client's project. A server whose memory is elsewhere starts even if the client's path is invalid."""
     try:
-        return Project.at(project_folder(), path)
+        return Project.at(project_folder(), address if isinstance(address, Path) else None)
     except (ConfigurationError, OSError):
         return NO_PROJECT
 

@@ -12,6 +12,9 @@ from vector_memory.validation import MAX_IDENTIFIER
 OVER_HTTP = "over_http"
 """The name of the part that says whether clients are on other machines."""
 
+SESSION_KEY = "vector-memory/session"
+"""The key of a call's `_meta` under which a relay sends the session that its client's hooks have named."""
+
 SOME_AGENT = "agent"
 """The agent of a client that does not say its name."""
 
@@ -63,7 +66,12 @@ def conversation_of(context: Context) -> Conversation:
     # Each call is a conversation of its own: what one client has said must not reach another.
     caller = current_caller()
     may_store = only.may_store and caller.may(Permission.WRITE)
-    return Conversation(Project(caller.namespace, owns_memory=True), may_store=may_store)
+    conversation = Conversation(Project(caller.namespace, owns_memory=True), may_store=may_store)
+    request = context.request_context
+    session_id = request.meta.get(SESSION_KEY) if request and request.meta else None
+    if isinstance(session_id, str) and session_id.strip():
+        conversation.enter(session_id.strip())
+    return conversation
 
 
 def is_over_http(context: Context) -> bool:

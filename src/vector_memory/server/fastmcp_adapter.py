@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastmcp import FastMCP
-from mcp.server.request_state import RequestStateSecurity
+from fastmcp import Client, FastMCP
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateSecurity, authenticated_principal
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
+from mcp_types import CallToolResult, InputRequiredResult
 
 if TYPE_CHECKING:  # only HTTP needs it
     from starlette.applications import Starlette
@@ -21,7 +23,10 @@ __all__ = [
     "MemoryServer",
     "MessageStream",
     "RequestStateSecurity",
+    "ServerRequestContext",
     "SessionMessage",
+    "authenticated_principal",
+    "call_once",
     "coerce_request_id",
     "create_client_server_memory_streams",
     "http_app",
@@ -52,6 +57,21 @@ async def serve_streams(server: FastMCP, streams: AbstractAsyncContextManager[Me
     async with server._lifespan_manager(), streams as (incoming, outgoing):  # noqa: SLF001 - see the module's docstring
         kernel = server._mcp_server  # noqa: SLF001 - see the module's docstring
         await kernel.run(incoming, outgoing, kernel.create_initialization_options())
+
+
+async def call_once(
+    client: Client[Any], tool: str, arguments: dict[str, Any], **options: Any
+) -> CallToolResult | InputRequiredResult:
+    """Call a tool and return its answer as it is: a question to the user is not answered, and no schema is applied.
+
+    `options`: of `ClientSession.call_tool`. `Client.call_tool` would answer questions, and list all tools each time.
+    """
+    session = client.session
+    session._tool_output_schemas[tool] = None  # noqa: SLF001 - see the module's docstring
+    calling = session.call_tool(tool, arguments, allow_input_required=True, **options)
+    # It fails when the connection does; the call alone would wait for ever.
+    answer: CallToolResult | InputRequiredResult = await client._await_with_session_monitoring(calling)  # noqa: SLF001
+    return answer
 
 
 def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body: int) -> "Starlette":

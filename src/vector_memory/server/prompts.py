@@ -18,7 +18,7 @@ from vector_memory.server.resources import JSON, SessionOverview, overview, pack
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.memory_tool import longest_answer
 from vector_memory.server.tools.params import Store
-from vector_memory.validation import MAX_IDENTIFIER, check_text, parse_iteration
+from vector_memory.validation import MAX_IDENTIFIER, check_label, parse_iteration
 
 SHOWN = 20
 """Maximum number of memories listed in a prompt, newest first."""
@@ -191,7 +191,7 @@ search does not find it, add the missing words with store_report_observation and
 
 def quoted(name: str, what: str) -> str:
     """Return a name in quotes, as it is written in a prompt and in a call. Raises ValidationError."""
-    return json.dumps(check_text(what, name, MAX_IDENTIFIER), ensure_ascii=False)
+    return json.dumps(check_label(what, name, MAX_IDENTIFIER), ensure_ascii=False)
 
 
 def as_stored(session_id: str, held: SessionOverview) -> Message:

@@ -17,7 +17,7 @@ from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Cursor
-from vector_memory.validation import MAX_IDENTIFIER, check_text
+from vector_memory.validation import MAX_IDENTIFIER, check_label
 
 NOW = "now"
 """The cursor for memories stored from now on."""
@@ -46,7 +46,7 @@ class Changes:
         caller that always sends the cursor of the last answer misses nothing and reads nothing twice. Raises
         ValidationError for a cursor that this file has not returned.
         """
-        check_text("session_id", scope.session_id, MAX_IDENTIFIER)
+        check_label("session_id", scope.session_id, MAX_IDENTIFIER)
         if scope.kind is not None and not TRAITS[scope.kind].session_scoped:
             raise ValidationError(f"A {scope.kind} belongs to no session: use the search tools for this kind.")
         length = None if full else BEGINNING
@@ -150,6 +150,8 @@ def position(since: str | int | None, end: Cursor) -> Cursor:
         known = Cursor.parse("since", since)
     except ValidationError:
         raise ValidationError('since must be the cursor of an earlier answer or "now": send one, or omit it.') from None
+    if known > end and end.may_fall:
+        return end
     if known > end:
         raise ValidationError(
             "since is not a cursor of this memory: the server now uses another file, or an older copy of it. Omit "

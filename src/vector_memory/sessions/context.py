@@ -16,8 +16,8 @@ from vector_memory.validation import (
     MAX_IDENTIFIER,
     MAX_LIMIT,
     MIN_TOKENS,
+    check_label,
     check_range,
-    check_text,
     parse_iteration,
 )
 
@@ -44,7 +44,7 @@ class TaskContext:
 
         Without an iteration it is the latest. Reports of earlier iterations fill up what the iteration has too few of.
         """
-        check_text("session_id", session_id, MAX_IDENTIFIER)
+        check_label("session_id", session_id, MAX_IDENTIFIER)
         wanted = None if session_iter is None else parse_iteration(session_iter)
         if max_tokens is not None:
             check_range("max_tokens", max_tokens, MIN_TOKENS, LARGEST)

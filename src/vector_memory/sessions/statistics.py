@@ -9,7 +9,7 @@ from vector_memory.results.overview import SessionEntry, SessionsResult, Session
 from vector_memory.results.shortening import fitting_values
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import NamedBy, SessionCounts
-from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_range, check_text
+from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
 
 AGENTS_LISTED = 20
 """Maximum number of agents named for each session in a listing."""
@@ -27,7 +27,7 @@ class Statistics:
 
     def session_stats(self, session_id: str) -> SessionStatsResult:
         """Return the statistics of a session."""
-        check_text("session_id", session_id, MAX_IDENTIFIER)
+        check_label("session_id", session_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
             counts = reader.session_counts(session_id)
         busiest = sorted(counts.agent_counts.items(), key=lambda item: (-item[1], item[0]))[:AGENTS_COUNTED]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vector_memory.domain import Chunk, MemoryKind, NewMemory, utc_now
+from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
@@ -16,7 +16,7 @@ from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
-from vector_memory.validation import MAX_TITLE
+from vector_memory.validation import as_title
 
 Completion = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.
@@ -84,13 +84,14 @@ class MemoryWriter:
         content_hash = hash_of(memory.content)
         with self._storage.read() as reader:
             require_storable(reader, memory, content_hash, replacing)
+            stored = reader.fingerprint()
         is_pending = self._background.defers
         wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory, chunks)
         token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
         words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
-        embedded, problem = self._embed(memory, chunks, on_progress, defer=is_pending, wait=wait)
+        embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
         created_at = memory.created_at or utc_now()
         with self._storage.write() as writer:
             for number in replacing:
@@ -125,17 +126,26 @@ class MemoryWriter:
         return self._redacted is Redact.ALL or (captured and self._redacted is Redact.CAPTURED)
 
     def _embed(
-        self, memory: NewMemory, chunks: list[Chunk], on_progress: EmbeddingProgress | None, *, defer: bool, wait: bool
+        self,
+        memory: NewMemory,
+        chunks: list[Chunk],
+        on_progress: EmbeddingProgress | None,
+        stored: Fingerprint | None,
+        *,
+        defer: bool,
+        wait: bool,
     ) -> tuple[Embedded | None, str | None]:
         """Return the vectors unless they are deferred, or None and why there will be none.
 
-        Without `wait`, a model that is not loaded is taken for one whose vectors can be used.
+        `stored`: the fingerprint of the stored vectors. Without `wait`, a model that is not loaded is taken for one
+        whose vectors can be used.
         """
         if not (wait or self._indexer.is_ready):
             return None, None
         try:
-            with self._storage.read() as reader:
-                reader.require_comparable(self._indexer.fingerprint)
+            if stored != self._indexer.fingerprint:
+                with self._storage.read() as reader:
+                    reader.require_comparable(self._indexer.fingerprint)
             if defer:
                 return None, None
             units = self._indexer.unit_texts(memory.kind, memory.title, memory.content, chunks)
@@ -204,8 +214,8 @@ def with_title(memory: NewMemory, chunks: list[Chunk]) -> NewMemory:
     if memory.title is not None:
         return memory
     first = next((chunk.headings[0] for chunk in chunks if chunk.headings), "")
-    title = first.lstrip("#").strip()[:MAX_TITLE]
-    return replace(memory, title=title) if title else memory
+    title = as_title(first.lstrip("#"))
+    return memory if title is None else replace(memory, title=title)
 
 
 def receipt(stored: StoredMemory) -> StoreMemoryResult:

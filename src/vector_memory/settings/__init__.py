@@ -6,14 +6,23 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from vector_memory.domain import SearchMode
+from vector_memory.settings.database_url import NAMESPACE_PREFIX as NAMESPACE_PREFIX
+from vector_memory.settings.database_url import SHARED_SCHEMA as SHARED_SCHEMA
+from vector_memory.settings.database_url import DatabaseUrl as DatabaseUrl
+from vector_memory.settings.database_url import MemoryAddress as MemoryAddress
+from vector_memory.settings.database_url import has_password as has_password
+from vector_memory.settings.database_url import memory_address as memory_address
 from vector_memory.settings.http import HttpOptions as HttpOptions
+from vector_memory.settings.locations import ALTERNATIVES as ALTERNATIVES
 from vector_memory.settings.locations import DATABASE_NAME as DATABASE_NAME
 from vector_memory.settings.locations import EXPORT_FOLDER as EXPORT_FOLDER
 from vector_memory.settings.locations import MEMORY_FOLDER as MEMORY_FOLDER
 from vector_memory.settings.locations import DatabaseLocation as DatabaseLocation
+from vector_memory.settings.locations import DatabaseServer as DatabaseServer
 from vector_memory.settings.locations import FileLocations as FileLocations
 from vector_memory.settings.locations import FullPath as FullPath
 from vector_memory.settings.locations import ServerLocations as ServerLocations
+from vector_memory.settings.locations import export_folder_of as export_folder_of
 from vector_memory.settings.locations import full_path as full_path
 from vector_memory.settings.locations import project_folder as project_folder
 from vector_memory.settings.refusals import refused_together

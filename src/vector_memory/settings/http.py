@@ -1,10 +1,10 @@
 """How clients reach the server over HTTP, described once like every setting."""
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from vector_memory.settings.addresses import is_loopback
 from vector_memory.settings.locations import FullPath
 from vector_memory.settings.refusals import refused_together
 
@@ -88,11 +88,3 @@ class HttpOptions(BaseModel):
         """Return the URL of a server that listens on a port."""
         base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{self.host}:{port}"
         return f"{base.rstrip('/')}/mcp"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address can only be reached from this machine."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from vector_memory.errors import ConfigurationError
+from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress
 
 MEMORY_FOLDER = "memory"
 """Folder of a project that holds its memory and its memory files."""
@@ -39,8 +40,12 @@ def project_folder() -> Path:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 
 
-class DatabaseLocation(BaseModel):
-    """Where the database is. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+ALTERNATIVES = ("database_path", "working_dir", "database_url")
+"""The fields that say where the memory is; a flag for one of them overrides the variables of all."""
+
+
+class DatabaseFile(BaseModel):
+    """The file of a memory. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -53,17 +58,64 @@ class DatabaseLocation(BaseModel):
         "if set, else the current folder.",
     )
 
+
+class DatabaseServer(BaseModel):
+    """The PostgreSQL database. A field `name` is the flag `--name` and the variable `VECTOR_MEMORY_NAME`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    database_url: str | None = Field(
+        default=None,
+        repr=False,
+        description="PostgreSQL database of the memory, instead of a file: postgresql://USER@HOST/DATABASE.",
+    )
+    database_password_file: FullPath | None = Field(
+        default=None,
+        description="File with its password. Default: PGPASSWORD or ~/.pgpass.",
+    )
+    database_unencrypted: bool = Field(
+        default=False,
+        description="Allow connections without TLS to a database on another machine.",
+    )
+
+    def url(self) -> DatabaseUrl | None:
+        """Return the address of the database, if one is named. Raises ConfigurationError if it cannot be used."""
+        if self.database_url is None:
+            return None
+        return DatabaseUrl.parse(
+            self.database_url, password_file=self.database_password_file, unencrypted=self.database_unencrypted
+        )
+
+
+class DatabaseLocation(DatabaseServer, DatabaseFile):
+    """Where the memory is: in a file, or in a PostgreSQL database."""
+
     @model_validator(mode="after")
     def _one_location(self) -> "DatabaseLocation":
         if self.database_path is not None and self.working_dir is not None:
             raise ValueError("Use either --database-path or --working-dir (or one of their variables), not both")
+        if self.database_path is not None and self.database_url is not None:
+            raise ValueError("Use either --database-path or --database-url (or one of their variables), not both")
         return self
 
-    def file(self) -> Path:
-        """Return the path of the database."""
+    def address(self) -> MemoryAddress:
+        """Return where the memory is. Raises ConfigurationError for a URL that cannot be used."""
+        return self.url() or self.database_path or self.folder() / DATABASE_NAME
+
+    def folder(self) -> Path:
+        """Return the folder on this machine that holds the database file, and where documents are written."""
         if self.database_path is not None:
-            return self.database_path
-        return (self.working_dir or project_folder()) / MEMORY_FOLDER / DATABASE_NAME
+            return self.database_path.parent
+        return (self.working_dir or project_folder()) / MEMORY_FOLDER
+
+    def is_default(self) -> bool:
+        """Return whether nothing says where the memory is."""
+        return all(getattr(self, name) is None for name in ALTERNATIVES)
+
+
+def export_folder_of(address: MemoryAddress) -> Path:
+    """Return the folder that documents are written to by default: beside the file, or in the folder of the project."""
+    return (address.parent if isinstance(address, Path) else DatabaseLocation().folder()) / EXPORT_FOLDER
 
 
 class ServerLocations(DatabaseLocation):
@@ -72,7 +124,7 @@ class ServerLocations(DatabaseLocation):
     export_dir: list[FullPath] | None = Field(
         default=None,
         description="Folder that documents may be written to; repeatable, in the variable separated by colons. "
-        "Default: exports/ next to the database.",
+        "Default: exports/ next to the database file, or where it would be by default.",
     )
 
 

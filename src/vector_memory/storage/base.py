@@ -11,7 +11,7 @@ A reader or writer may be used only by one thread and only inside its block.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
 from vector_memory.storage.records import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     from numpy.typing import NDArray
 
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.upkeep import Upkeep
 
 
 class Storage(Protocol):
@@ -92,6 +93,9 @@ class Storage(Protocol):
 class Reader(Protocol):
     """One snapshot of a memory."""
 
+    def together(self, *reads: Callable[["Reader"], Any]) -> list[Any]:
+        """Return what reads return that do not need each other. An engine may ask for all of it in one round trip."""
+
     # Memories
 
     def memory(self, memory_id: int) -> Memory:
@@ -119,13 +123,7 @@ class Reader(Protocol):
         """Return the id of the memory with the same text, kind, session, iteration, agent and task, or None."""
 
     def find_report(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
     ) -> int | None:
         """Return the id of the report with this text, session, iteration, agent and task, or None."""
 
@@ -233,6 +231,10 @@ class Reader(Protocol):
     @property
     def feed(self) -> "IndexFeed | None":
         """The feed for an index in memory; None if the engine has none."""
+
+    @property
+    def upkeep(self) -> "Upkeep":
+        """What only maintenance needs, in the same transaction."""
 
     # Tags
 

@@ -4,10 +4,11 @@ Whatever is not defined here cannot be reached: other sessions, knowledge and ta
 cleaning up, and tags. Sessions that may not be seen are as if they did not exist.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import AccessDeniedError
@@ -63,6 +64,12 @@ class LimitedReader(Limited):
 
     def visible(self, scope: Scope) -> Scope:
         return replace(scope, sessions=self._sessions)
+
+    def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
+        def limited(read: Callable[[Reader], Any], reader: Reader) -> Any:
+            return read(cast("Reader", LimitedReader(reader, self._sessions)))
+
+        return self._reader.together(*(partial(limited, read) for read in reads))
 
     def memory(self, memory_id: int) -> Memory:
         self._require(memory_id)
@@ -131,7 +138,8 @@ class LimitedReader(Limited):
         return self._reader.find_names(by, part, self.visible(scope), limit)
 
     def cursor(self) -> Cursor:
-        return self._reader.cursor()
+        # The newest of all would tell how much other sessions store, and when.
+        return Cursor(max(self._reader.ids(self.visible(Scope())), default=0), may_fall=True)
 
     def changes_after(self, cursor: Cursor, scope: Scope, limit: int) -> list[Memory]:
         return self._reader.changes_after(cursor, self.visible(scope), limit)

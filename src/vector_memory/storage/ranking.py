@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 
 Vectors = NDArray[np.float32]
+Signatures = NDArray[np.uint64]
+"""One bit for each number of a vector, whether it is above 0, from the highest bit of the first byte on; the rest is 0.
+Shape (vectors, 64-bit words)."""
 Numbers = NDArray[np.int64]
 
 SCALE = 1e6
@@ -27,8 +30,10 @@ COMPARED_AT_ONCE = 1_024
 
 K1 = 0.9
 """BM25: the weight of further occurrences of a term in a unit."""
-B = 1.0
+B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
+VECTOR_WEIGHT = 0.6
+"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all three."""
 
 
 class Match(NamedTuple):
@@ -152,6 +157,19 @@ class PlacedPassage(NamedTuple):
     unit_id: int
 
 
+class NewPassages(NamedTuple):
+    """The passages after another one that have vectors, sorted by id, with the signatures of their vectors.
+
+    `vectors`: of all of them, or None if nobody asked for them. `last_id`: of the last passage that was read; None:
+    there are no more.
+    """
+
+    placed: Sequence[PlacedPassage]
+    signatures: Signatures
+    vectors: Vectors | None
+    last_id: int | None
+
+
 class IndexFeed(Protocol):
     """The data for keeping an index in memory up to date, in one snapshot.
 
@@ -191,8 +209,8 @@ class IndexFeed(Protocol):
         One query reads the postings of all terms.
         """
 
-    def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
-        """Return at most `limit` passages with ids above `passage_id`, sorted by id."""
+    def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:
+        """Return at most `limit` passages with ids above `passage_id`. Without their vectors it may be faster."""
 
     def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
         """Return the ids of the passages that exist."""
@@ -248,6 +266,17 @@ def cosines(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
         block = slice(start, start + COMPARED_AT_ONCE)
         result[block] = 1 - np.square(vectors[block] - query).sum(axis=1).astype(np.float64) / 2
     return rounded(result)
+
+
+def signatures_of(vectors: Vectors) -> Signatures:
+    """Return the signatures of vectors, shape (vectors, dimensions)."""
+    return packed_signatures(np.packbits(vectors > 0, axis=1))
+
+
+def packed_signatures(packed: NDArray[np.uint8]) -> Signatures:
+    """Return signatures whose bytes, shape (vectors, bytes), may end within a word."""
+    padding = -packed.shape[1] % np.dtype(np.uint64).itemsize
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
 
 
 def highest_score(units: int, having: int) -> float:

@@ -1,7 +1,7 @@
 """The values that storage returns. Times are ISO 8601 in UTC, so that they sort as text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint
@@ -249,9 +249,11 @@ class Cursor:
     """A position in the order of commits: after the memory `memory_id` and before all later ones.
 
     Ids ascend in the order of commits, so a reader that continues from a cursor misses nothing committed later.
+    `may_fall`: it is the newest that the reader may see, which another reader's deletion may remove.
     """
 
     memory_id: int = 0
+    may_fall: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, name: str, value: str | int) -> "Cursor":

@@ -35,7 +35,7 @@ from vector_memory.tagged.answers import (
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, accept_tags
 from vector_memory.tagged.vocabulary import Vocabulary
-from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, check_optional_text, check_range, check_text, parse_id
+from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, check_optional_label, check_range, check_text, parse_id
 
 MAX_RESULTS = 50
 MAX_KEPT = 10_000_000
@@ -198,7 +198,7 @@ class TaggedMemories:
 
     def _category_for(self, word: str | None) -> tuple[str, str | None]:
         """Return the category to store for a caller's word, and a message if the word was not recognized."""
-        if check_optional_text("category", word, MAX_IDENTIFIER) is None:
+        if check_optional_label("category", word, MAX_IDENTIFIER) is None:
             return OTHER, None
         try:
             category = self._vocabulary.category(str(word))
@@ -218,7 +218,7 @@ class TaggedMemories:
         return scope, merged_tags_messages(forms) + unknown
 
     def _wanted_category(self, word: str | None) -> str | None:
-        if check_optional_text("category", word, MAX_IDENTIFIER) is None:
+        if check_optional_label("category", word, MAX_IDENTIFIER) is None:
             return None
         try:
             category = self._vocabulary.category(str(word))

@@ -1,105 +1,129 @@
-"""The namespaces of a server: each is a folder with a memory file of its own."""
+"""The namespaces of a server: each is a memory of its own."""
 
-import re
+import logging
+import math
 import threading
+import time
 from collections import defaultdict
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
-from vector_memory.errors import ClosedMemoryError, NotFoundError, ValidationError
-from vector_memory.settings import DATABASE_NAME, Settings
-from vector_memory.storage.disk.filesystem import log_of, make_private_folders
+from vector_memory.embedding.model import return_freed_memory
+from vector_memory.errors import ClosedMemoryError, DatabaseError, where
+from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
-from vector_memory.tenancy.quotas import Pace, Quota, read_quota, write_quota
+from vector_memory.tenancy.quotas import Pace, Quota
+from vector_memory.tenancy.registry import Registry
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-FOLDER = "namespaces"
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 600.0
+"""A namespace that was not used for so long is closed."""
+
+MOST_OPEN = 64
+"""Namespaces that are open at the same time, unless more are in use. Each has about 2 MB, 8 files and 3 threads."""
 
 
-class Sizes(NamedTuple):
-    """The sizes of a namespace's files, in bytes."""
+@dataclass(slots=True, eq=False)
+class Place:
+    """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it."""
 
-    database_bytes: int
-    log_bytes: int
-
-
-def size_of(path: Path) -> int:
-    """Return the size of a file; 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    store: SessionMemoryStore | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    used_at: float = 0.0
 
 
 class Namespaces:
-    """The memories of a data folder. They are opened at their first use and share one embedding model.
+    """The memories of a registry. They are open while they are used, and share one embedding model.
 
-    Safe to use from several threads; several processes may serve the same folder.
+    Safe to use from several threads; several processes may serve the same registry.
     """
 
-    def __init__(self, data_dir: Path, settings: Settings | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings | None = None,
+        *,
+        read_only: bool = False,
+        idle_seconds: float = IDLE_SECONDS,
+        most_open: int = MOST_OPEN,
+    ) -> None:
+        self.registry = registry
         self.settings = settings = settings or Settings()
+        self._idle_seconds = idle_seconds
+        self._most_open = most_open
         self._read_only = read_only
-        self._folder = data_dir / FOLDER
-        self._model = EmbeddingModel(lambda: load_embedder(settings))
+        self._model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
         self._lock = threading.Lock()
-        self._open: dict[str, SessionMemoryStore] = {}
+        self._places: dict[str, Place] = {}
         self._paces: defaultdict[str, Pace] = defaultdict(Pace)
         self._works_in_background = False
         self._closed = False
 
-    def names(self) -> list[str]:
-        """Return the names of all namespaces, sorted."""
-        return sorted(path.name for path in self._folder.glob("*/") if NAME.fullmatch(path.name))
-
-    def create(self, name: str) -> None:
-        """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
-        if not NAME.fullmatch(name):
-            raise ValidationError(
-                "A namespace's name has up to 64 lower-case letters, digits, hyphens and underscores."
-            )
-        make_private_folders(self._folder)
+    @contextmanager
+    def in_use(self, name: str) -> Iterator[Place]:
+        """Keep a namespace open during the block once it is opened. Opens nothing, and takes no time."""
+        with self._lock:
+            if self._closed:
+                raise ClosedMemoryError
+            place = self._places.setdefault(name, Place())
+            place.users += 1
         try:
-            (self._folder / name).mkdir(mode=0o700)
-        except FileExistsError:
-            raise ValidationError(f"There is a namespace {name} already.") from None
+            yield place
+        finally:
+            with self._lock:
+                place.users -= 1
+                place.used_at = time.monotonic()
+                if not place.users and place.store is None:
+                    del self._places[name]
 
-    def require(self, name: str) -> None:
-        """Raise NotFoundError unless there is such a namespace."""
-        if not NAME.fullmatch(name) or not (self._folder / name).is_dir():
-            raise NotFoundError(
-                f"There is no namespace {name}: create it with `vector-memory namespace create {name}`."
-            )
+    def is_open(self, name: str) -> bool:
+        """Return whether a namespace is open."""
+        place = self._places.get(name)
+        return place is not None and place.store is not None
+
+    def open(self, name: str) -> None:
+        """Open a namespace that is in use. Takes long if its file is upgraded: never call it in the event loop.
+
+        Raises NotFoundError if there is no such namespace.
+        """
+        place = self._places[name]
+        with place.lock:
+            if self._closed:
+                raise ClosedMemoryError
+            if place.store is None:
+                self.registry.require(name)
+                place.store = self._opened(self.registry.address(name))
+        while self.open_count > self._most_open and self._close_one():
+            pass
 
     def store_of(self, caller: Caller) -> SessionMemoryStore:
-        """Return the caller's memory, limited to the sessions of the token. Do not close it."""
-        store = self._opened(caller.namespace)
+        """Return the caller's memory, limited to the sessions of the token; it is open. Do not close it."""
+        store = self._places[caller.namespace].store
+        if store is None:
+            raise ClosedMemoryError
         return store if caller.sessions is None else store.limited_to(caller.sessions)
 
     def admit(self, name: str, *, stores: bool) -> None:
-        """Count a call, and open the namespace. Takes long if its file is upgraded: never call it in the event loop.
+        """Count a call of a namespace that is open. Reads the registry: never call it in the event loop.
 
-        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full, and
-        NotFoundError if there is no such namespace.
+        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full.
         """
-        store = self._opened(name)
-        quota = read_quota(self._folder / name)
+        quota = self.registry.quota(name)
         self._paces[name].count(quota.calls_per_minute)
-        if stores and quota != Quota(calls_per_minute=quota.calls_per_minute):
+        store = self._places[name].store
+        if stores and store is not None and quota != Quota(calls_per_minute=quota.calls_per_minute):
             memories = 0 if quota.memories is None else store.count_memories()
-            quota.require_room(memories, self.sizes(name).database_bytes)
+            quota.require_room(memories, self.registry.sizes(name).database_bytes)
 
-    def set_quota(self, name: str, quota: Quota) -> None:
-        """Limit a namespace. Raises NotFoundError."""
-        self.require(name)
-        write_quota(self._folder / name, quota)
-
-    def sizes(self, name: str) -> Sizes:
-        """Return the sizes of a namespace's files."""
-        path = self._folder / name / DATABASE_NAME
-        return Sizes(size_of(path), size_of(log_of(path)))
+    @property
+    def open_count(self) -> int:
+        """How many namespaces are open in this process."""
+        return len(self._open_places())
 
     @property
     def has_model(self) -> bool:
@@ -110,6 +134,10 @@ class Namespaces:
         """Say why calls cannot be answered completely yet; None: they can."""
         if self._closed:
             return "The server is ending."
+        try:
+            self.registry.require_available()
+        except DatabaseError as error:
+            return str(error)
         return None if self._model.failure is None else str(self._model.failure)
 
     def start_background_work(self) -> None:
@@ -117,35 +145,64 @@ class Namespaces:
         self._works_in_background = True
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
-        for store in self._stores():
-            store.start_background_work()
+        for place in self._open_places().values():
+            if place.store is not None:
+                place.store.start_background_work()
 
-    def unload_idle_model(self) -> None:
-        """Give the model's memory back if it was not used for as long as the settings say."""
-        if self.settings.embedding_idle_seconds:
-            self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+    def unload_idle(self) -> None:
+        """Unload the model and close the namespaces that were not used for long. May take seconds."""
+        self._model.unload_if_idle(self.settings.embedding_idle_seconds)
+        closed = False
+        with suppress(ClosedMemoryError):
+            while self._close_one(time.monotonic() - self._idle_seconds):
+                closed = True
+        if closed:
+            return_freed_memory()
 
     def close(self) -> None:
         """Close all memories. Repeated calls do nothing."""
-        self._closed = True
-        for store in self._stores():
-            store.close()
-
-    def _opened(self, name: str) -> SessionMemoryStore:
         with self._lock:
-            if self._closed:
-                raise ClosedMemoryError
-            if name not in self._open:
-                self.require(name)
-                path = self._folder / name / DATABASE_NAME
-                store = SessionMemoryStore(path, self.settings, model=self._model, read_only=self._read_only)
-                if self.settings.embed_in_background:
-                    store.defer_vectors()
-                if self._works_in_background:
-                    store.start_background_work()
-                self._open[name] = store
-            return self._open[name]
+            self._closed, places = True, list(self._places.values())
+        for place in places:
+            with place.lock:
+                if place.store is not None:
+                    place.store.close()
+        self.registry.close()
 
-    def _stores(self) -> list[SessionMemoryStore]:
+    def _opened(self, address: MemoryAddress) -> SessionMemoryStore:
+        store = SessionMemoryStore(address, self.settings, model=self._model, read_only=self._read_only)
+        if self.settings.embed_in_background:
+            store.defer_vectors()
+        if self._works_in_background:
+            store.start_background_work()
+        return store
+
+    def _open_places(self) -> dict[str, Place]:
         with self._lock:
-            return list(self._open.values())
+            return {name: place for name, place in self._places.items() if place.store is not None}
+
+    def _close_one(self, unused_since: float = math.inf) -> bool:
+        """Close the namespace that was not used for the longest, nor since a time; False: there is none."""
+        unused = [
+            (place.used_at, name)
+            for name, place in self._open_places().items()
+            if not place.users and place.used_at <= unused_since and place.store and not place.store.is_busy
+        ]
+        if not unused:
+            return False
+        with self.in_use(min(unused)[1]) as place, place.lock:
+            with self._lock:
+                if place.users > 1:
+                    return False
+                store, place.store = place.store, None
+            if store is not None:
+                close_quietly(store)
+        return True
+
+
+def close_quietly(store: SessionMemoryStore) -> None:
+    """Close a memory that nobody uses: nobody is told of a failure either, but for the log."""
+    try:
+        store.close()
+    except Exception as error:
+        logger.warning("A namespace was not closed properly: %s", where(error))

@@ -1,4 +1,4 @@
-"""The tokens of a server: a file that holds a hash of each, and is read again whenever it has changed."""
+"""The tokens of a server. Only a hash of each is kept."""
 
 import hashlib
 import hmac
@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -53,32 +54,16 @@ class Token:
         return self.expires_at is not None and self.expires_at <= time.time()
 
 
-class TokenFile:
-    """The tokens in one file. Safe to use from several processes: changes are atomic and seen at the next call."""
+class Tokens(ABC):
+    """The tokens that open namespaces. Safe to use from several processes: changes are seen at the next call."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, ...] | None = None
-        self._tokens: tuple[Token, ...] = ()
-
+    @abstractmethod
     def tokens(self) -> tuple[Token, ...]:
-        """Return all tokens, also expired ones, in the order of their creation. Raises ConfigurationError."""
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            return ()
-        seen = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if seen != self._seen:
-            self._tokens, self._seen = _parsed(self._path.read_bytes()), seen
-        return self._tokens
+        """Return all tokens, also expired ones, in the order of their creation."""
 
     def find(self, secret: str) -> Token | None:
-        """Return the valid token with this secret. The time it takes does not depend on which one matches."""
-        digest = _hash(secret)
-        found = None
-        for token in self.tokens():
-            if hmac.compare_digest(token.sha256, digest):
-                found = token
+        """Return the valid token with this secret. The time it takes does not reveal which one matches."""
+        found = self._with_hash(_hash(secret))
         return None if found is None or found.has_expired() else found
 
     def create(
@@ -107,19 +92,67 @@ class TokenFile:
             sessions=sessions,
             agent_id=agent_id,
         )
-        with self._changing() as tokens:
-            if any(other.name == name for other in tokens):
-                raise ValidationError(f"There is a token {name} already: revoke it first, or choose another name.")
-            tokens.append(token)
+        if not self._add(token):
+            raise ValidationError(f"There is a token {name} already: revoke it first, or choose another name.")
         return secret
 
     def revoke(self, name: str) -> None:
         """Remove a token: the next call with it is refused. Raises NotFoundError."""
+        if not self._remove(name):
+            raise NotFoundError(f"There is no token {name}: `vector-memory token list` names them.")
+
+    @abstractmethod
+    def _with_hash(self, digest: str) -> Token | None:
+        """Return the token with this hash."""
+
+    @abstractmethod
+    def _add(self, token: Token) -> bool:
+        """Keep a token; False: its name is in use."""
+
+    @abstractmethod
+    def _remove(self, name: str) -> bool:
+        """Remove a token; False: there is none with this name."""
+
+
+class TokenFile(Tokens):
+    """The tokens in one file, which is read again whenever it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, ...] | None = None
+        self._tokens: tuple[Token, ...] = ()
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return all tokens, also expired ones, in the order of their creation. Raises ConfigurationError."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if seen != self._seen:
+            self._tokens, self._seen = _parsed(self._path.read_bytes()), seen
+        return self._tokens
+
+    def _with_hash(self, digest: str) -> Token | None:
+        found = None
+        for token in self.tokens():
+            if hmac.compare_digest(token.sha256, digest):
+                found = token
+        return found
+
+    def _add(self, token: Token) -> bool:
+        with self._changing() as tokens:
+            is_new = all(other.name != token.name for other in tokens)
+            if is_new:
+                tokens.append(token)
+        return is_new
+
+    def _remove(self, name: str) -> bool:
         with self._changing() as tokens:
             kept = [token for token in tokens if token.name != name]
-            if len(kept) == len(tokens):
-                raise NotFoundError(f"There is no token {name}: `vector-memory token list` names them.")
+            was_there = len(kept) < len(tokens)
             tokens[:] = kept
+        return was_there
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
@@ -152,13 +185,14 @@ def _hash(secret: str) -> str:
 
 def _parsed(data: bytes) -> tuple[Token, ...]:
     try:
-        return tuple(_token(**fields) for fields in json.loads(data))
+        return tuple(token_of(**fields) for fields in json.loads(data))
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
             "The file of tokens is damaged: restore it, or remove it and create new tokens."
         ) from error
 
 
-def _token(*, permission: str, sessions: list[str] | None, **fields: object) -> Token:
+def token_of(*, permission: str, sessions: list[str] | None, **fields: object) -> Token:
+    """Return a token of its fields as they are stored."""
     known = None if sessions is None else tuple(sessions)
     return Token(permission=Permission(permission), sessions=known, **fields)  # type: ignore[arg-type]  # checked by use

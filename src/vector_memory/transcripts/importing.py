@@ -13,7 +13,7 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
 from vector_memory.transcripts.conversation import Said, Transcript
 from vector_memory.transcripts.worth import storable
-from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE
+from vector_memory.validation import MAX_IDENTIFIER, as_title
 
 BATCH = 50
 """So many memories are stored in one transaction: other processes wait for the write lock only for a moment."""
@@ -112,7 +112,7 @@ class Importer:
             content.text,
             agent_id=said.agent_id[:MAX_IDENTIFIER],
             session_id=transcript.session_id,
-            title=title.text[:MAX_TITLE] or None,
+            title=as_title(title.text),
             metadata={PROJECT: transcript.project},
             created_at=said.time,
         )

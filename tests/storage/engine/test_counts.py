@@ -2,10 +2,11 @@
 
 import pytest
 
-from engine_memories import MODEL, OTHER_MODEL, add, new_memory, unit_vector
-from vector_memory.domain import MemoryKind, Scope
+from engine_memories import MODEL, OTHER_MODEL, add, content_hash, new_memory, unit_vector
+from vector_memory.domain import MemoryKind, NewMemory, Project, Scope
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Span
 
 
 @pytest.fixture
@@ -94,3 +95,70 @@ def test_tags_have_vectors_of_the_memorys_model_or_none(storage: Storage) -> Non
         assert reader.fingerprint() == MODEL
         assert reader.tag_vectors(dimensions).missing() == []
         assert reader.tag_vectors(dimensions).vectors[0].tolist() == unit_vector("first").tolist()
+
+
+def prompt(session: str, at: str, folder: str | None = None, **fields: object) -> NewMemory:
+    metadata = {} if folder is None else {"project": folder}
+    return new_memory(at, MemoryKind.INPUT_PROMPT, session_id=session, metadata=metadata, **fields)
+
+
+def test_the_latest_session_of_a_project_is_the_one_in_which_the_user_spoke_last(storage: Storage) -> None:
+    mine, shared = Project("/work/mine", owns_memory=True), Project("/work/mine", owns_memory=False)
+    add(storage, new_memory("report", session_id="mine-2026-01-09"), at="2026-01-09")
+    with storage.read() as reader:
+        assert (reader.latest_session(mine), reader.latest_session(shared)) == ("mine-2026-01-09", "mine-2026-01-09")
+        assert reader.latest_session(mine, "mine-2026-01-09") is None
+        assert reader.latest_session(Project("/work/other", owns_memory=False)) is None
+    folders = {"a": "/work/mine", "b": "/elsewhere", "c": None}
+    for day, (session, folder) in enumerate(folders.items(), 1):
+        add(storage, prompt(session, f"{day}", folder), at=f"2026-01-0{day}")
+    with storage.read() as reader:
+        assert (reader.latest_session(mine), reader.latest_session(shared)) == ("b", "a")
+        assert (reader.latest_session(mine, "b"), reader.latest_session(shared, "a")) == ("a", "mine-2026-01-09")
+
+
+def test_what_agents_left_since_a_time_is_that_of_the_session_and_of_sessions_without_prompts(storage: Storage) -> None:
+    for session in ("user", "other"):
+        add(storage, prompt(session, session), at="2026-01-01")
+    for session in ("user", "other", "agent", "besides", "agent"):
+        for at in ("2026-01-01", "2026-01-03"):
+            add(storage, new_memory(f"{session} report", session_id=session), at=at)
+    span = Span(session_id="user", since="2026-01-02", besides="besides")
+    with storage.read() as reader:
+        left = reader.left_since(span, MemoryKind.REPORT, 9, 5)
+        assert [moment.session_id for moment in left] == ["user", "agent", "agent"]
+        assert (left[0].beginning, left[0].content_length, left[0].content_bytes) == ("user ", 11, 11)
+        assert [moment.memory_id for moment in reader.left_since(span, MemoryKind.REPORT, 1, 5)] == [left[-1].memory_id]
+
+
+def test_observations_are_those_on_the_reports_the_last_ones_oldest_first(storage: Storage) -> None:
+    first, second = add(storage, new_memory("first")), add(storage, new_memory("second"))
+    seen = [
+        add(storage, new_memory(text, MemoryKind.REPORT_OBSERVATION, metadata={"parent_report_id": report}))
+        for text, report in (("one", first), ("two", second), ("three", first))
+    ]
+    with storage.read() as reader:
+        found = reader.observations_on([first, second], 2, 3)
+        assert [(one.id, one.report_id, one.beginning) for one in found] == [
+            (seen[1], second, "two"),
+            (seen[2], first, "thr"),
+        ]
+        assert [one.id for one in reader.observations_on([first], 9, 3)] == [seen[0], seen[2]]
+        assert reader.origins([second, 10**9])[second].memory_type == "report"
+
+
+def test_the_same_observation_on_another_report_and_knowledge_of_another_category_are_no_duplicates(
+    storage: Storage,
+) -> None:
+    def seen(report: object) -> NewMemory:
+        return new_memory("same", MemoryKind.REPORT_OBSERVATION, metadata={"parent_report_id": report})
+
+    def known(category: str) -> NewMemory:
+        return new_memory("same", MemoryKind.KNOWLEDGE_BASE, metadata={"category": category})
+
+    stored = [add(storage, seen(7)), add(storage, known("a"))]
+    with storage.read() as reader:
+        found = [reader.find_duplicate(new, content_hash(new)) for new in (seen(7), known("a"))]
+        assert found == stored
+        for new in (seen(8), seen("7"), known("b")):
+            assert reader.find_duplicate(new, content_hash(new)) is None

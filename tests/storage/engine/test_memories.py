@@ -16,6 +16,7 @@ from vector_memory.storage.records import History
 SESSIONS = map("session {}".format, count())
 
 contents = st.text(st.characters(codec="utf-8"), min_size=1, max_size=45).filter(str.strip)
+titles = st.none() | contents.map(lambda text: text.replace("\0", "")).filter(str.strip)
 kinds = st.sampled_from([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY])
 agents, tasks, iterations = st.sampled_from("ab"), st.sampled_from([None, "t"]), st.sampled_from([1, 2])
 tags = st.lists(st.sampled_from(["one", "two", "drei"]), max_size=3, unique=True).map(tuple)
@@ -40,7 +41,7 @@ several = settings(max_examples=30, deadline=None, suppress_health_check=[Health
 
 
 @several
-@given(content=contents, kind=kinds, values=fields, title=st.none() | contents, with_vectors=st.booleans())
+@given(content=contents, kind=kinds, values=fields, title=titles, with_vectors=st.booleans())
 def test_an_added_memory_is_read_back(
     storage: Storage, content: str, kind: MemoryKind, values: dict[str, Any], title: str | None, with_vectors: bool
 ) -> None:
@@ -65,6 +66,20 @@ def test_an_added_memory_is_read_back(
     assert [passage.vector.tolist() for passage in passages] == [vector.tolist() for vector in vectors]
     expected = [(chunk.index, chunk.start, chunk.end) for chunk in made.chunks] or [(None, 0, len(content))]
     assert [passage[:3] for passage in passages] == (expected if with_vectors else [])
+
+
+def test_a_text_with_the_character_nul_is_read_back_wherever_it_is_read(storage: Storage) -> None:
+    text = "\0first\0\0 and \u2400 second\0"
+    report = add(storage, new_memory(text, metadata={"note": "\0", "category": "\0"}))
+    about = {"parent_report_id": report}
+    add(storage, new_memory(text, MemoryKind.REPORT_OBSERVATION, session_id="t", metadata=about))
+    with storage.read() as reader:
+        memory = reader.memory(report)
+        assert (memory.content, memory.metadata["note"]) == (text, "\0")
+        assert "".join(chunk.chunk.text for chunk in reader.chunks_of(report)) == text
+        assert [moment.beginning for moment in reader.timeline(Scope(), 9, 8)] == [text[:8]] * 2
+        assert [seen.beginning for seen in reader.observations_on([report], 9, 8)] == [text[:8]]
+        assert reader.find_names("session_id", "\0", Scope(), 9) == ([], 0)
 
 
 def is_in(scope: Scope, new: NewMemory) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.transfer import backfilled
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import one_line, print_json, progress, resumable, say
 from vector_memory.domain import MemoryKind
@@ -58,12 +58,12 @@ def import_sessions(
 
     if project is not None and all_projects:
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
-    path = creatable(place)
-    set_up_logging("ERROR", settings.log_file, [path])
+    address = creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
     folder = None if all_projects else full_path(project or Path()).resolve()  # as clients name it
     clients = [client] if client else list(CLIENTS)
     missing, problem = 0, None
-    with resumable(), SessionMemoryStore(path, settings, read_only=dry_run) as store:
+    with resumable(), SessionMemoryStore(address, settings, read_only=dry_run) as store:
         with progress("Transcripts") as update:
             result = Importer(store, is_dry=dry_run, redacts=not no_redact).run(clients, folder, update)
         if result.stored and not dry_run:

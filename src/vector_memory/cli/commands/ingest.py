@@ -13,7 +13,7 @@ from rich.text import Text
 
 from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
 from vector_memory.cli.commands.ingestion import Ingestion, Outcome, State, changes_in
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags, creatable
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import console, one_line, print_json, resumable, say
 from vector_memory.cli.terminal_text import printable
@@ -64,8 +64,8 @@ def ingest(
 
     Exit code 0: every file is stored, 1: some are not.
     """
-    path = creatable(place)
-    set_up_logging("ERROR", settings.log_file, [path])
+    address = creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
     _require_storable(paths, kind, is_sync=sync or watch)
     if session is None:
         session = _default_session(kind, paths)
@@ -74,14 +74,15 @@ def ingest(
     fields = MemoryFields(
         agent_id=agent, session_id=session, session_iter=iteration, task_code=task, tags=tags, category=category
     )
-    is_new = not path.exists()
-    with resumable(), SessionMemoryStore(path, settings) as store:
+    new_files = [path for path in files_of(address) if not path.exists()]
+    with resumable(), SessionMemoryStore(address, settings) as store:
         ingestion = Ingestion(store, kind, fields)
         outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
         output = Output(session, SYNCED if sync or watch else ADDED, as_json=as_json)
         output.say(outcomes, store.get_memory_stats().without_vectors)
-        if is_new and path.exists() and not as_json:
-            say(f"Created {path}.")
+        for path in new_files:
+            if path.exists() and not as_json:
+                say(f"Created {path}.")
         if outdated and not as_json:
             say(f"{counted(outdated, 'file')} had an earlier text, which is still stored: --sync replaces it.")
         if watch:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import creatable
+from vector_memory.cli.clients.catalogue import CLIENTS, Scope
+from vector_memory.cli.flags import require_folder
 from vector_memory.cli.terminal import say
-from vector_memory.clients.catalogue import CLIENTS, Scope
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, Profile, ServerOptions, Toolset, full_path
+from vector_memory.settings import Profile, ServerOptions, Toolset, full_path
 
 if TYPE_CHECKING:
-    from vector_memory.clients.planning import Change, Place
+    from vector_memory.cli.clients.planning import Change, Place
 
     ClientName = str
     ProfileName = str
@@ -42,7 +42,7 @@ class How:
 
     def place(self, name: str) -> "Place":
         """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
-        from vector_memory.clients.planning import Place
+        from vector_memory.cli.clients.planning import Place
 
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")
@@ -92,11 +92,11 @@ def install(
     how: HowFlags = How(),
 ) -> int:
     """Add this server to the configuration of a client, with absolute paths. Shows the change and asks first."""
-    from vector_memory.clients.catalogue import claude_settings
-    from vector_memory.clients.changes import read
-    from vector_memory.clients.claude_command import has_plugin
-    from vector_memory.clients.launching import NAME, entry_for, shared_memory
-    from vector_memory.clients.planning import installation
+    from vector_memory.cli.clients.catalogue import claude_settings
+    from vector_memory.cli.clients.changes import read
+    from vector_memory.cli.clients.claude_command import has_plugin
+    from vector_memory.cli.clients.launching import NAME, entry_for, shared_memory
+    from vector_memory.cli.clients.planning import installation
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
@@ -121,7 +121,7 @@ def install(
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
     """Take this server out of the configuration of a client. Memories stay. Shows the change and asks first."""
-    from vector_memory.clients.planning import removal
+    from vector_memory.cli.clients.planning import removal
 
     place = how.place(client)
     changes = removal(place)
@@ -139,9 +139,11 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
 def _existing_place(database: Path) -> Path:
     """Return the full path of a memory. Raises ConfigurationError if a server could not create it there."""
     try:
-        return creatable(DatabaseLocation(database_path=database))
+        path = full_path(database)
     except ValueError:
         raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
+    require_folder(path.parent)
+    return path
 
 
 def _remote(url: str | None, token_file: Path | None) -> tuple[str, Path] | None:

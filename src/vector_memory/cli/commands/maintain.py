@@ -5,22 +5,37 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import DEFAULTS, AsJson, LocationFlags, ModelSettingsFlags, creatable, existing
+from vector_memory.cli.flags import (
+    DEFAULTS,
+    AsJson,
+    LocationFlags,
+    ModelSettingsFlags,
+    creatable,
+    existing,
+    files_of,
+    on_this_machine,
+)
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.settings import DatabaseLocation, full_path
+
+BACKED_UP = (
+    "`pg_dump --format=custom --schema=memory URL > memory.dump` backs it up, and "
+    "`pg_restore --dbname=URL memory.dump` restores it"
+)
+"""What to do instead of `backup` and `restore` with a memory in PostgreSQL."""
 
 
 def backfill(
     *, as_json: AsJson = False, place: LocationFlags = DatabaseLocation(), settings: ModelSettingsFlags = DEFAULTS
 ) -> None:
     """Compute missing vectors, for memories stored without a model. Can be interrupted and repeated."""
-    path = existing(place)
-    set_up_logging(settings.log_level, settings.log_file, [path])
+    address = existing(place)
+    set_up_logging(settings.log_level, settings.log_file, files_of(address))
     from vector_memory.store import SessionMemoryStore
 
-    with resumable(), SessionMemoryStore(path, settings) as store, progress("Memories") as update:
+    with resumable(), SessionMemoryStore(address, settings) as store, progress("Memories") as update:
         result = store.backfill_embeddings(update)
     _report(result.model_dump(), result.message, as_json=as_json)
 
@@ -32,11 +47,11 @@ def reembed(
 
     Servers with the old model can search and store meanwhile. Restart them with the new model afterwards.
     """
-    path = existing(place)
-    set_up_logging(settings.log_level, settings.log_file, [path])
+    address = existing(place)
+    set_up_logging(settings.log_level, settings.log_file, files_of(address))
     from vector_memory.store import SessionMemoryStore
 
-    with resumable(), SessionMemoryStore(path, settings) as store, progress("Memories") as update:
+    with resumable(), SessionMemoryStore(address, settings) as store, progress("Memories") as update:
         result = store.reembed(update)
     _report({"success": True, **result._asdict()}, result.message, as_json=as_json)
 
@@ -57,11 +72,11 @@ def doctor(
 
     Without --fix nothing is changed. Servers can keep running.
     """
-    path = creatable(place)
-    set_up_logging("ERROR", settings.log_file, [path])
+    address = creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
     from vector_memory.cli.doctor import run_doctor
 
-    return 0 if run_doctor(path, settings, as_json=as_json, fix=fix) else 1
+    return 0 if run_doctor(address, settings, as_json=as_json, fix=fix) else 1
 
 
 def backup(
@@ -81,8 +96,9 @@ def backup(
     from vector_memory.maintenance.backup import back_up
 
     target = full_path(target)
+    path = on_this_machine(place.address(), BACKED_UP)
     with progress("Copying") as update:
-        copied = back_up(place.file(), target, overwrite=overwrite, on_progress=update)
+        copied = back_up(path, target, overwrite=overwrite, on_progress=update)
     message = f"Copied {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {target}"
     body = {"success": True, "memories": copied.memories, "bytes": copied.size, "file": str(target)}
     _report(body, message, as_json=as_json)
@@ -104,7 +120,7 @@ def restore(
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore
 
-    path = creatable(place)
+    path = on_this_machine(creatable(place), BACKED_UP)
     with progress("Checking and copying") as update:
         copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"

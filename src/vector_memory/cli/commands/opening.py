@@ -9,8 +9,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import NotFoundError
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation
 from vector_memory.storage.base import Storage
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.opening import open_storage
 
 NAMES_COMPARED = 10_000
 
@@ -18,11 +17,11 @@ NAMES_COMPARED = 10_000
 @contextmanager
 def opened(place: DatabaseLocation, *, read_only: bool = True) -> Iterator[Storage]:
     """Open a memory. Raises ConfigurationError if it does not exist."""
-    database = Database(existing(place), dimensions=DEFAULT_DIM, read_only=read_only)
+    storage = open_storage(existing(place), dimensions=DEFAULT_DIM, read_only=read_only)
     try:
-        yield SqliteStorage(database)
+        yield storage
     finally:
-        database.close()
+        storage.close()
 
 
 def require_session(storage: Storage, session: str) -> None:

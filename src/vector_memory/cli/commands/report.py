@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags
+from vector_memory.cli.flags import AsJson, LocationFlags, files_of
 from vector_memory.cli.terminal import print_json, progress, say
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
@@ -94,7 +94,8 @@ def _pages_of(storage: Storage, folder: Path) -> dict[str, Path]:
 
 
 def _write(storage: Storage, session: str, target: Path, place: DatabaseLocation, *, overwrite: bool) -> Written:
-    with progress("Memories") as update, new_file(target, overwrite=overwrite, memory=place.file()) as stream:
+    databases = files_of(place.address())
+    with progress("Memories") as update, new_file(target, overwrite=overwrite, databases=databases) as stream:
         page = SessionReports(storage).page(session, update)
         size = stream.write(page.html.encode())
     return Written(page.memories, page.shown, page.texts, target, size)

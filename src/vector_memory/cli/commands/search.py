@@ -19,6 +19,7 @@ from vector_memory.cli.flags import (
     OfSession,
     OfTask,
     existing,
+    files_of,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
@@ -73,8 +74,8 @@ def search(
     if not query:
         raise ConfigurationError("Enter what to find: a question, a phrase, a name.")
     question = " ".join(query)
-    path = existing(place)
-    set_up_logging("ERROR", settings.log_file, [path])
+    address = existing(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
     settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
     scopes = [
         Scope(
@@ -91,7 +92,7 @@ def search(
     if session is not None:
         with opened(place) as storage:
             require_session(storage, session)
-    with SessionMemoryStore(path, settings, read_only=True) as store, status("Loading the embedding model ..."):
+    with SessionMemoryStore(address, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         found, message = (search.one if kind else search.all)(scopes, limit, offset)
     if as_json:

@@ -8,16 +8,16 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from vector_memory.cli.flags import SettingsFlags, creatable
+from vector_memory.cli.flags import SettingsFlags, creatable, files_of, require_folder
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.settings import (
     EXPORT_FOLDER,
-    DatabaseLocation,
     FileLocations,
     HttpOptions,
     ServerLocations,
     ServerOptions,
     Settings,
+    full_path,
 )
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
@@ -39,10 +39,9 @@ def serve(
 ) -> None:
     """Serve an MCP client over standard input and output, or with --http many over HTTP."""
     # Its default place is the project that the client works on, which it may be the first to use.
-    is_default = place.database_path is None and place.working_dir is None
-    path = place.file() if is_default else creatable(place)
-    set_up_logging(settings.log_level, settings.log_file, [path])
-    exports = place.export_dir or [path.parent / EXPORT_FOLDER]
+    address = place.address() if place.is_default() else creatable(place)
+    set_up_logging(settings.log_level, settings.log_file, files_of(address))
+    exports = place.export_dir or [place.folder() / EXPORT_FOLDER]
     if http.remote and http.token_file:
         from vector_memory.server.http.relaying import run_relay
 
@@ -50,7 +49,7 @@ def serve(
     if http.http:
         from vector_memory.server.http.serving import run_http_server
 
-        run_http_server(path, settings, exports, offer, http)
+        run_http_server(address, settings, exports, offer, http)
         return
     if sys.stdin.isatty():
         sys.stderr.write("Waiting for an MCP client on standard input. To try it out, run `vector-memory demo`.\n")
@@ -60,7 +59,7 @@ def serve(
     gc.freeze()
     gc.set_threshold(OFTEN)
     gc.enable()
-    run_server(path, settings, exports, offer, files)
+    run_server(address, settings, exports, offer, files)
 
 
 def demo(
@@ -78,5 +77,7 @@ def demo(
     """Store a folder of Markdown files through the real server and ask questions about it."""
     from vector_memory.cli.demo import run_demo
 
-    kept = creatable(DatabaseLocation(database_path=database_path)) if database_path else None
+    kept = full_path(database_path) if database_path else None
+    if kept is not None:
+        require_folder(kept.parent)
     run_demo(folder, questions=question or [], limit=limit, database=kept)

@@ -3,7 +3,6 @@
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -21,7 +20,7 @@ from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
+from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, MemoryAddress
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
@@ -216,7 +215,7 @@ def stats(
     elif isinstance(found, SessionStatsResult):
         _print_session_stats(found)
     else:
-        _print_memory_stats(found, place.file())
+        _print_memory_stats(found, place.address())
 
 
 def _print_memory(memory: MemoryEntry) -> None:
@@ -258,9 +257,9 @@ def _print_session_stats(found: SessionStatsResult) -> None:
         )
 
 
-def _print_memory_stats(found: MemoryStatsResult, path: Path) -> None:
+def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> None:
     out = console()
-    out.print(Text(str(path), style="bold"), soft_wrap=True)
+    out.print(Text(str(address), style="bold"), soft_wrap=True)
     stored = "nothing yet"
     if found.earliest_created and found.latest_created:
         stored = f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)"

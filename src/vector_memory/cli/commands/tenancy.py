@@ -12,16 +12,18 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson
+from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags
 from vector_memory.cli.terminal import console, one_line, print_json
 from vector_memory.cli.terminal_text import as_json as one_line_of_json
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
-from vector_memory.settings import full_path
+from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings, full_path
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.namespaces import Namespaces
+from vector_memory.tenancy.databases import DatabaseRegistry
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
-from vector_memory.tenancy.tokens import Token, TokenFile, token_file
+from vector_memory.tenancy.registry import Registry
+from vector_memory.tenancy.tokens import Token, Tokens
 
 DataDir = Annotated[
     Path | None, Parameter(help="Folder of the namespaces and tokens; also VECTOR_MEMORY_DATA_DIR.", show_default=False)
@@ -44,10 +46,12 @@ def namespace(
     max_mb: Annotated[int | None, Parameter(help="Maximum size of the database, in MB.")] = None,
     calls_per_minute: Annotated[int | None, Parameter(help="Maximum number of calls a minute and process.")] = None,
     data_dir: DataDir = None,
+    database: DatabaseFlags = DatabaseServer(),
+    settings: HiddenSettingsFlags = Settings(),
     as_json: AsJson = False,
 ) -> None:
     """Create a namespace, set its limits, or list all: each is a memory of its own on a server for several teams."""
-    namespaces = Namespaces(folder_of(data_dir))
+    namespaces = registry_at(database, data_dir, settings.embedding_dim)
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
     if action == "limit":
         name = required(name, "namespace limit NAME --max-memories N")
@@ -81,6 +85,7 @@ def token(
     agent: Annotated[str | None, Parameter(help="Store as this agent only.")] = None,
     expires: Annotated[str | None, Parameter(help="Time until it expires: 12h, 90d or 8w.")] = None,
     data_dir: DataDir = None,
+    database: DatabaseFlags = DatabaseServer(),
     as_json: AsJson = False,
 ) -> None:
     """Create, list or revoke the tokens that clients send to a server for several teams.
@@ -88,8 +93,8 @@ def token(
     A new token is printed once and kept nowhere: only its SHA-256 is stored. A running server notices changes at the
     next call.
     """
-    folder = folder_of(data_dir)
-    tokens = token_file(folder)
+    registry = registry_at(database, data_dir)
+    tokens = registry.tokens
     if action == "list":
         show(tokens, as_json=as_json)
         return
@@ -99,7 +104,7 @@ def token(
         said = {"revoked": name}
     else:
         chosen = required(namespace, f"token create {name} --namespace NAMESPACE")
-        Namespaces(folder).require(chosen)
+        registry.require(chosen)
         secret = tokens.create(
             name,
             chosen,
@@ -155,7 +160,7 @@ def as_text(line: dict[str, Any]) -> str:
     return one_line_of_json(line, sys.stdout.encoding, indent=None)
 
 
-def show(tokens: TokenFile, *, as_json: bool) -> None:
+def show(tokens: Tokens, *, as_json: bool) -> None:
     """Print the tokens, without what they open."""
     listed = tokens.tokens()
     if as_json:
@@ -213,8 +218,16 @@ def required(value: str | None, usage: str) -> str:
     return value
 
 
+def registry_at(database: DatabaseServer, data_dir: Path | None, dimensions: int = DEFAULT_DIM) -> Registry:
+    """Return the namespaces and tokens in a database, or else in the data folder. Raises ConfigurationError."""
+    address = database.url()
+    if address is not None:
+        return DatabaseRegistry(address, dimensions)
+    return FolderRegistry(folder_of(data_dir))
+
+
 def folder_of(data_dir: Path | None) -> Path:
     """Return the data folder. Raises ConfigurationError if none is given."""
     if data_dir is None:
-        raise ConfigurationError("Name the folder of the namespaces: --data-dir, or VECTOR_MEMORY_DATA_DIR.")
+        raise ConfigurationError("Name the folder of the namespaces, --data-dir, or their database, --database-url.")
     return full_path(data_dir)

@@ -10,7 +10,7 @@ from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, existing
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, existing, files_of
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
@@ -36,13 +36,13 @@ def export(
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """Write one session, or the whole memory, as JSON Lines. Servers can keep writing."""
-    path = existing(place)
-    with SessionMemoryStore(path, read_only=True) as store, progress("Memories") as update:
+    address = existing(place)
+    with SessionMemoryStore(address, read_only=True) as store, progress("Memories") as update:
         if output == STANDARD:
             store.export_memories(sys.stdout.buffer, session, with_vectors=vectors, on_progress=update)
             return
         target = full_path(output)
-        with new_file(target, overwrite=overwrite, memory=path) as stream:
+        with new_file(target, overwrite=overwrite, databases=files_of(address)) as stream:
             written = store.export_memories(stream, session, with_vectors=vectors, on_progress=update)
     if as_json:
         size = target.stat().st_size
@@ -74,10 +74,10 @@ def import_(
     A database of the tagged memory server that came before this one is imported too; it is only read. If any line of
     an export is invalid, nothing is changed. Vectors of another model are recomputed.
     """
-    path = creatable(place)
-    set_up_logging("ERROR", settings.log_file, [path])
+    address = creatable(place)
+    set_up_logging("ERROR", settings.log_file, files_of(address))
     with opened(source) as stream, resumable():
-        with SessionMemoryStore(path, settings) as store:
+        with SessionMemoryStore(address, settings) as store:
             with progress("Memories") as update:
                 result = store.import_memories(stream, as_session=as_session, on_progress=update)
             said = [f"Added {counted(result.added, 'memory', 'memories')}; {result.skipped:,} already existed."]

@@ -1,29 +1,31 @@
 """Checks of the file's contents: its structure, and whether the derived data matches the text."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.errors import DatabaseLockError, EmbeddingUnavailableError, VectorMemoryError
-from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
-from vector_memory.storage.sqlite import (
-    index_faults,
-    inspection,
-    memories,
-    pending,
-    schema_repair,
-    value_repair,
-    vectors,
+from vector_memory.errors import DatabaseLockError, VectorMemoryError
+from vector_memory.maintenance.doctor.agreement import fingerprint, reembedding, unindexed
+from vector_memory.maintenance.doctor.report import (
+    Finding,
+    State,
+    agreement,
+    fine,
+    first_names,
+    fixable,
+    named,
+    problem,
+    warning,
 )
-from vector_memory.storage.sqlite import reembedding as shadow
+from vector_memory.storage.sqlite import index_faults, inspection, schema_repair, value_repair
 from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema
 from vector_memory.storage.sqlite.schema_check import schema_faults
+from vector_memory.storage.sqlite.storage import SqliteReader
 from vector_memory.storage.sqlite.tags import unknown_tags
 from vector_memory.storage.sqlite.value_faults import value_faults
 
@@ -47,9 +49,6 @@ NOT_PRESENT = {
 
 REBUILT = {"vectors", "keywords", "tags"}
 """Checks of data that --fix rebuilds as a whole."""
-
-NAMED = 5
-"""Maximum number of ids or names in a message."""
 
 RESTORE = "Stop all servers, then restore the latest backup: `vector-memory restore SOURCE --overwrite`."
 
@@ -87,7 +86,7 @@ def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding
 
 def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
     """Compare the contents of the tables, whose values are valid."""
-    faults = TextFaults()
+    faults, reader = TextFaults(), SqliteReader(connection)
 
     def compared() -> Iterator[Finding]:
         nonlocal faults
@@ -99,9 +98,9 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
     yield from checked("vectors", lambda: filed_vectors(connection, faults.text))
     yield from checked("keywords", lambda: [keywords(connection, faults.text | faults.chunks)])
     yield from checked("tags", lambda: [tags(connection)])
-    yield from checked("unindexed", lambda: [unindexed(connection)])
-    yield from checked("fingerprint", lambda: [fingerprint(connection, model)])
-    yield from checked("reembedding", lambda: reembedding(connection))
+    yield from checked("unindexed", lambda: [unindexed(reader)])
+    yield from checked("fingerprint", lambda: [fingerprint(reader, model)])
+    yield from checked("reembedding", lambda: reembedding(reader))
 
 
 def checked(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
@@ -143,11 +142,6 @@ def values(connection: Connection) -> Finding:
     if not value_repair.has_lost_values(connection, faults):
         return fixable("values", message)
     return problem("values", message, RESTORE)
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Return the first names, with an ellipsis if there are more."""
-    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def integrity(connection: Connection) -> Finding:
@@ -232,59 +226,6 @@ def tags(connection: Connection) -> Finding:
     )
 
 
-def unindexed(connection: Connection) -> Finding:
-    """Check for memories that lack vectors which no process is computing."""
-    coming = pending.count_pending(connection, Scope())
-    missing = memories.count_unindexed(connection) - coming
-    if not missing and coming:
-        memory = counted(coming, "new memory", "new memories")
-        return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")
-    if not missing:
-        return fine("unindexed", "Every memory has vectors.")
-    lack = "lacks" if missing == 1 else "lack"
-    message = f"{counted(missing, 'memory', 'memories')} {lack} vectors and may be found by words only."
-    return fixable("unindexed", message, State.WARNING)
-
-
-def fingerprint(connection: Connection, model: EmbeddingModel) -> Finding:
-    """Check that the file's vectors are comparable with the model's."""
-    present = vectors.fingerprint_of(connection)
-    try:
-        vectors.require_same_fingerprint(connection, model.fingerprint)
-    except EmbeddingUnavailableError as error:
-        if model.is_ready:
-            return problem("fingerprint", str(error))
-        return fine("fingerprint", "Not checked: there is no model to compare the vectors with.")
-    if present is None:
-        return fine("fingerprint", "There are no vectors yet.")
-    return fine("fingerprint", f"The vectors were computed with {vectors.describe(present)}, the configured model.")
-
-
-def reembedding(connection: Connection) -> Iterator[Finding]:
-    """Check for a change of the model that is in progress or was interrupted."""
-    if shadow.exists(connection):
-        new_model = shadow.unfinished(connection)
-        message = (
-            f"Recomputing the vectors with {vectors.describe(new_model)} is in progress or was interrupted."
-            if new_model
-            else "Some vectors of an earlier model have not been erased yet."
-        )
-        yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")
-
-
-def agreement(name: str, good: str, bad: object) -> Finding:
-    """Return a finding that is fine unless `bad` has a message; then --fix can repair it."""
-    return fixable(name, str(bad)) if bad else fine(name, good)
-
-
 def be(number: int) -> str:
     """Return "is" or "are"."""
     return "is" if number == 1 else "are"
-
-
-def named(ids: Collection[int]) -> str:
-    """Name memories by their ids, at most NAMED of them."""
-    shown = ", ".join(str(number) for number in sorted(ids)[:NAMED])
-    if len(ids) == 1:
-        return f"memory {shown}"
-    return f"{len(ids):,} memories ({shown}{', ...' if len(ids) > NAMED else ''})"

@@ -1,7 +1,7 @@
 """Checks of the installation: versions, SQLite, the model, the token counter."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from vector_memory.chunking import find_token_counter
@@ -17,13 +17,18 @@ SAMPLE = "A vector for the doctor."
 REINSTALL = "Reinstall vector-memory in its own environment."
 
 
-def installation_findings(model: EmbeddingModel, settings: Settings) -> Iterator[Finding]:
-    """Yield the findings about the installation."""
+def installation_findings(engine: Iterable[Finding], model: EmbeddingModel, settings: Settings) -> Iterator[Finding]:
+    """Yield the findings about the installation, those about the engine among them."""
     yield package_versions()
-    yield linked_sqlite()
-    yield extension()
+    yield from engine
     yield embedding_model(model, settings)
     yield token_counter(model)
+
+
+def sqlite_findings() -> Iterator[Finding]:
+    """Yield the findings about SQLite and its extension."""
+    yield linked_sqlite()
+    yield extension()
 
 
 def package_versions() -> Finding:

@@ -1,9 +1,12 @@
 """Findings of the doctor's checks, and the report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+NAMED = 5
+"""Maximum number of ids or names in a message."""
 
 FIX = "Run `vector-memory doctor --fix`."
 
@@ -45,6 +48,24 @@ def problem(name: str, message: str, advice: str | None = None) -> Finding:
 def fixable(name: str, message: str, state: State = State.PROBLEM) -> Finding:
     """Return a finding that --fix repairs."""
     return Finding(name, state, message, FIX, fixable=True)
+
+
+def agreement(name: str, good: str, bad: object) -> Finding:
+    """Return a finding that is fine unless `bad` has a message; then --fix can repair it."""
+    return fixable(name, str(bad)) if bad else fine(name, good)
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first names, with an ellipsis if there are more."""
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+
+
+def named(ids: Collection[int]) -> str:
+    """Name memories by their ids, at most NAMED of them."""
+    shown = ", ".join(str(number) for number in sorted(ids)[:NAMED])
+    if len(ids) == 1:
+        return f"memory {shown}"
+    return f"{len(ids):,} memories ({shown}{', ...' if len(ids) > NAMED else ''})"
 
 
 @dataclass(frozen=True, slots=True)

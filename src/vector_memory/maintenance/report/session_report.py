@@ -17,7 +17,7 @@ from vector_memory.maintenance.report.projection import nearest_neighbours, proj
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment
-from vector_memory.validation import MAX_IDENTIFIER, check_text
+from vector_memory.validation import MAX_IDENTIFIER, check_label
 
 MAX_MEMORIES = 10_000
 """Maximum number of memories shown, newest first: with more dots a browser becomes slow."""
@@ -62,7 +62,7 @@ class SessionReports:
 
     def page(self, session_id: str, on_progress: Progress | None = None) -> SessionPage:
         """Return a session as one HTML page. Raises NotFoundError if nothing is stored in it."""
-        check_text("session_id", session_id, MAX_IDENTIFIER)
+        check_label("session_id", session_id, MAX_IDENTIFIER)
         with self._storage.read() as reader:
             reading = read_session(reader, session_id)
         if not reading.memories:

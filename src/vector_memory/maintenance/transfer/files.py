@@ -1,7 +1,7 @@
 """Output files of exports and reports."""
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -11,17 +11,17 @@ from vector_memory.storage.disk.drafts import Rules, draft_of
 
 
 @contextmanager
-def new_file(target: Path, *, overwrite: bool, memory: Path) -> Iterator[IO[bytes]]:
+def new_file(target: Path, *, overwrite: bool, databases: Sequence[Path]) -> Iterator[IO[bytes]]:
     """Yield a stream to a file that exists, complete, only after the block succeeds.
 
     Pipes and terminals are written to directly. Raises ValidationError if the file exists and `overwrite` is false, or
-    if it is the `memory` or any other database, which is never replaced; DatabaseError if it cannot be written.
+    if it is one of `databases` or any other, which are never replaced; DatabaseError if it cannot be written.
     """
     if is_stream(target):
         with written_to(target) as stream:
             yield stream
         return
-    with draft_of(target, Rules(overwrite=overwrite, databases=[memory])) as draft:
+    with draft_of(target, Rules(overwrite=overwrite, databases=databases)) as draft:
         with draft.open() as stream:
             yield stream
         draft.publish()

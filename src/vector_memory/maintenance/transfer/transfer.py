@@ -32,7 +32,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
-from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_text, digits
+from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 
 PARENT = "parent_report_id"
 
@@ -100,7 +100,7 @@ class Transfer:
         If a line is invalid, this changes nothing and raises a ValidationError that gives the line's number.
         """
         if as_session is not None:
-            check_text("The new session id", as_session, MAX_IDENTIFIER)
+            check_label("The new session id", as_session, MAX_IDENTIFIER)
         header, session_id = checked_header(source, one_session=as_session is not None)
         usable = self._usable(header)
         result = Imported()

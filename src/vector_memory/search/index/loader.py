@@ -244,13 +244,12 @@ class PassageIndex:
         return passages
 
     def _with_passages(self, feed: IndexFeed, known: Passages, last_id: int) -> Passages:
-        new = feed.passages_after(known.last_id, PASSAGES_PER_READ)
-        ids, vectors = feed.vectors([passage.id for passage in new])
-        readable = set(ids.tolist())
-        last = new[-1].id if len(new) == PASSAGES_PER_READ else last_id
-        extended = known.extended([passage for passage in new if passage.id in readable], vectors, last)
-        for session_id, cached in self._cached.items():
-            if cached.until == known.count:  # the others are completed when they are searched
+        # The others are completed when they are searched.
+        complete = {key: cached for key, cached in self._cached.items() if cached.until == known.count}
+        new = feed.passages_after(known.last_id, PASSAGES_PER_READ, with_vectors=bool(complete))
+        extended = known.extended(new.placed, new.signatures, last_id if new.last_id is None else new.last_id)
+        if new.vectors is not None:
+            for session_id, cached in complete.items():
                 rows = extended.rows_in(session_id, known.count)
-                self._cached[session_id] = cached.extended(rows, vectors[rows - known.count], extended.count)
+                self._cached[session_id] = cached.extended(rows, new.vectors[rows - known.count], extended.count)
         return extended

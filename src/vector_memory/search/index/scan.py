@@ -32,14 +32,15 @@ from vector_memory.storage.ranking import Vectors, best, rounded
 class Scan:
     """Finds the best units of a scope, or with `memories` the memories that have the best units.
 
-    `terms` None: keywords are not compared. `depth`: this many nearest units have "vector" among their `sources`, even
-    if they contain the words.
+    `members`: for each memory row, whether it is in the scope. `terms` None: keywords are not compared. `depth`: this
+    many nearest units have "vector" among their `sources`, even if they contain the words.
     """
 
     def __init__(
         self,
         view: View,
         scope: Scope,
+        members: Bools,
         terms: Sequence[str] | None,
         *,
         depth: int,
@@ -49,7 +50,7 @@ class Scan:
         self._scope = scope
         self._depth = depth
         self._memories = memories
-        self._members = view.members(scope)
+        self._members = members
         self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms)
 
     def find(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.search.index.units import Bools, Rows, Units, joined
-from vector_memory.storage.ranking import IndexFeed, PlacedPassage, Vectors
+from vector_memory.storage.ranking import IndexFeed, PlacedPassage, Signatures, Vectors, signatures_of
 
 WORD_BITS = 64
 BLOCK = 32_768
@@ -81,12 +81,11 @@ class Passages:
         new = np.full(units.count - self.units.count, NOT_EMBEDDED, np.int32)
         return replace(self, units=units, first_passages=joined(self.first_passages, self.units.count, new))
 
-    def extended(self, passages: Sequence[PlacedPassage], vectors: Vectors, last_id: int) -> "Passages":
+    def extended(self, passages: Sequence[PlacedPassage], signatures: Signatures, last_id: int) -> "Passages":
         """Return a copy with further passages, sorted by id, with ids above all others.
 
         Raises DatabaseError if the unit of a passage is unknown.
         """
-        bits = signatures_of(vectors)
         known = self.units.entries_of([passage.memory_id for passage in passages])
         try:
             own = [known[memory_id, unit_id] for _, memory_id, unit_id in passages]
@@ -103,7 +102,7 @@ class Passages:
             count=self.count + len(passages),
             ids=joined(self.ids, self.count, np.array([passage.id for passage in passages], np.int64)),
             entries=joined(self.entries, self.count, entries),
-            signatures=tuple(joined(word, self.count, bits[:, i]) for i, word in enumerate(self.signatures)),
+            signatures=tuple(joined(word, self.count, signatures[:, i]) for i, word in enumerate(self.signatures)),
         )
 
     def up_to(self, passage_id: int) -> int:
@@ -223,11 +222,12 @@ class View:
         self._query: Vectors | None = None
         self._differences = np.empty(0, np.uint16)
 
-    def members(self, scope: Scope) -> Bools:
-        """Return for each memory row whether it is in the scope."""
+    def members(self, scope: Scope, known: Sequence[int] | None = None) -> Bools:
+        """Return for each memory row whether it is in the scope. `known`: the memories of the scope."""
         members = self.units.members(scope)
         if not self.units.knows(scope):
-            members &= np.isin(self.units.memory_ids[: self.units.memory_count], self.feed.memories_in(scope))
+            inside = self.feed.memories_in(scope) if known is None else known
+            members &= np.isin(self.units.memory_ids[: self.units.memory_count], inside)
         return members
 
     def cached(self, scope: Scope) -> CachedVectors | None:
@@ -281,13 +281,6 @@ def highest(values: NDArray[np.floating], limit: int) -> Rows:
     enough = np.partition(values[positions], -limit)[-limit]
     above, equal = positions[values[positions] > enough], positions[values[positions] == enough]
     return np.union1d(above, equal[: MAX_TIES * limit])
-
-
-def signatures_of(vectors: Vectors) -> NDArray[np.uint64]:
-    """Return the signatures of vectors, shape (vectors, 64-bit words)."""
-    packed = np.packbits(vectors > 0, axis=1)
-    padding = -packed.shape[1] % (WORD_BITS // 8)
-    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
 
 
 def unequal_bits(words: Sequence[NDArray[np.uint64]], signature: NDArray[np.uint64]) -> NDArray[np.uint16]:

@@ -36,6 +36,10 @@ HOOKS: dict[str, tuple[str, Hook]] = {
 """The tools, the events that they are for, and what they do."""
 
 
+FAILED = "vector-memory/failed"
+"""The key of an answer's `_meta` with the code of an error: a relay then sends again what has waited."""
+
+
 class HookTools(Middleware):
     """Answers the calls of hooks."""
 
@@ -49,13 +53,16 @@ class HookTools(Middleware):
         if name not in HOOKS:
             return await call_next(context)
         event_name, hook = HOOKS[name]
-        told = None
+        told, failed = None, None
         try:
             if event := await event_of(context.fastmcp_context, arguments):
                 told = await hook(event)
         except Exception as error:
-            logger.warning("%s failed: %s", name, error if isinstance(error, VectorMemoryError) else where(error))
-        return ToolResult(content=[TextContent(type="text", text=json.dumps(answer(event_name, told)))])
+            is_ours = isinstance(error, VectorMemoryError)
+            logger.warning("%s failed: %s", name, error if is_ours else where(error))
+            failed = {FAILED: getattr(error, "code", VectorMemoryError.code)}
+        said = TextContent(type="text", text=json.dumps(answer(event_name, told)))
+        return ToolResult(content=[said], meta=failed)
 
 
 async def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:

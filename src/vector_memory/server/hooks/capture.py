@@ -16,7 +16,7 @@ from vector_memory.storage.calls import current_call
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.conversation import Said
 from vector_memory.transcripts.worth import storable
-from vector_memory.validation import MAX_TITLE
+from vector_memory.validation import as_title
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def store_said(event: Event, said: Said) -> None:
         captured=True,
         agent_id=current_caller().agent_id or said.agent_id,
         session_id=event.session_id,
-        title=said.title and said.title[:MAX_TITLE],
+        title=as_title(said.title or ""),
         metadata={"project": event.conversation.project.folder},
         created_at=said.time,
     )

@@ -2,15 +2,18 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
 from anyio import CancelScope, CapacityLimiter
 from anyio.to_thread import run_sync
+from fastmcp.exceptions import FastMCPError
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
-from mcp_types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
+from mcp import MCPError
+from mcp_types import INVALID_REQUEST, CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
 
 from vector_memory.errors import VectorMemoryError
 from vector_memory.results.sessions import Result
@@ -34,6 +37,11 @@ CANCELLED = "Cancelled"
 THREADS = 4
 """Checking and recording have threads of their own: neither waits for searches, and the event loop for neither."""
 
+OPENING_THREADS = 4
+"""So have namespaces that are opened, which takes long if a file is upgraded: nobody else waits for that."""
+
+COMPLETE = "completion/complete"
+
 
 class Accounting(Middleware):
     """Refuses calls beyond the quota, and writes a line into the audit log for each call, refused or not."""
@@ -42,7 +50,7 @@ class Accounting(Middleware):
         self._namespaces = namespaces
         self._audit = audit
         self._metrics = metrics
-        self._threads = CapacityLimiter(THREADS)
+        self._threads, self._opening = CapacityLimiter(THREADS), CapacityLimiter(OPENING_THREADS)
 
     async def on_call_tool(
         self,
@@ -55,8 +63,8 @@ class Accounting(Middleware):
             return await call_next(context)
         body: Mapping[str, Any] = {"error": CANCELLED}
         try:
-            await self._admit(stores=name.startswith(("store_", "hook_")))
-            answer = await call_next(context)
+            async with self._admitted(stores=name.startswith(("store_", "hook_"))):
+                answer = await call_next(context)
             body = answer.structured_content or {}
         except VectorMemoryError as error:
             answer = failed_result(Result, error)
@@ -79,6 +87,15 @@ class Accounting(Middleware):
         """Check the quota, and record who asked for a prompt about which session."""
         return await self._recorded("prompts/get", ids_in(context.message.arguments or {}, {}), context, call_next)
 
+    async def on_request(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Check the quota, and record who asked for names that begin in some way; other requests have their own."""
+        if context.method != COMPLETE:
+            return await call_next(context)
+        try:
+            return await self._recorded(COMPLETE, {}, context, call_next)
+        except FastMCPError as error:  # which FastMCP expects of resources and prompts only
+            raise MCPError(INVALID_REQUEST, str(error)) from None
+
     async def _recorded(
         self,
         call: str,
@@ -88,9 +105,10 @@ class Accounting(Middleware):
     ) -> Any:
         failure: str | None = CANCELLED
         try:
-            with protocol_errors(call):
-                await self._admit(stores=False)
-            answer = await call_next(context)
+            async with AsyncExitStack() as admitted:
+                with protocol_errors(call):
+                    await admitted.enter_async_context(self._admitted(stores=False))
+                answer = await call_next(context)
             failure = None
         except Exception as error:
             failure = type(error).__name__
@@ -99,9 +117,15 @@ class Accounting(Middleware):
             await self._record(call, ids, failure)
         return answer
 
-    async def _admit(self, *, stores: bool) -> None:
-        admit = partial(self._namespaces.admit, current_caller().namespace, stores=stores)
-        await run_sync(admit, limiter=self._threads)
+    @asynccontextmanager
+    async def _admitted(self, *, stores: bool) -> AsyncIterator[None]:
+        """Keep the caller's namespace open during the block. Raises the errors of `open` and `admit`."""
+        name = current_caller().namespace
+        with self._namespaces.in_use(name):
+            if not self._namespaces.is_open(name):
+                await run_sync(self._namespaces.open, name, limiter=self._opening)
+            await run_sync(partial(self._namespaces.admit, name, stores=stores), limiter=self._threads)
+            yield
 
     async def _record(self, call: str, ids: Mapping[str, list[int | str]], error: str | None) -> None:
         try:

@@ -2,41 +2,69 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastmcp.server.auth import AccessToken, AuthProvider, RemoteAuthProvider, TokenVerifier
 from fastmcp.server.auth.providers.jwt import JWTVerifier
 from pydantic import AnyHttpUrl
+from starlette.authentication import AuthenticationError
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, Response
 
-from vector_memory.errors import ConfigurationError
+from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.server.callers import CLAIM
+from vector_memory.server.http.gate import RETRY_SECONDS
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Caller, Permission
-from vector_memory.tenancy.tokens import PREFIX, TokenFile
+from vector_memory.tenancy.tokens import PREFIX, Tokens
 
 logger = logging.getLogger(__name__)
+
+THREADS = 4
+"""Tokens are looked up in threads of their own: neither searches nor the event loop wait for them."""
 
 NAMESPACE_CLAIM = "namespace"
 """The claim of a signed token that names the caller's namespace."""
 
 
-class Door(TokenVerifier):
-    """Checks tokens at each call. The file of this server's own is read again when it has changed."""
+class Unavailable(AuthProvider):
+    """Answers 503 while tokens cannot be checked: 401 would tell clients to throw theirs away."""
 
-    def __init__(self, tokens: TokenFile, signed: TokenVerifier | None = None, base_url: str | None = None) -> None:
+    def get_middleware(self) -> list[Any]:
+        """Return the middleware that checks tokens."""
+        checking, *others = super().get_middleware()
+        return [Middleware(checking.cls, *checking.args, **checking.kwargs, on_error=unavailable), *others]
+
+
+def unavailable(_connection: HTTPConnection, error: Exception) -> Response:
+    """Return the answer to a call whose token cannot be checked."""
+    return PlainTextResponse(f"{error}\n", 503, {"Retry-After": str(RETRY_SECONDS)})
+
+
+class Door(Unavailable, TokenVerifier):
+    """Checks tokens at each call, so that a revoked one is refused at the next."""
+
+    def __init__(self, tokens: Tokens, signed: TokenVerifier | None = None, base_url: str | None = None) -> None:
         super().__init__(base_url=base_url, required_scopes=[Permission.READ])
         self._tokens = tokens
         self._signed = signed
+        self._threads = CapacityLimiter(THREADS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the caller with the scopes of the token; None: it is unknown, invalid, revoked or expired."""
         if self._signed is None or token.startswith(PREFIX):
-            return self._own(token)
+            return await self._own(token)
         found = await self._signed.verify_token(token)
         return None if found is None else with_caller(found)
 
-    def _own(self, secret: str) -> AccessToken | None:
+    async def _own(self, secret: str) -> AccessToken | None:
         try:
-            found = self._tokens.find(secret)
+            found = await run_sync(self._tokens.find, secret, limiter=self._threads)
+        except DatabaseError as error:
+            raise AuthenticationError(str(error)) from None
         except (ConfigurationError, OSError) as error:
             logger.error("No token can be checked: %s", error)  # noqa: TRY400 - the traceback adds nothing
             return None
@@ -68,12 +96,16 @@ def largest(scopes: Sequence[str]) -> Permission | None:
     return max((one for one in Permission if one in scopes), key=list(Permission).index, default=None)
 
 
-def door_of(tokens: TokenFile, http: HttpOptions) -> AuthProvider:
+class SignedDoor(Unavailable, RemoteAuthProvider):
+    """Also tells clients which identity provider signs tokens (RFC 9728)."""
+
+
+def door_of(tokens: Tokens, http: HttpOptions) -> AuthProvider:
     """Return what lets callers in, with OAuth metadata (RFC 9728) if there is an identity provider."""
     if http.jwt_issuer is None:
         return Door(tokens, base_url=http.public_url)
     signed = JWTVerifier(jwks_uri=http.jwt_jwks_url, issuer=http.jwt_issuer, audience=http.jwt_audience)
-    return RemoteAuthProvider(
+    return SignedDoor(
         Door(tokens, signed),
         authorization_servers=[AnyHttpUrl(http.jwt_issuer)],
         base_url=http.public_url or "",

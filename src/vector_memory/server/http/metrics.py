@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from vector_memory.errors import DatabaseError
 from vector_memory.tenancy.namespaces import Namespaces
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -67,10 +68,16 @@ def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
     """Yield the size of each namespace, and whether the model is loaded."""
     yield from described("model_loaded", "gauge", "1 while the embedding model is loaded.")
     yield f"vector_memory_model_loaded {int(namespaces.has_model)}"
+    yield from described("open_namespaces", "gauge", "Namespaces that are open in this process.")
+    yield f"vector_memory_open_namespaces {namespaces.open_count}"
+    try:
+        sizes = {name: namespaces.registry.sizes(name) for name in namespaces.registry.names()}
+    except DatabaseError:  # readiness says so; the other figures are needed all the same
+        return
     for name, meaning in (("database_bytes", "Size of the database."), ("log_bytes", "Size of its write-ahead log.")):
         yield from described(name, "gauge", meaning)
-        for namespace in namespaces.names():
-            yield f'vector_memory_{name}{{namespace="{namespace}"}} {getattr(namespaces.sizes(namespace), name)}'
+        for namespace, size in sizes.items():
+            yield f'vector_memory_{name}{{namespace="{namespace}"}} {getattr(size, name)}'
 
 
 def described(name: str, kind: str, meaning: str) -> Iterator[str]:

@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vector_memory.errors import DatabaseError
+from vector_memory.server.http.remote import NOBODY, Speaker
 from vector_memory.storage.disk.filesystem import make_private_folders
-from vector_memory.storage.disk.locking import lock_if_free
+from vector_memory.storage.disk.locking import lock, lock_if_free
 
 MAX_WAITING = 10_000
 MAX_BYTES = 256 * 2**20
 REFUSED = "refused"
 """Folder for what the shared memory did not accept: nothing is thrown away."""
+
+ADDING = "adding"
+SENDING = "sending"
+"""Files to lock: one process at a time adds, and one sends."""
 
 
 class Waiting(NamedTuple):
@@ -24,6 +29,7 @@ class Waiting(NamedTuple):
     path: Path
     tool: str
     arguments: dict[str, Any]
+    speaker: Speaker
 
 
 class Outbox:
@@ -32,32 +38,33 @@ class Outbox:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, tool: str, arguments: dict[str, Any]) -> None:
-        """Keep a call. When this returns it survives a power failure. Raises DatabaseError if there is no room."""
-        make_private_folders(self._folder)
-        data = json.dumps({"tool": tool, "arguments": arguments}).encode()
-        waiting = self._paths()
-        if len(waiting) >= MAX_WAITING or sum(path.stat().st_size for path in waiting) + len(data) > MAX_BYTES:
+    def add(self, tool: str, arguments: dict[str, Any], speaker: Speaker = NOBODY) -> None:
+        """Keep a call. When this returns it survives a power failure.
+
+        Raises DatabaseError if there is no room, or the folder cannot be written.
+        """
+        call = {"tool": tool, "arguments": arguments, "speaker": speaker._asdict()}
+        data = json.dumps(call).encode()
+        try:
+            with self._locked(ADDING) as adding:
+                lock(adding)
+                self._write(data)
+        except OSError as error:
             raise DatabaseError(
-                "Too much waits to be sent to the shared memory, which cannot be reached. Try again later."
-            )
-        draft = self._folder / f"{time.time_ns():020}-{os.getpid()}.new"
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.rename(draft.with_suffix(".json"))
+                f"The shared memory cannot be reached, and this machine could not keep the text ({error.strerror}): "
+                "try again later."
+            ) from error
 
     def is_empty(self) -> bool:
         """Return whether nothing waits."""
         return not self._paths()
 
     def waiting(self) -> Iterator[Waiting]:
-        """Yield what waits, the oldest first. A file that cannot be read is set aside."""
+        """Yield what waits, the oldest first. A file that is damaged is set aside."""
         for path in self._paths():
             try:
                 call = json.loads(path.read_bytes())
-                yield Waiting(path, call["tool"], call["arguments"])
+                yield Waiting(path, call["tool"], dict(call["arguments"]), Speaker(**call["speaker"]))
             except FileNotFoundError:
                 continue
             except (ValueError, KeyError, TypeError):
@@ -74,17 +81,53 @@ class Outbox:
     @contextmanager
     def sending(self) -> Iterator[bool]:
         """Yield whether this process may send: no other does so during the block."""
+        with self._locked(SENDING) as sending:
+            yield lock_if_free(sending)
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[int]:
+        """Yield a descriptor of a file to lock. The lock ends with the block, or the process."""
         make_private_folders(self._folder)
-        descriptor = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(self._folder / name, os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            yield lock_if_free(descriptor)
+            yield descriptor
         finally:
             os.close(descriptor)
 
+    def _write(self, data: bytes) -> None:
+        for unfinished in self._folder.glob("*.new"):  # of a process that was killed: nobody was told that it is kept
+            unfinished.unlink()
+        waiting = self._paths()
+        if len(waiting) >= MAX_WAITING or sum(map(size_of, waiting)) + len(data) > MAX_BYTES:
+            raise DatabaseError(
+                "Too much waits to be sent to the shared memory, which cannot be reached. Try again later."
+            )
+        # By the time, so that it is used only once, but after those that wait: clocks are set back, too.
+        number = max(time.time_ns(), int(waiting[-1].stem) + 1 if waiting else 0)
+        draft = self._folder / f"{number:020}.new"
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.rename(draft.with_suffix(".json"))
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
     def _paths(self) -> list[Path]:
-        return sorted(self._folder.glob("*.json"))
+        return sorted(path for path in self._folder.glob("*.json") if path.stem.isdecimal())
 
     def _set_aside(self, path: Path) -> None:
         aside = self._folder / REFUSED
         make_private_folders(aside)
         path.rename(aside / path.name)
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes; 0 if it was sent meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

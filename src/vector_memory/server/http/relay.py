@@ -5,14 +5,15 @@ would be stored is kept on this machine and sent, in order, when it is back.
 """
 
 import asyncio
+import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-import httpx2
-from fastmcp import Client, FastMCP
-from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp import Context, FastMCP
 from fastmcp.prompts import Message, PromptResult
 from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
@@ -20,21 +21,25 @@ from fastmcp.tools import Tool, ToolResult
 from mcp import MCPError
 from mcp_types import (
     CallToolRequestParams,
+    Completion,
+    CompletionArgument,
+    CompletionContext,
     GetPromptRequestParams,
+    PromptReference,
     ReadResourceRequestParams,
+    ResourceTemplateReference,
     TextContent,
     TextResourceContents,
 )
 
 from vector_memory import __version__
-from vector_memory.errors import DatabaseError, VectorMemoryError
+from vector_memory.errors import DatabaseError, QuotaExceededError, ValidationError, VectorMemoryError
 from vector_memory.results.sessions import Result
-from vector_memory.server.app import instructions_for
+from vector_memory.server.app import add_listed, instructions_for
 from vector_memory.server.fastmcp_adapter import MemoryServer
-from vector_memory.server.hooks import HOOKS
+from vector_memory.server.hooks import FAILED, HOOKS
 from vector_memory.server.http.outbox import Outbox, Waiting
-from vector_memory.server.prompts import add_prompts
-from vector_memory.server.resources import add_resources
+from vector_memory.server.http.remote import BrokenCallError, Remote, Speaker
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.settings import ServerOptions
@@ -42,58 +47,14 @@ from vector_memory.settings import ServerOptions
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 2.0
-SECONDS_TO_CONNECT = 5.0
 
-FINAL = frozenset({"ValidationError", "AccessDenied"})
+FINAL = frozenset({"ValidationError", "AccessDenied", "ChunkingError"})
 """Errors of a call that will fail each time it is repeated. A duplicate is one: it is stored already."""
 
+ATTEMPTS = 5
+"""How often others wait behind a call that the shared memory can be reached for, but fails."""
 
-class Remote:
-    """The shared memory. Each call has a connection of its own, so that nothing breaks when the server restarts."""
-
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {token}"}
-
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[Client[StreamableHttpTransport]]:
-        """Yield a connected client.
-
-        Raises DatabaseError if the server cannot be reached, refuses the token, or is gone before it has answered.
-        """
-        transport = StreamableHttpTransport(self._url, headers=self._headers)
-        async with AsyncExitStack() as stack:
-            try:
-                client = await stack.enter_async_context(Client(transport, init_timeout=SECONDS_TO_CONNECT))
-            except Exception as error:  # the client raises whatever its transport did
-                raise await self._unreachable() from error
-            try:
-                yield client
-            except (MCPError, VectorMemoryError):
-                raise
-            except Exception as error:
-                raise await self._unreachable() from error
-
-    async def _unreachable(self) -> DatabaseError:
-        """Return the error for a failed connection. The client does not tell a refused token from a broken network."""
-        try:
-            async with httpx2.AsyncClient(headers=self._headers, timeout=SECONDS_TO_CONNECT) as client:
-                is_refused = (await client.post(self._url)).status_code == httpx2.codes.UNAUTHORIZED
-        except httpx2.HTTPError:
-            is_refused = False
-        reason = "refuses the token" if is_refused else "cannot be reached"
-        return DatabaseError(f"The shared memory at {self._url} {reason}: tell the user.")
-
-    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool. Raises DatabaseError if the server cannot be reached, or is ending."""
-        try:
-            async with self.client() as client:
-                answer = await client.call_tool(tool, arguments, raise_on_error=False)
-        except MCPError as error:  # our tools answer with their own errors: this one is of the connection
-            raise await self._unreachable() from error
-        return ToolResult(
-            content=answer.content, structured_content=answer.structured_content, is_error=answer.is_error
-        )
+KEPT = "Kept on this machine: it is sent to the shared memory, in order, as soon as that can be reached."
 
 
 class Relay(Middleware):
@@ -102,6 +63,9 @@ class Relay(Middleware):
     def __init__(self, remote: Remote, outbox: Outbox) -> None:
         self._remote = remote
         self._outbox = outbox
+        self._session_id: str | None = None
+        self._failures: Counter[Path] = Counter()
+        self._problem: str | None = None
 
     async def on_list_tools(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Sequence[Tool]]
@@ -122,13 +86,35 @@ class Relay(Middleware):
     ) -> ToolResult:
         """Hand a call on, or keep it if it stores and the shared memory cannot be reached."""
         name, arguments = context.message.name, context.message.arguments or {}
-        stores = name.startswith(("store_", "hook_"))
         try:
-            if stores and not self._outbox.is_empty():  # in order: behind those that wait
-                return self._keep(name, arguments)
-            return await self._remote.call(name, arguments)
-        except DatabaseError as error:
-            return self._keep(name, arguments) if stores else failed_result(Result, error)
+            answer = await self._answer(name, arguments, context.fastmcp_context)
+        except VectorMemoryError as error:
+            answer = failed_result(Result, error)
+        if name in HOOKS and answer.is_error:  # a client shows its user whatever else a hook answers
+            logger.warning("%s failed: %s", name, (answer.structured_content or {}).get("error"))
+            return ToolResult(content=[TextContent(type="text", text="{}")])
+        return answer
+
+    async def _answer(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
+        require_text(arguments)
+        stores = name.startswith(("store_", "hook_"))
+        speaker = self._speaker(name, arguments, context)
+        if stores and not self._outbox.is_empty():  # in order: behind those that wait
+            return self._keep(name, arguments, speaker)
+        try:
+            return await self._remote.call(name, arguments, speaker, context)
+        except DatabaseError:
+            if not stores:
+                raise
+            return self._keep(name, arguments, speaker)
+
+    def _speaker(self, name: str, arguments: dict[str, Any], context: Context | None) -> Speaker:
+        """Return for whom a call is made, and note the session if a hook names it."""
+        session_id = arguments.get("session_id")
+        if name in HOOKS and isinstance(session_id, str) and session_id.strip():
+            self._session_id = session_id.strip()
+        client = context.session.client_params if context else None
+        return Speaker(client.client_info.name if client else None, self._session_id)
 
     async def on_read_resource(
         self, context: MiddlewareContext[ReadResourceRequestParams], call_next: CallNext[Any, Any]
@@ -156,43 +142,77 @@ class Relay(Middleware):
                 found = await client.get_prompt(context.message.name, context.message.arguments)
         return PromptResult([Message(one.content, role=one.role) for one in found.messages])
 
+    async def complete(
+        self,
+        reference: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion:
+        """Complete a name from those in the shared memory; from none if it cannot be reached."""
+        typed = {"name": argument.name, "value": argument.value}
+        try:
+            async with self._remote.client() as client:
+                return await client.complete(reference, typed, context.arguments if context else None)
+        except VectorMemoryError:
+            return Completion(values=[])
+
     async def send_waiting(self) -> None:
         """Send what waits, the oldest first, until the shared memory cannot be reached. Another process may do so."""
         with self._outbox.sending() as may_send:
-            if may_send:
-                for call in self._outbox.waiting():
-                    if not await self._sent(call):
-                        return
+            if not may_send:
+                return
+            for call in self._outbox.waiting():
+                if await self._sent(call):
+                    del self._failures[call.path]
+                elif self._failures[call.path] < ATTEMPTS:
+                    return
 
     async def _sent(self, call: Waiting) -> bool:
-        """Send a call that waits; False: later ones have to wait, too."""
+        """Send a call that waits; False: it has to wait longer."""
         try:
-            answer = await self._remote.call(call.tool, call.arguments)
+            answer = await self._remote.call(call.tool, call.arguments, call.speaker)
+        except (BrokenCallError, MCPError) as error:
+            return self._failed(call, type(error).__name__)
         except DatabaseError as error:
-            logger.debug("Not sent yet: %s", type(error).__name__)
+            logger.debug("Not sent yet: %s", error)
+            self._failures.clear()
             return False
+        except VectorMemoryError as error:
+            answer = failed_result(Result, error)
         body = answer.structured_content or {}
-        if answer.is_error and body.get("error") not in FINAL:
-            logger.warning("A store waits on this machine: %s", body.get("error"))
-            return False
-        if answer.is_error and body.get("memory_id") is None:  # with an id it is a duplicate: it is there
-            logger.error("A store was refused and set aside: %s", body.get("error"))
+        problem = body.get("error") if answer.is_error else (answer.meta or {}).get(FAILED)
+        if problem is None or body.get("memory_id") is not None:  # an error with an id is a duplicate: it is there
+            self._outbox.sent(call)
+        elif problem in FINAL:
+            logger.error("A store was refused and set aside: %s", problem)
             self._outbox.refused(call)
         else:
-            self._outbox.sent(call)
+            return self._failed(call, str(problem))
         return True
 
-    def _keep(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        failure = None
-        try:
-            self._outbox.add(tool, arguments)
-        except DatabaseError as error:
-            logger.warning("%s", error)
-            failure = failed_result(Result, error)
-        if tool in HOOKS:  # a client shows its user whatever else a hook answers
+    def _failed(self, call: Waiting, problem: str) -> bool:
+        if self._problem != problem:
+            logger.warning("A store waits on this machine: %s", problem)
+        self._problem = problem
+        if problem != QuotaExceededError.code:  # which all that waits would meet
+            self._failures[call.path] += 1
+        return False
+
+    def _keep(self, tool: str, arguments: dict[str, Any], speaker: Speaker) -> ToolResult:
+        self._outbox.add(tool, arguments, speaker)
+        if tool in HOOKS:
             return ToolResult(content=[TextContent(type="text", text="{}")])
-        said = "Kept on this machine: the shared memory cannot be reached. It is stored there, in order, once it can."
-        return failure or ToolResult(structured_content={**Result(message=said).model_dump(), "queued": True})
+        return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
+
+
+def require_text(arguments: dict[str, Any]) -> None:
+    """Raise ValidationError for text that no message can carry."""
+    try:
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        raise ValidationError(
+            "The arguments contain a lone surrogate or NaN: send what JSON and UTF-8 can hold."
+        ) from None
 
 
 def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMCP:
@@ -201,7 +221,7 @@ def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMC
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, object]]:
-        sending = asyncio.create_task(keep_sending(relay))
+        sending = asyncio.create_task(keep_sending(relay, outbox))
         try:
             yield {}
         finally:
@@ -215,13 +235,17 @@ def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMC
         middleware=[relay],
         tools=offered(offer.chosen(), read_only=offer.read_only, profile=offer.profile, on_this_machine=False),
     )
-    add_resources(server)
-    add_prompts(server, read_only=offer.read_only)
+    add_listed(server, offer)
+    server.add_completion_handler(relay.complete)
     return server
 
 
-async def keep_sending(relay: Relay) -> None:
+async def keep_sending(relay: Relay, outbox: Outbox) -> None:
     """Send what waits, again and again."""
     while True:
-        await relay.send_waiting()
+        try:
+            if not outbox.is_empty():
+                await relay.send_waiting()
+        except Exception:  # whatever it was, the next attempt may succeed
+            logger.exception("What waits on this machine could not be sent")
         await asyncio.sleep(SECONDS_BETWEEN_ATTEMPTS)

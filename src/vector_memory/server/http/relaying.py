@@ -10,7 +10,8 @@ from typing import NoReturn
 from vector_memory.errors import ConfigurationError
 from vector_memory.server.app import serve
 from vector_memory.server.http.outbox import Outbox
-from vector_memory.server.http.relay import Remote, create_relay
+from vector_memory.server.http.relay import create_relay
+from vector_memory.server.http.remote import Remote
 from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire, take_standard_streams
 from vector_memory.settings import ServerOptions
@@ -22,7 +23,9 @@ def run_relay(url: str, token_file: Path, offer: ServerOptions) -> NoReturn:
     """Serve one client from a shared memory until it disconnects or a signal arrives; end the process."""
     end = partial(end_process, lambda: None)
     stop_on_signals(end)
-    relay = create_relay(Remote(url, read_token(token_file)), Outbox(outbox_of(url)), offer)
+    read_token(token_file)  # a mistake is told at once
+    remote = Remote(url, partial(read_token, token_file))
+    relay = create_relay(remote, Outbox(outbox_of(url, token_file)), offer)
     asyncio.run(serve(relay, Wire(*take_standard_streams(), end)))
     end()
 
@@ -37,7 +40,12 @@ def read_token(path: Path) -> str:
         raise ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
 
 
-def outbox_of(url: str) -> Path:
-    """Return the folder of what waits for a shared memory, one for each."""
+def outbox_of(url: str, token_file: Path) -> Path:
+    """Return the folder of what waits for a shared memory.
+
+    Each file with a token has its own: another token may open another namespace, where these texts do not belong. It is
+    the file and not the token, so that a renewed token sends what has waited.
+    """
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "vector-memory" / "outbox" / hashlib.sha256(url.encode()).hexdigest()[:DIGITS]
+    place = f"{url}\n{token_file.resolve()}"
+    return Path(state).expanduser() / "vector-memory" / "outbox" / hashlib.sha256(place.encode()).hexdigest()[:DIGITS]

@@ -2,22 +2,27 @@
 
 import asyncio
 import logging
-import os
 import signal
 import socket
-import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ConfigurationError
 from vector_memory.server.app import OverHttp, create_server
-from vector_memory.server.fastmcp_adapter import RequestStateSecurity, http_app
+from vector_memory.server.callers import current_caller
+from vector_memory.server.fastmcp_adapter import (
+    RequestStateSecurity,
+    ServerRequestContext,
+    authenticated_principal,
+    http_app,
+)
 from vector_memory.server.http.accounting import Accounting
 from vector_memory.server.http.connections import Connection, allow_many_files, drop_who_never_reads
 from vector_memory.server.http.doors import door_of
@@ -26,19 +31,18 @@ from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
-from vector_memory.settings import HttpOptions, ServerOptions, Settings
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
+from vector_memory.tenancy.databases import DatabaseRegistry
+from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
-from vector_memory.tenancy.tokens import token_file
+from vector_memory.tenancy.registry import Registry
 
 logger = logging.getLogger(__name__)
 
 MAX_BODY = 16 * 2**20
 """Bytes of a request: a text of the maximum length may take twelve bytes a character as escaped JSON."""
-
-KEY_BYTES = 32
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -69,7 +73,7 @@ class Server(uvicorn.Server):
 
 
 def run_http_server(
-    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
     listening = inherited_socket()
@@ -80,7 +84,7 @@ def run_http_server(
             supervise(listening, http.workers)
             return
     allow_many_files()
-    gate = Gate(application(path, settings, export_folders, offer, http))
+    gate = Gate(application(address, settings, export_folders, offer, http))
     config = uvicorn.Config(
         gate,
         http=Connection,
@@ -103,28 +107,32 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigurationError(f"Cannot listen on {host}, port {port}: {reason}. Choose another --port.") from error
+    # Accepted connections inherit it. asyncio sets it only on sockets whose protocol it knows; without it, each answer
+    # waits 40 ms for the client to acknowledge its headers.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     drop_who_never_reads(listening)
     return listening
 
 
 def application(
-    path: Path, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> App:
     """Return the application. Raises ConfigurationError."""
     serve = partial(http_app, hosts=http.hosts(), origins=http.origins(), max_body=MAX_BODY)
     if http.data_dir is None:
-        open_memory = partial(open_only, path, settings, export_folders, read_only=offer.read_only)
+        open_memory = partial(open_only, address, settings, export_folders, read_only=offer.read_only)
         return serve(create_server(open_memory, offer, over_http=OverHttp()))
-    namespaces, metrics = Namespaces(http.data_dir, settings, read_only=offer.read_only), Metrics()
+    registry = registry_of(address, http.data_dir, settings)
+    namespaces, metrics = Namespaces(registry, settings, read_only=offer.read_only), Metrics()
     accounting = Accounting(namespaces, AuditLog(http.data_dir), metrics)
     app = serve(
         create_server(
             lambda: closing(namespaces),
             offer,
             over_http=OverHttp(
-                auth=door_of(token_file(http.data_dir), http),
+                auth=door_of(registry.tokens, http),
                 middleware=[accounting, Permissions()],
-                questions=RequestStateSecurity(keys=[shared_key(http.data_dir)]),
+                questions=RequestStateSecurity(keys=[registry.key()], bind_principal=asked),
             ),
         )
     )
@@ -132,26 +140,24 @@ def application(
     return app
 
 
-def shared_key(data_dir: Path) -> bytes:
-    """Return the key of a data folder that all its servers share, and which is made at its first use."""
-    path = data_dir / "state.key"
-    if not path.exists():
-        make_private_folders(data_dir)
-        descriptor, draft = tempfile.mkstemp(dir=data_dir)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(os.urandom(KEY_BYTES))
-        with suppress(FileExistsError):  # another worker was faster
-            os.link(draft, path)
-        Path(draft).unlink()
-    return path.read_bytes()
+def asked(context: ServerRequestContext[Any, Any]) -> str:
+    """Return who was asked: a token, and the namespace that it opens, for its name may open another one later."""
+    return f"{current_caller().namespace} {authenticated_principal(context)}"
+
+
+def registry_of(address: MemoryAddress, data_dir: Path, settings: Settings) -> Registry:
+    """Return the namespaces and tokens of a server: in its database, so that all machines share them, or its folder."""
+    if isinstance(address, Path):
+        return FolderRegistry(data_dir)
+    return DatabaseRegistry(address, settings.embedding_dim)
 
 
 def open_only(
-    path: Path, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
+    address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], *, read_only: bool
 ) -> AbstractContextManager[SessionMemoryStore]:
     """Open the only memory of a server without tokens."""
-    model = EmbeddingModel(lambda: load_embedder(settings))
-    store = SessionMemoryStore(path, settings, export_folders=export_folders, model=model, read_only=read_only)
+    model = EmbeddingModel(lambda: load_embedder(settings), queries_first=True)
+    store = SessionMemoryStore(address, settings, export_folders=export_folders, model=model, read_only=read_only)
     if settings.embed_in_background:
         store.defer_vectors()
     return store

@@ -12,16 +12,31 @@ import time
 logger = logging.getLogger(__name__)
 
 SOCKET = "VECTOR_MEMORY_INHERITED_SOCKET"
-"""The variable that tells a worker the descriptor of its socket; nobody else sets it."""
+"""The variable that tells a worker the descriptor of its socket and the process id of its supervisor."""
 
 SECONDS_BEFORE_RESTART = 1.0
 SECONDS_TO_END = 30.0
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def inherited_socket() -> socket.socket | None:
-    """Return the socket that the supervisor has opened for this worker; None: this process is no worker."""
-    descriptor = os.environ.pop(SOCKET, None)
-    return None if descriptor is None else socket.socket(fileno=int(descriptor))
+    """Return the socket that the supervisor has opened for this worker; None: this process is no worker.
+
+    A worker ends, after the calls that are running, when its supervisor is gone: nobody else would end it.
+    """
+    if (inherited := os.environ.pop(SOCKET, None)) is None:
+        return None
+    descriptor, supervisor = map(int, inherited.split())
+    threading.Thread(target=end_without, args=(supervisor,), name="supervisor", daemon=True).start()
+    return socket.socket(fileno=descriptor)
+
+
+def end_without(supervisor: int) -> None:
+    """Wait until another process has become this one's parent, and end."""
+    while os.getppid() == supervisor:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    logger.warning("The supervisor is gone: this worker ends, too")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def supervise(listening: socket.socket, count: int) -> None:
@@ -49,5 +64,5 @@ def supervise(listening: socket.socket, count: int) -> None:
 def start(listening: socket.socket) -> "subprocess.Popen[bytes]":
     """Start this program once more, with the same flags, as a worker."""
     command = [sys.executable, "-P", "-m", "vector_memory", *sys.argv[1:]]
-    variables = os.environ | {SOCKET: str(listening.fileno())}
+    variables = os.environ | {SOCKET: f"{listening.fileno()} {os.getpid()}"}
     return subprocess.Popen(command, env=variables, pass_fds=[listening.fileno()])  # noqa: S603 - our own command

@@ -14,6 +14,8 @@ KEY = "confirmation"
 ASKED = "asked"
 """The state sent with the question. The SDK seals it and binds it to this tool and its arguments."""
 
+NOT_ASKED = "The user could not be asked: nothing was deleted. Try again."
+
 
 class Confirmation(BaseModel):
     """The user's consent to a deletion."""
@@ -29,19 +31,21 @@ def can_ask(context: Context) -> bool:
     return asking is not None and (asking.form is not None or asking.url is None)
 
 
+def can_wait_for_user(context: Context) -> bool:
+    """Return whether the server can ask during a call. From protocol version 2026-07-28 on, it cannot."""
+    request = context.request_context
+    return request is None or request.protocol_version not in MODERN_PROTOCOL_VERSIONS
+
+
 async def confirm(context: Context, question: str) -> InputRequiredResult | None:
     """Return None if the user agreed. Raises ValidationError if not.
 
-    From protocol version 2026-07-28 on, a server cannot ask during a call: the question is then returned as the tool's
-    answer, and the client calls the tool again with the user's reply.
+    Where a server cannot ask during a call, the question is returned as the tool's answer, and the client calls the
+    tool again with the user's reply.
     """
-    request = context.request_context
-    if request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        agreed = _reply(context)
-        if agreed is None:
-            return _as_result(question)
-    else:
-        agreed = await _ask(context, question)
+    agreed = await _ask(context, question) if can_wait_for_user(context) else _reply(context)
+    if agreed is None:
+        return _as_result(question)
     if not agreed:
         raise ValidationError("The user declined: nothing was deleted. Repeat this only if the user asks for it.")
     return None
@@ -51,7 +55,7 @@ async def _ask(context: Context, question: str) -> bool:
     try:
         answer = await context.elicit(question, Confirmation)
     except (MCPError, ToolError):
-        raise ValidationError("The user could not be asked: nothing was deleted. Try again.") from None
+        raise ValidationError(NOT_ASKED) from None
     return isinstance(answer, AcceptedElicitation) and answer.data.confirm
 
 
@@ -67,3 +71,17 @@ def _as_result(question: str) -> InputRequiredResult:
     schema = parse_elicit_response_type(Confirmation).schema
     form = ElicitRequestFormParams(message=question, requested_schema=schema)
     return InputRequiredResult(input_requests={KEY: ElicitRequest(params=form)}, request_state=ASKED)
+
+
+async def answers_of_user(context: Context, asked: InputRequiredResult) -> dict[str, ElicitResult]:
+    """Ask the user, during a call, what another server wants to know. Raises ValidationError if that fails."""
+    answers = {}
+    for key, request in (asked.input_requests or {}).items():
+        if not isinstance(request, ElicitRequest) or not isinstance(request.params, ElicitRequestFormParams):
+            raise ValidationError(NOT_ASKED)
+        form = request.params
+        try:
+            answers[key] = await context.session.elicit_form(form.message, form.requested_schema, context.request_id)
+        except MCPError:
+            raise ValidationError(NOT_ASKED) from None
+    return answers

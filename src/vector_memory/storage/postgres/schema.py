@@ -5,12 +5,16 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
+VERSION = 1
+"""The number of migrations."""
+
 SYMBOL_FOR_NULL = "\u2400"
 
 # One row. Every writer locks it first, and gets its ids from it: so ids ascend in the order of commits.
 NAMESPACE = """
 create table namespace (
     id smallint primary key check (id = 1),
+    schema_version integer not null,
     revision bigint not null default 0,
     epoch bigint not null default 1,
     removals bigint not null default 0,
@@ -21,6 +25,7 @@ create table namespace (
 ) with (fillfactor = 10);
 """
 
+# The category, the report that an observation is about (as JSON) and the project's folder are copied from the metadata.
 MEMORIES = """
 create table session_memories (
     id bigint primary key,
@@ -39,8 +44,8 @@ create table session_memories (
     metadata text not null,
     category text collate "C",
     about_report text collate "C",
+    project text collate "C",
     content_hash text collate "C" not null,
-    place_hash bytea unique,
     created_at text collate "C" not null,
     updated_at text collate "C" not null,
     accessed_at text collate "C" not null,
@@ -48,13 +53,13 @@ create table session_memories (
     auto_chunk boolean not null,
     chunk_count integer not null,
     embedding_model_id integer references embedding_models(id)
-);
+) with (fillfactor = 90);
 create index idx_session on session_memories(session_id, memory_type, session_iter, created_at, id);
 create index idx_agent on session_memories(agent_id, memory_type, session_iter, created_at, id);
 create index idx_task on session_memories(task_code, memory_type, session_iter, created_at, id);
 create index idx_kind on session_memories(memory_type, session_iter, created_at, id);
-create index idx_created_at on session_memories(created_at);
-create index idx_content_hash on session_memories(content_hash);
+create index idx_created_at on session_memories(created_at, id);
+create index idx_content on session_memories(content_hash, session_id);
 create index idx_tags on session_memories using gin (tags);
 create index idx_observed_report on session_memories(about_report) where memory_type = 'report_observation';
 create index idx_without_vectors on session_memories(id) where embedding_model_id is null;
@@ -93,6 +98,8 @@ create table embedding_models (
 """
 
 # The filter columns are copied from the memory, so that a scan of a scope reads no other table.
+# The type of the vectors does not have their length: else statements that a connection has prepared would fail when
+# vectors of another length are put in use.
 PASSAGES = """
 create table memory_passages (
     id bigint primary key,
@@ -105,7 +112,7 @@ create table memory_passages (
     session_id text collate "C",
     session_iter integer not null,
     task_code text collate "C",
-    embedding vector({dimensions}) not null
+    embedding vector not null check (vector_dims(embedding) = {dimensions})
 );
 alter table memory_passages alter column embedding set storage plain;
 create index idx_passage_memory on memory_passages(memory_id);
@@ -122,7 +129,7 @@ create table keyword_blocks (
     session_id text collate "C",
     units integer not null
 );
-create index idx_keyword_block_session on keyword_blocks(session_id);
+create index idx_keyword_block_session on keyword_blocks(session_id, id);
 
 create table keyword_memories (
     memory_id bigint primary key references session_memories(id),

@@ -1,20 +1,18 @@
 """Adds and deletes memories together with their derived data: chunks, words, passages and vectors."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import fields
 
 import apsw
 
-from vector_memory.domain import TRAITS, Chunk, NewMemory
+from vector_memory.domain import Chunk, NewMemory
+from vector_memory.storage.adding import as_stored, words_in
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.sqlite import keywords, pending, vectors
 from vector_memory.storage.sqlite.memories import is_unindexed
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value, next_ids
-
-as_json = json.JSONEncoder(ensure_ascii=False).encode
-"""Encode a value for a JSON column. `json.dumps` would create an encoder for each value."""
+from vector_memory.storage.values import as_json
 
 
 def find_duplicate(connection: apsw.Connection, memory: NewMemory, content_hash: str) -> int | None:
@@ -80,8 +78,7 @@ def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *
         sql = "update memory_chunks set is_contextually_enriched = ? where parent_id = ?"
         connection.execute(sql, (derived.enriched, memory.id))
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
-    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
-    chunk_ids: Sequence[int] = fetch_column(connection, sql, (memory.id,))
+    chunk_ids = chunk_ids_of(connection, memory.id)
     if derived.chunks and not chunk_ids:
         chunk_ids = add_chunks(connection, memory, derived)
     vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
@@ -115,40 +112,18 @@ def delete_memory(connection: apsw.Connection, memory_id: int) -> int | None:
     return chunk_count if connection.changes() else None
 
 
+def chunk_ids_of(connection: apsw.Connection, memory_id: int) -> list[int]:
+    """Return the ids of a document's chunks in order."""
+    sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
+    return fetch_column(connection, sql, (memory_id,))
+
+
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:
     """Return the passages as they are stored: with the ids of their chunks."""
     return [
         vectors.Passage(chunk_ids[passage.unit] if memory.chunked else None, passage.start, passage.end)
         for passage in embedded.passages
     ]
-
-
-def words_in(derived: Derived) -> keywords.Words:
-    """Return the words, which must come from `prepare_words` of this engine."""
-    if not isinstance(derived.words, keywords.Words):
-        raise TypeError("The words of a memory must come from prepare_words of the same storage")
-    return derived.words
-
-
-def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
-    """Return a new memory as it will be stored."""
-    return Memory(
-        id=memory_id,
-        memory_type=str(new.kind),
-        agent_id=new.agent_id,
-        session_id=new.session_id,
-        session_iter=new.session_iter,
-        task_code=new.task_code,
-        content=new.content,
-        title=new.title,
-        description=new.description,
-        tags=list(new.tags),
-        metadata=new.metadata,
-        content_hash=content_hash,
-        chunked=TRAITS[new.kind].chunked,
-        chunk_count=chunk_count,
-        **history._asdict(),
-    )
 
 
 def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None) -> None:
@@ -172,11 +147,18 @@ def insert_row(connection: apsw.Connection, memory: Memory, model_id: int | None
 
 
 def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) -> list[int]:
-    """Insert the rows of a document's chunks, linked to their neighbours, and return their ids in order."""
-    chunks = derived.chunks
-    if not chunks:
+    """Insert the chunks of a document, and return their ids in order."""
+    if not derived.chunks:
         return []
-    ids = next_ids(connection, "memory_chunks", len(chunks))
+    ids = next_ids(connection, "memory_chunks", len(derived.chunks))
+    insert_chunk_rows(connection, memory, derived.chunks, ids, enriched=derived.enriched)
+    return ids
+
+
+def insert_chunk_rows(
+    connection: apsw.Connection, memory: Memory, chunks: Sequence[Chunk], ids: Sequence[int], *, enriched: bool
+) -> None:
+    """Insert the rows of a document's chunks with these ids, linked to their neighbours."""
     connection.executemany(
         """
         insert into memory_chunks (
@@ -193,7 +175,7 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
                 following,
                 memory.id,
                 memory.title,
-                derived.enriched,
+                enriched,
                 memory.created_at,
                 len(chunks),
                 chunk.position(len(chunks)),
@@ -204,7 +186,6 @@ def insert_chunks(connection: apsw.Connection, memory: Memory, derived: Derived)
             )
         ],
     )
-    return ids
 
 
 def chunk_values(chunk: Chunk) -> tuple[object, ...]:

@@ -15,11 +15,9 @@ from vector_memory.settings import DATABASE_NAME, MEMORY_FOLDER
 from vector_memory.storage.disk.filesystem import make_private_folders, require_local
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
-
-LOCK_TIMEOUT_SECONDS = 30.0
-"""Counted from the arrival of the client's call; for other writers, from the start of the wait."""
 
 PAGES_IN_MEMORY = 4_096
 """Pages of one transaction kept in memory: 16 MB, enough for the longest report."""

@@ -93,7 +93,7 @@ def is_uncut(connection: apsw.Connection, memory_id: int) -> bool:
 
 def prepare(memory: Memory, cut: Cut) -> tuple[Memory, Derived]:
     """Return a document with its chunks; none if it cannot be cut, which must not keep the file from being opened."""
-    from vector_memory.storage.sqlite.keywords import indexed  # noqa: PLC0415 - needs numpy, and few files come here
+    from vector_memory.storage.postings import indexed  # noqa: PLC0415 - needs numpy, and few files come here
 
     try:
         chunks = cut(memory.content) if memory.chunked else []

@@ -12,7 +12,6 @@ import apsw
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.connecting import (
-    LOCK_TIMEOUT_SECONDS,
     closed_on_error,
     create_private_file,
     forbid_writes,
@@ -33,7 +32,7 @@ from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_da
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
 from vector_memory.storage.sqlite.readers import CommitWatch, ReaderPool
 from vector_memory.storage.sqlite.vec0 import load_vector_search
-from vector_memory.storage.sqlite.write_lock import Turn, WriteLock
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ class Database:
         self._only_reads = read_only
         self._synchronous = synchronous
         self._cut = cut
-        self._write_lock = WriteLock()
+        self._write_lock = WriteLock((apsw.BusyError, apsw.LockedError))
         self._closed = False
         self._full_disk = FullDisk(path, self._extend)
         self._keeper = LogKeeper(path, self._connect_in_place, self._require_in_place, read_only=read_only)

@@ -9,37 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
+from vector_memory.storage import postings
+from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.postings import LENGTH, FoundPostings, place_of
 from vector_memory.storage.ranking import (
-    PLACES_PER_BLOCK,
     IndexedMemory,
+    NewPassages,
     Numbers,
     PlacedPassage,
     Revision,
     Vectors,
+    signatures_of,
 )
 from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.guards import DamagedError
-from vector_memory.storage.sqlite.keywords import (
-    BUCKETS,
-    DAMAGED_KEYWORDS,
-    HASH_BITS,
-    LENGTH,
-    MAX_COUNT,
-    hash_of,
-    hashes_of,
-    hits_in,
-    numbers_of,
-    read_postings,
-)
+from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
 MISSING = "The revision record of the database is missing: run `vector-memory doctor --fix`."
-
-MAX_BLOCKS = 1 << 24
-"""Arrays have an entry for each block, so a higher block number counts as damage."""
 
 
 class SqliteFeed:
@@ -97,41 +86,35 @@ class SqliteFeed:
         return fetch_column(self._connection, sql, condition.bindings)
 
     def key_of(self, term: str) -> int:
-        """Return a number that stands for a term: its bucket and its hash."""
-        bucket, hashed = hash_of(term)
-        return bucket << HASH_BITS | hashed
+        """Return a number that stands for a term."""
+        return postings.key_of(term)
 
     def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
         """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
-        numbers = (blocks[:, None] * BUCKETS + np.arange(BUCKETS)).ravel()
-        rows, postings = read_postings(self._connection, numbers)
-        block, bucket = np.divmod(rows, BUCKETS)
-        return block, bucket << HASH_BITS | hashes_of(postings).astype(np.int64)
+        return postings.keys_in(blocks, self._read_postings)
 
     def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
 
         One query reads the postings of all terms.
         """
-        hashes = [hash_of(term) for term in terms]
-        row_ids = [own * BUCKETS + bucket for own, (bucket, _) in zip(blocks, hashes, strict=True)]
-        rows, postings = read_postings(self._connection, np.concatenate(row_ids))
-        starts = np.concatenate(blocks) * PLACES_PER_BLOCK
-        ends = np.searchsorted(rows, np.cumsum([len(own) for own in blocks])).tolist()
-        found = []
-        for begin, end, (_, hashed) in zip([0, *ends], ends, hashes, strict=False):
-            hits = begin + hits_in(postings[begin:end], hashed)
-            own = postings[hits]
-            places = starts[rows[hits]] + numbers_of(own)
-            found.append((places, (own & np.uint64(MAX_COUNT)).astype(np.uint16)))
-        return found
+        return postings.occurrences(terms, blocks, self._read_postings)
 
-    def passages_after(self, passage_id: int, limit: int) -> list[PlacedPassage]:
-        """Return at most `limit` passages with ids above `passage_id`, sorted by id."""
+    def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:  # noqa: ARG002
+        """Return at most `limit` passages with ids above `passage_id`, always with their vectors."""
         sql = """
             select id, memory_id, coalesce(chunk_id, memory_id) from memory_passages where id > ? order by id limit ?
         """
-        return list(map(PlacedPassage._make, self._connection.execute(sql, (passage_id, limit)).fetchall()))
+        rows = self._connection.execute(sql, (passage_id, limit)).fetchall()
+        placed = list(map(PlacedPassage._make, rows))
+        ids, vectors = all_vectors_of(self._connection, [passage.id for passage in placed])
+        readable = set(ids.tolist())
+        return NewPassages(
+            [passage for passage in placed if passage.id in readable],
+            signatures_of(vectors),
+            vectors,
+            placed[-1].id if len(placed) == limit else None,
+        )
 
     def existing_passages(self, passage_ids: Sequence[int]) -> list[int]:
         """Return the ids of the passages that exist."""
@@ -146,6 +129,9 @@ class SqliteFeed:
         """Return the same for passages of a scope of one kind, one at a time: fast for ids that are far apart."""
         return read_scattered_vectors(self._connection, table_of(scope), self.dimensions(), passage_ids)
 
+    def _read_postings(self, row_ids: Numbers) -> FoundPostings:
+        return read_postings(self._connection, row_ids)
+
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
         sql = f"""
             select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''),
@@ -156,10 +142,3 @@ class SqliteFeed:
         return [
             IndexedMemory._make((*row[:6], place_of(row[6], row[7]), np.frombuffer(row[8], LENGTH))) for row in rows
         ]
-
-
-def place_of(block_id: int, first: int) -> int:
-    """Return the place of a unit in the file as one number. Raises DamagedError if it is out of range."""
-    if not 0 <= first < PLACES_PER_BLOCK or not 0 < block_id < MAX_BLOCKS:
-        raise DamagedError(DAMAGED_KEYWORDS)
-    return block_id * PLACES_PER_BLOCK + first

@@ -12,10 +12,10 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.ranking import Numbers, Vectors, cosines
 from vector_memory.storage.sqlite.file_index import PASSAGES, VECTOR_TABLE, FileIndex
 from vector_memory.storage.sqlite.file_rows import COUNT_BITS, MAX_COUNT, POSTING, fingerprint_of, hash_of
-from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch
 from vector_memory.storage.sqlite.vec0.blocks import all_vectors
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import apsw
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_index_of, log_of
 from vector_memory.storage.sqlite.connecting import use_write_ahead_log
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.erasure import TABLE as ERASURE
-from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.schema_check import Schema, read_schema
 from vector_memory.storage.sqlite.vec0 import load_vector_search, shadow_tables

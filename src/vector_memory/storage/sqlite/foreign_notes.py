@@ -9,7 +9,8 @@ import apsw
 from vector_memory.errors import ValidationError
 from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.legacy import normal_tags, normal_time
-from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, texts_in
+from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column
+from vector_memory.storage.values import texts_in
 
 COLUMNS = {"id", "content", "category", "tags", "created_at", "updated_at", "access_count"}
 

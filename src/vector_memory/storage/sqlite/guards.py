@@ -14,7 +14,8 @@ from typing import Any
 import apsw
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
-from vector_memory.storage.sqlite.write_lock import LOCK_ADVICE
+from vector_memory.storage.damage import WRONG_TYPE, DamagedError
+from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +37,6 @@ TYPES: dict[str, tuple[type, ...]] = {
     "text": (str, type(None)),
     "blob": (bytes, type(None)),
 }
-
-WRONG_TYPE = (
-    "The database contains a value of the wrong type: run `vector-memory doctor --fix`, or restore a backup if "
-    "that does not help."
-)
 
 RUN_FIX = (
     "The tables of the database were altered: run `vector-memory doctor --fix`, or restore the database "
@@ -70,10 +66,6 @@ FAILURES: dict[type[apsw.Error], str] = {
 }
 
 Row = tuple[Any, ...]
-
-
-class DamagedError(DatabaseError):
-    """The contents of the file contradict its schema."""
 
 
 class Guard:

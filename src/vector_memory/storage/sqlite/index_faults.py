@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import apsw
 import numpy as np
 
+from vector_memory.storage.postings import BUCKETS, LENGTH, MAX_UNITS, POSTING, indexed, numbers_of
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column, fetch_value
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent
@@ -205,7 +206,7 @@ def is_keyword_index_correct(connection: apsw.Connection, damaged: Collection[in
     """
     homeless = "select count(*) from keyword_memories where block_id not in (select id from keyword_blocks)"
     return (
-        not fetch_value(connection, strays, (keywords.BUCKETS,))
+        not fetch_value(connection, strays, (BUCKETS,))
         and not fetch_value(connection, homeless)
         and set(fetch_column(connection, lost)) <= set(damaged)
         and all(_is_block_correct(connection, **block, damaged=damaged) for block in blocks)
@@ -227,13 +228,13 @@ def _is_block_correct(
         (block_id,),
     )
     for memory in memories:
-        end = memory.first + len(memory.lengths) // keywords.LENGTH.itemsize
-        if not 0 <= memory.first <= end <= pieces <= keywords.MAX_UNITS:
+        end = memory.first + len(memory.lengths) // LENGTH.itemsize
+        if not 0 <= memory.first <= end <= pieces <= MAX_UNITS:
             return False
         if memory.is_gone or memory.id in damaged:
             unknown.update(range(memory.first, end))
             continue
-        lengths, postings = keywords.indexed(keywords.texts_of(connection, memory.id), memory.first)
+        lengths, postings = indexed(keywords.texts_of(connection, memory.id), memory.first)
         wanted = _entries(postings)
         if lengths != memory.lengths or memory.session_id != session_id or wanted - found:
             return False
@@ -245,9 +246,7 @@ def _entries(postings: dict[int, bytes]) -> Counter[tuple[int, int, int]]:
     """Count the postings by bucket, unit number and value."""
     entries = Counter[tuple[int, int, int]]()
     for bucket, row in postings.items():
-        whole = np.frombuffer(
-            row[: len(row) // keywords.POSTING.itemsize * keywords.POSTING.itemsize], keywords.POSTING
-        )
-        numbers = keywords.numbers_of(whole).tolist()
+        whole = np.frombuffer(row[: len(row) // POSTING.itemsize * POSTING.itemsize], POSTING)
+        numbers = numbers_of(whole).tolist()
         entries.update(zip([bucket] * len(numbers), numbers, whole.tolist(), strict=True))
     return entries

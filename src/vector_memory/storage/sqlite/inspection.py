@@ -12,10 +12,11 @@ from urllib.parse import quote
 import apsw
 
 from vector_memory.errors import DatabaseError
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.disk.filesystem import journal_of, log_of
 from vector_memory.storage.sqlite import connecting, guards, legacy, migrations, schema_repair
 from vector_memory.storage.sqlite.full_disk import FullDiskError, connect_to_read, full_disk_detected
-from vector_memory.storage.sqlite.guards import DamagedError, Guard
+from vector_memory.storage.sqlite.guards import Guard
 from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import apsw
@@ -9,8 +10,9 @@ import apsw
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.records import CountedBy, Expendable, Memory, Observation, Origin, no_memory
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value, object_in, texts_in
+from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
+from vector_memory.storage.values import object_in, texts_in
 
 COLUMNS = """
     m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.title, m.description,
@@ -94,7 +96,8 @@ def get_observations(
         connection,
         Observation,
         f"""
-        select id, {ABOUT_REPORT} as report_id, agent_id, created_at, substr(content, 1, :characters) as beginning
+        select id, {ABOUT_REPORT} as report_id, agent_id, created_at,
+            iif(instr(content, char(0)), content, substr(content, 1, :characters)) as beginning
         from session_memories indexed by idx_observed_report
         where memory_type = '{MemoryKind.REPORT_OBSERVATION}'
             and {ABOUT_REPORT} in (select value from json_each(:reports))
@@ -102,7 +105,7 @@ def get_observations(
         """,
         {"reports": json.dumps(report_ids), "limit": limit, "characters": characters},
     )
-    return found[::-1]
+    return [replace(one, beginning=one.beginning[:characters]) for one in reversed(found)]
 
 
 def list_memories(

@@ -1,6 +1,5 @@
 """Reads rows as named values: by column name, never by position. No cursor outlives the call."""
 
-import json
 from collections.abc import Callable
 from functools import lru_cache
 from types import NoneType
@@ -8,13 +7,11 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import apsw
 
-from vector_memory.storage.sqlite.guards import WRONG_TYPE, DamagedError, type_check
+from vector_memory.storage.sqlite.guards import type_check
 
 T = TypeVar("T")
 
 SIMPLE: dict[object, type] = {kind: kind for kind in (int, float, str, bytes, bool, NoneType)}
-
-WRONG_JSON = "The database contains unreadable text: restore it from a backup."
 
 
 def fetch(connection: apsw.Connection, make: Callable[..., T], sql: str, bindings: Any = ()) -> list[T]:
@@ -76,32 +73,6 @@ def fetch_value(connection: apsw.Connection, sql: str, bindings: Any = ()) -> An
 def fetch_column(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
     """Run a query and return the first column of every row."""
     return [row[0] for row in connection.execute(sql, bindings).fetchall()]
-
-
-def texts_in(value: str) -> list[str]:
-    """Return the strings of a JSON list. Raises DamagedError if the value is anything else."""
-    texts = _parsed(value)
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise DamagedError(WRONG_TYPE)
-    return texts
-
-
-def object_in(value: str) -> dict[str, Any]:
-    """Return a JSON object. Raises DamagedError if the value is anything else."""
-    stored = _parsed(value)
-    if not isinstance(stored, dict):
-        raise DamagedError(WRONG_TYPE)
-    return stored
-
-
-def _parsed(value: str) -> Any:
-    try:
-        parsed = json.loads(value)
-        if "\\u" in value:
-            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair cannot be sent
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(WRONG_JSON) from error
-    return parsed
 
 
 def next_ids(connection: apsw.Connection, table: str, count: int) -> list[int]:

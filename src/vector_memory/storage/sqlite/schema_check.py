@@ -16,7 +16,7 @@ from vector_memory.storage.sqlite.schema import VECTOR_TABLES
 from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES
 
 SPARE = "spare_"
-"""Prefix of the tables that are filled with another model's vectors (`storage.reembedding`)."""
+"""Prefix of the tables that are filled with another model's vectors (`storage.sqlite.reembedding`)."""
 
 SPARE_TABLES = ("memory_passages", *VECTOR_TABLES)
 """The tables that have a spare copy."""

@@ -1,5 +1,6 @@
 """Statistics of sessions, and of the whole file."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import apsw
@@ -7,7 +8,8 @@ import apsw
 from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.storage.records import MemoryCounts, Moment, SessionCounts, SessionSummary, Span
 from vector_memory.storage.sqlite.filters import memory_filter
-from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value, object_in, texts_in
+from vector_memory.storage.sqlite.rows import fetch, fetch_columns_of, fetch_value
+from vector_memory.storage.values import object_in, texts_in
 
 
 def summary_from_row(*, agents: str, memory_types: str, **columns: Any) -> SessionSummary:
@@ -114,26 +116,37 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
     )
 
 
+# SQLite's functions see nothing of a text after the character NUL.
 MOMENTS = """
 m.id as memory_id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at,
 substr(m.content, 1, :characters) as beginning, length(m.content) as content_length,
-octet_length(m.content) as content_bytes, m.chunk_count
+octet_length(m.content) as content_bytes, m.chunk_count,
+case when instr(m.content, char(0)) then m.content end as with_nul
 """
+
+
+def moments(connection: apsw.Connection, sql: str, bindings: dict[str, Any], characters: int) -> list[Moment]:
+    """Return the memories that a query for MOMENTS finds, latest first, in the opposite order."""
+    found = fetch(connection, moment_from_row, sql, bindings | {"characters": characters})[::-1]
+    return [
+        moment if text is None else replace(moment, beginning=text[:characters], content_length=len(text))
+        for moment, text in found
+    ]
+
+
+def moment_from_row(*, with_nul: str | None, **columns: Any) -> tuple[Moment, str | None]:
+    """Return a Moment for a row of MOMENTS, and the whole text if it has the character NUL."""
+    return Moment(**columns), with_nul
 
 
 def latest_moments(connection: apsw.Connection, scope: Scope, limit: int, characters: int) -> list[Moment]:
     """Return the latest memories of a scope, oldest first."""
     condition = memory_filter(scope)
-    found = fetch(
-        connection,
-        Moment,
-        f"""
+    sql = f"""
         select {MOMENTS} from session_memories m where {condition.sql}
         order by m.created_at desc, m.id desc limit :limit
-        """,
-        condition.bindings | {"limit": limit, "characters": characters},
-    )
-    return found[::-1]
+    """
+    return moments(connection, sql, condition.bindings | {"limit": limit}, characters)
 
 
 # The plus keeps SQLite from reading all memories of the kind instead of those since a time.
@@ -151,7 +164,7 @@ order by m.created_at desc, m.id desc limit :limit
 def left_since(connection: apsw.Connection, span: Span, kind: MemoryKind, limit: int, characters: int) -> list[Moment]:
     """Return what a session and those without prompts have left of a kind since a time, oldest first."""
     values = {"since": span.since, "session_id": span.session_id, "besides": span.besides, "kind": kind}
-    return fetch(connection, Moment, LEFT_SINCE, values | {"limit": limit, "characters": characters})[::-1]
+    return moments(connection, LEFT_SINCE, values | {"limit": limit}, characters)
 
 
 def memory_counts(connection: apsw.Connection) -> MemoryCounts:

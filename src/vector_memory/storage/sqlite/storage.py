@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
+from vector_memory.storage.base import Reader
 from vector_memory.storage.records import (
     CanonicalTag,
     ChunkOutline,
@@ -36,10 +37,8 @@ from vector_memory.storage.sqlite import changes, chunks, cutting, memories, nam
 from vector_memory.storage.sqlite.database import Database
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
+    from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method, Numbers, Vectors
+    from vector_memory.storage.upkeep import Upkeep
 
 # Modules that import numpy are imported where they are used: commands that only list memories do not need it.
 # ruff: noqa: PLC0415, D102 - the methods are described in storage.base
@@ -50,6 +49,9 @@ class SqliteReader:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
+
+    def together(self, *reads: Callable[[Reader], Any]) -> list[Any]:
+        return [read(self) for read in reads]
 
     def memory(self, memory_id: int) -> Memory:
         return memories.require_memory(self.connection, memory_id)
@@ -78,13 +80,7 @@ class SqliteReader:
         return adding.find_duplicate(self.connection, new, content_hash)
 
     def find_report(
-        self,
-        *,
-        content_hash: str,
-        agent_id: str,
-        session_id: str | None,
-        session_iter: int,
-        task_code: str | None,
+        self, *, content_hash: str, agent_id: str, session_id: str | None, session_iter: int, task_code: str | None
     ) -> int | None:
         return memories.find_report(self.connection, content_hash, agent_id, session_id, session_iter, task_code)
 
@@ -110,7 +106,7 @@ class SqliteReader:
 
         return memory_vectors.embedded_passages(self.connection, memory_id)
 
-    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[NDArray[np.int64], NDArray[np.float32]]":
+    def mean_vectors(self, memory_ids: Sequence[int]) -> "tuple[Numbers, Vectors]":
         from vector_memory.storage.sqlite import memory_vectors
 
         return memory_vectors.mean_vectors(self.connection, memory_ids)
@@ -174,6 +170,12 @@ class SqliteReader:
         from vector_memory.storage.sqlite.feed import SqliteFeed
 
         return SqliteFeed(self.connection)
+
+    @property
+    def upkeep(self) -> "Upkeep":
+        from vector_memory.storage.sqlite.upkeep import SqliteUpkeep
+
+        return SqliteUpkeep(self.connection)
 
     def next_without_vectors(self, after_id: int, *, given_up: bool = False) -> Memory | None:
         return pending.next_unindexed(self.connection, after_id, given_up=given_up)
@@ -245,14 +247,12 @@ class SqliteWriter(SqliteReader):
     def record_access(self, memory_ids: Sequence[int], now: str) -> None:
         memories.record_access(self.connection, memory_ids, now)
 
-    def set_tag_vectors(self, vectors: "Mapping[str, NDArray[np.float32]]", fingerprint: Fingerprint) -> None:
+    def set_tag_vectors(self, vectors: "Mapping[str, Vectors]", fingerprint: Fingerprint) -> None:
         from vector_memory.storage.sqlite import tags
-        from vector_memory.storage.sqlite.vectors import adopt_fingerprint
 
-        adopt_fingerprint(self.connection, fingerprint)
-        tags.set_vectors(self.connection, vectors)
+        tags.set_vectors(self.connection, vectors, fingerprint)
 
-    def count_tag(self, tag: str, vector: "NDArray[np.float32] | None", now: str) -> None:
+    def count_tag(self, tag: str, vector: "Vectors | None", now: str) -> None:
         from vector_memory.storage.sqlite import tags
 
         tags.count_use(self.connection, tag, vector, now)
@@ -285,7 +285,7 @@ class SqliteStorage:
         self._database.require_time_to_write()
 
     def prepare_words(self, texts: Sequence[str]) -> UnitWords:
-        from vector_memory.storage.sqlite.keywords import indexed
+        from vector_memory.storage.postings import indexed
 
         return indexed(texts)
 

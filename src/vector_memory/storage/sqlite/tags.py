@@ -8,9 +8,10 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import MemoryKind
+from vector_memory.domain import Fingerprint, MemoryKind
 from vector_memory.storage.records import CanonicalTag, TagVectors, VectorsByTag
 from vector_memory.storage.sqlite.rows import fetch, fetch_column
+from vector_memory.storage.sqlite.vectors import adopt_fingerprint
 
 BYTES_PER_NUMBER = 4
 
@@ -42,8 +43,9 @@ def known_tags(connection: apsw.Connection, dimensions: int) -> TagVectors:
     return TagVectors([row.tag for row in rows], vectors)
 
 
-def set_vectors(connection: apsw.Connection, vectors: VectorsByTag) -> None:
-    """Set the vectors of the tags that are canonical."""
+def set_vectors(connection: apsw.Connection, vectors: VectorsByTag, fingerprint: Fingerprint) -> None:
+    """Set the vectors of the tags that are canonical. Raises EmbeddingUnavailableError."""
+    adopt_fingerprint(connection, fingerprint)
     connection.executemany(
         "update canonical_tags set embedding = ? where tag = ?",
         [(vector.tobytes(), tag) for tag, vector in vectors.items()],

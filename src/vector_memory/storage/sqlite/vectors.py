@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Scope
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.storage import fingerprints
+from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.ranking import Numbers
 from vector_memory.storage.records import Memory
 from vector_memory.storage.sqlite.filters import UNINDEXED, memory_filter
-from vector_memory.storage.sqlite.guards import DamagedError
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value, next_ids
 from vector_memory.storage.sqlite.vec0.blocks import read_vectors
@@ -33,19 +34,6 @@ class Passage(NamedTuple):
     chunk_id: int | None
     start: int
     end: int
-
-
-class Candidates(NamedTuple):
-    """Passages near a query, nearest first: their units, the memories of these, and their vectors.
-
-    `vectors`: shape (passages, dimensions). `wanted`: whether a passage passes the filters that are not in the vec0
-    table.
-    """
-
-    units: Numbers
-    memories: Numbers
-    vectors: NDArray[np.float32]
-    wanted: NDArray[np.bool_]
 
 
 def table_for(*, chunked: bool) -> str:
@@ -69,25 +57,12 @@ def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
 
 def are_comparable(connection: apsw.Connection, fingerprint: Fingerprint) -> bool:
     """Return whether vectors of this fingerprint are comparable with those of the file."""
-    return fingerprint_of(connection) in (None, fingerprint) and vector_dimensions(connection) == fingerprint.dimensions
+    return fingerprints.are_comparable(fingerprint_of(connection), vector_dimensions(connection), fingerprint)
 
 
 def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
     """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with those of the file."""
-    if are_comparable(connection, fingerprint):
-        return
-    present = fingerprint_of(connection)
-    made = f"were computed with {describe(present)}" if present else f"have {vector_dimensions(connection)} numbers"
-    raise EmbeddingUnavailableError(
-        f"The vectors of this file {made}, but the configured model is {describe(fingerprint)}: they cannot be "
-        "compared. Run `vector-memory reembed` to recompute them with this model, or change "
-        "VECTOR_MEMORY_EMBEDDING_MODEL back."
-    )
-
-
-def describe(fingerprint: Fingerprint) -> str:
-    """Return a fingerprint in words."""
-    return f"{fingerprint.model} ({fingerprint.dimensions} x {fingerprint.precision}, {fingerprint.engine})"
+    fingerprints.require_comparable(fingerprint_of(connection), vector_dimensions(connection), fingerprint)
 
 
 def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:

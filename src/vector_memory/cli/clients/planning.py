@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients import ignoring
-from vector_memory.clients.catalogue import Client, Scope
-from vector_memory.clients.changes import FileChange, backup_of, read
-from vector_memory.clients.claude_command import CommandChange, require_claude
-from vector_memory.clients.launching import NAME, merged
+from vector_memory.cli.clients import ignoring
+from vector_memory.cli.clients.catalogue import Client, Scope
+from vector_memory.cli.clients.changes import FileChange, backup_of, read
+from vector_memory.cli.clients.claude_command import CommandChange, require_claude
+from vector_memory.cli.clients.launching import NAME, merged
 from vector_memory.errors import ConfigurationError
 
 Change = FileChange | CommandChange

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 
-from vector_memory.clients import json_file, toml_file
+from vector_memory.cli.clients import json_file, toml_file
 
 
 class Scope(StrEnum):

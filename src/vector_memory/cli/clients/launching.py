@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vector_memory.clients.catalogue import Client, Scope
+from vector_memory.cli.clients.catalogue import Client, Scope
 from vector_memory.errors import ConfigurationError
 
 NAME = "vector-memory"

@@ -1,4 +1,4 @@
-"""The write lock: waits first for other threads of this process, then for the file, within one time limit."""
+"""The write lock: waits first for other threads of this process, then for other processes, within one time limit."""
 
 import math
 import random
@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import apsw
-
 from vector_memory.errors import CancelledCallError, ClosedMemoryError, DatabaseLockError
 from vector_memory.storage.calls import current_call
 
 LOCK_ADVICE = "Another process kept the database locked for too long. Nothing was changed; repeating the call is safe."
+
+LOCK_TIMEOUT_SECONDS = 30.0
+"""Counted from the arrival of the client's call; for other writers, from the start of the wait."""
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
 """Seconds between two attempts. A waiting thread notices a cancellation within the longest pause."""
@@ -23,9 +24,13 @@ waiting: it may have spent its time embedding, and other writers are merely ahea
 
 
 class WriteLock:
-    """Lets one thread of the process write at a time. Every wait ends."""
+    """Lets one thread of the process write at a time. Every wait ends.
 
-    def __init__(self) -> None:
+    `busy`: the errors by which the engine says that another process is writing.
+    """
+
+    def __init__(self, busy: tuple[type[Exception], ...]) -> None:
+        self._busy = busy
         self._lock = threading.Lock()
         self._stall = Stall()
         self._closed = False
@@ -37,7 +42,7 @@ class WriteLock:
         The time counts from the arrival of the call that the thread works for, or from now. Raises DatabaseLockError,
         CancelledCallError, or ClosedMemoryError if the store is closed in the meantime.
         """
-        turn = Turn(self._stall, seconds, lambda: self._closed)
+        turn = Turn(self._stall, seconds, lambda: self._closed, self._busy)
         turn.require_reason_to_wait()
         while not self._lock.acquire(timeout=LONGEST_PAUSE):
             self._stall.note()
@@ -57,7 +62,7 @@ class WriteLock:
 
     def require_time(self, seconds: float) -> None:
         """Raise what `turn` would raise at once, so that nothing is prepared in vain."""
-        Turn(self._stall, seconds, lambda: self._closed).require_reason_to_wait()
+        Turn(self._stall, seconds, lambda: self._closed, self._busy).require_reason_to_wait()
 
 
 class Stall:
@@ -86,8 +91,11 @@ class Stall:
 class Turn:
     """The wait of one writer."""
 
-    def __init__(self, stall: Stall, seconds: float, is_closed: Callable[[], bool]) -> None:
+    def __init__(
+        self, stall: Stall, seconds: float, is_closed: Callable[[], bool], busy: tuple[type[Exception], ...]
+    ) -> None:
         self._stall = stall
+        self._busy = busy
         self._call = current_call.get()
         self._until = (self._call.arrived_at if self._call else time.monotonic()) + seconds
         self._enough = min(seconds, STALLED_SECONDS)
@@ -120,7 +128,7 @@ class Turn:
         self.require_wanted()
         try:
             begin()
-        except (apsw.BusyError, apsw.LockedError):
+        except self._busy:
             self._stall.note()
             self.require_reason_to_wait()
             return False

@@ -1,0 +1,197 @@
+"""Checks whether what is derived from the texts matches them, for memories of any engine."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain.text import counted
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.indexing.indexer import searchable_texts
+from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
+from vector_memory.storage.base import Reader
+from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
+from vector_memory.storage.upkeep import WholeMemory, WordBlock
+
+MEMORIES_AT_ONCE = 100
+BLOCKS_AT_ONCE = 20
+UNIT_LENGTH_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The ids of memories with changed text, and of those whose chunks, passages or vectors do not match the text."""
+
+    text: set[int] = field(default_factory=set)
+    chunks: set[int] = field(default_factory=set)
+    passages: set[int] = field(default_factory=set)
+    vectors: set[int] = field(default_factory=set)
+
+    @property
+    def derived(self) -> set[int]:
+        """The memories whose derived data can be rebuilt from the text."""
+        return self.chunks | self.passages | self.vectors
+
+
+def memories_in(reader: Reader) -> Iterator[WholeMemory]:
+    """Yield all memories. Few of them are in RAM at a time."""
+    last_id = 0
+    while memories := reader.upkeep.portions.memories(last_id, MEMORIES_AT_ONCE):
+        yield from memories
+        last_id = memories[-1].memory.id
+
+
+def faults_in(reader: Reader) -> Faults:
+    """Compare each memory with its checksum, its chunks, its passages and their vectors."""
+    faults = Faults()
+    for whole in memories_in(reader):
+        memory = whole.memory
+        if hashlib.sha256(memory.content.encode()).hexdigest() != memory.content_hash:
+            faults.text.add(memory.id)
+        elif not are_chunks_correct(whole):
+            faults.chunks.add(memory.id)
+        elif not are_passages_correct(whole):
+            faults.passages.add(memory.id)
+        elif not all(abs(np.linalg.norm(part.vector) - 1) < UNIT_LENGTH_TOLERANCE for part in whole.passages or ()):
+            faults.vectors.add(memory.id)
+    return faults
+
+
+def are_chunks_correct(whole: WholeMemory) -> bool:
+    """Return whether a memory has the chunks that it should have, at their offsets in the text."""
+    memory, chunks = whole.memory, [stored.chunk for stored in whole.chunks]
+    if not memory.chunked or (not chunks and whole.passages is None):
+        return not chunks
+    return len(chunks) == memory.chunk_count and all(
+        chunk.index == index and memory.content[chunk.start : chunk.end] == chunk.text
+        for index, chunk in enumerate(chunks)
+    )
+
+
+def are_passages_correct(whole: WholeMemory) -> bool:
+    """Return whether all passages are inside units, and a memory with vectors has passages of all its units."""
+    content = whole.memory.content
+    units: dict[int | None, tuple[int, int]] = {None: (0, len(content))}
+    if whole.memory.chunked:
+        units = {stored.chunk.index: (stored.chunk.start, stored.chunk.end) for stored in whole.chunks}
+    if whole.passages is None:
+        return True
+    for passage in whole.passages:
+        start, end = units.get(passage.chunk, (0, 0))
+        if not start <= passage.start < passage.end <= end:
+            return False
+    covered = {passage.chunk for passage in whole.passages}
+    return not any(content[start:end].strip() for unit, (start, end) in units.items() if unit not in covered)
+
+
+def are_words_correct(reader: Reader, damaged: Collection[int]) -> bool:
+    """Return whether the keyword index matches the texts, apart from memories that are themselves damaged."""
+    wanted = {whole.memory.id for whole in memories_in(reader) if not whole.memory.chunked or whole.chunks}
+    last_id = 0
+    while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
+        last_id = blocks[-1].id
+        for block in blocks:
+            placed = {memory.memory_id for memory in block.memories}
+            if not placed <= wanted or not (placed & set(damaged) or is_block_correct(reader, block)):
+                return False
+            wanted -= placed
+    return wanted <= set(damaged)
+
+
+def is_block_correct(reader: Reader, block: WordBlock) -> bool:
+    """Return whether a block has exactly the words of its memories."""
+    postings = defaultdict[int, list[bytes]](list)
+    memories = reader.memories([placed.memory_id for placed in block.memories])
+    for placed in block.memories:
+        memory = memories[placed.memory_id]
+        chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
+        lengths, rows = indexed(searchable_texts(memory.memory_type, memory.content, chunks), placed.first)
+        end = placed.first + len(lengths) // LENGTH.itemsize
+        if lengths != placed.lengths or memory.session_id != block.session_id or not end <= block.units <= MAX_UNITS:
+            return False
+        for bucket, row in rows.items():
+            postings[bucket].append(row)
+    found = {bucket: row for bucket, row in block.postings.items() if row}
+    return (
+        bool(block.memories)
+        and found.keys() == postings.keys()
+        and all(np.array_equal(in_order(found[bucket]), in_order(b"".join(rows))) for bucket, rows in postings.items())
+    )
+
+
+def in_order(row: bytes) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    """Return postings, sorted. An incomplete one at the end is left out."""
+    whole = len(row) // POSTING.itemsize * POSTING.itemsize
+    return np.sort(np.frombuffer(row[:whole], POSTING))
+
+
+def unknown_tags(reader: Reader) -> dict[str, int]:
+    """Return the tags of tagged memories that are not canonical, with the number of their memories."""
+    used = reader.count_by(Scope(kind=MemoryKind.TAGGED), "tag")
+    known = {tag.tag for tag in reader.canonical_tags(list(used))}
+    return {tag: count for tag, count in used.items() if tag and tag not in known}
+
+
+def faults_found(reader: Reader, faults: Faults) -> Iterator[Finding]:
+    """Say which memories do not match their texts."""
+    if faults.text:
+        yield problem("text", f"The text of {named(faults.text)} has changed since it was stored.", "Restore a backup.")
+    else:
+        total = reader.count(Scope())
+        yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
+    for name, what, ids in (("chunks", "chunk", faults.chunks), ("passages", "passage", faults.passages)):
+        yield agreement(
+            name,
+            f"Every {what} is a part of its memory's text.",
+            ids and f"The {what}s of {named(ids)} are missing or do not match the text.",
+        )
+    yield agreement(
+        "vectors",
+        "Every vector has the length 1.",
+        faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
+    )
+
+
+def unindexed(reader: Reader) -> Finding:
+    """Check for memories that lack vectors which no process is computing."""
+    coming = reader.count_pending(Scope())
+    missing = reader.count(Scope(), without_vectors=True) - coming
+    if not missing and coming:
+        memory = counted(coming, "new memory", "new memories")
+        return fine("unindexed", f"A server is computing the vectors of {memory}; all others have theirs.")
+    if not missing:
+        return fine("unindexed", "Every memory has vectors.")
+    lack = "lacks" if missing == 1 else "lack"
+    message = f"{counted(missing, 'memory', 'memories')} {lack} vectors and may be found by words only."
+    return fixable("unindexed", message, State.WARNING)
+
+
+def fingerprint(reader: Reader, model: EmbeddingModel) -> Finding:
+    """Check that the stored vectors are comparable with the model's."""
+    present = reader.fingerprint()
+    try:
+        reader.require_comparable(model.fingerprint)
+    except EmbeddingUnavailableError as error:
+        if model.is_ready:
+            return problem("fingerprint", str(error))
+        return fine("fingerprint", "Not checked: there is no model to compare the vectors with.")
+    if present is None:
+        return fine("fingerprint", "There are no vectors yet.")
+    return fine("fingerprint", f"The vectors were computed with {present}, the configured model.")
+
+
+def reembedding(reader: Reader) -> Iterator[Finding]:
+    """Check for a change of the model that is in progress or was interrupted."""
+    spare = reader.upkeep.spare_vectors
+    if spare.exist():
+        new_model = spare.needed_for()
+        message = (
+            f"Recomputing the vectors with {new_model} is in progress or was interrupted."
+            if new_model
+            else "Some vectors of an earlier model have not been erased yet."
+        )
+        yield warning("reembedding", message, "If no `vector-memory reembed` is running, run it again.")

@@ -1,0 +1,230 @@
+"""A memory in PostgreSQL, as the doctor sees it."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from vector_memory.domain import utc_now
+from vector_memory.domain.text import counted
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.errors import VectorMemoryError
+from vector_memory.indexing.indexer import Indexer
+from vector_memory.maintenance.backfill import Progress
+from vector_memory.maintenance.doctor.agreement import (
+    are_words_correct,
+    faults_found,
+    faults_in,
+    fingerprint,
+    reembedding,
+    unindexed,
+    unknown_tags,
+)
+from vector_memory.maintenance.doctor.repairs import add_unknown_tags, compute_vectors, is_model_usable, strip_derived
+from vector_memory.maintenance.doctor.report import (
+    Finding,
+    State,
+    agreement,
+    fine,
+    first_names,
+    fixable,
+    named,
+    problem,
+    warning,
+)
+from vector_memory.settings import DatabaseUrl, Settings
+from vector_memory.storage.base import Reader, Storage, Writer
+from vector_memory.storage.opening import open_storage
+from vector_memory.storage.postgres import inspection
+from vector_memory.storage.postgres.connecting import require_supported
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.schema import VERSION
+
+RESTORE = "Restore the database from a backup, made with `pg_dump`."
+WRONG_WORDS = "The keyword index does not match the texts."
+DERIVED = {"chunks", "passages", "vectors"}
+TABLES_CHECKS = {"indexes", "orphans", "index", "vacuum"}
+
+# ruff: noqa: D102 - the methods are described in `examination`
+
+
+class PostgresMemory:
+    """`examination.ExaminedMemory` over a schema."""
+
+    def __init__(self, address: DatabaseUrl, settings: Settings, model: EmbeddingModel) -> None:
+        self._address = address
+        self._settings = settings
+        self._model = model
+
+    def engine(self) -> list[Finding]:
+        return []
+
+    def place(self) -> Iterator[Finding]:
+        try:
+            with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
+                yield from server_findings(connection)
+                if inspection.is_there(connection, self._address.schema):
+                    yield privileges(connection)
+                    yield fine("size", f"The memory takes {inspection.size(connection) / 1e6:,.1f} MB.")
+        except VectorMemoryError as error:
+            yield problem("connection", f"There is no connection to {self._address}. {error}")
+
+    def contents(self) -> list[Finding]:
+        try:
+            with inspection.inspected(self._address.conninfo(), self._address.schema) as connection:
+                found = list(schema_findings(connection, self._address.schema))
+                if all(finding.state == State.OK for finding in found):
+                    found += upkeep_findings(connection)
+            if all(finding.state == State.OK or finding.name == "vacuum" for finding in found):
+                with closing(self._opened(read_only=True)) as storage, storage.read() as reader:
+                    found += self._agreements(reader)
+        except VectorMemoryError as error:
+            return [problem("contents", f"The memory cannot be read. {error}")]
+        return found
+
+    def _agreements(self, reader: Reader) -> Iterator[Finding]:
+        faults = faults_in(reader)
+        yield from faults_found(reader, faults)
+        yield agreement(
+            "keywords",
+            "The keyword index matches the texts.",
+            ""
+            if are_words_correct(reader, faults.text | faults.chunks)
+            else "The keyword index does not match the texts.",
+        )
+        unknown = unknown_tags(reader)
+        yield agreement(
+            "tags",
+            "Every tag of a tagged memory is canonical.",
+            unknown and f"Not canonical: {counted(len(unknown), 'tag')} of tagged memories.",
+        )
+        yield unindexed(reader)
+        yield fingerprint(reader, self._model)
+        yield from reembedding(reader)
+
+    def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
+        done = self._repair_tables(wrong)
+        if done or not wrong:
+            return done
+        with closing(self._opened()) as storage:
+            indexer = Indexer(self._model, self._settings)
+            usable = is_model_usable(storage, indexer)
+            with storage.write() as writer:
+                done += repair_derived(writer, wrong if usable else wrong - DERIVED)
+            if usable and wrong & (DERIVED | {"unindexed"}):
+                done.append(compute_vectors(storage, indexer, self._model, on_progress))
+        return done
+
+    def _repair_tables(self, wrong: set[str]) -> list[str]:
+        """Repair what only PostgreSQL has. What the other checks find afterwards is left to the next round."""
+        done: list[str] = []
+        if not wrong & TABLES_CHECKS:
+            return done
+        with inspection.inspected(self._address.conninfo(), self._address.schema, writes=True) as connection:
+            if "indexes" in wrong:
+                done.append(f"Rebuilt {counted(inspection.rebuild_indexes(connection), 'index', 'indexes')}.")
+            if "orphans" in wrong:
+                done.append(f"Removed {counted(inspection.remove_orphans(connection), 'orphaned row')}.")
+            if "index" in wrong:
+                done.append(
+                    f"Corrected the copied fields of {counted(inspection.file_passages(connection), 'passage')}."
+                )
+            if "vacuum" in wrong:
+                done.append(f"Cleaned {counted(inspection.vacuum(connection), 'table')}.")
+        return done
+
+    def _opened(self, *, read_only: bool = False) -> Storage:
+        return open_storage(self._address, dimensions=self._settings.embedding_dim, read_only=read_only)
+
+
+def server_findings(connection: Connection) -> Iterator[Finding]:
+    """Check the server, its extension and the connection."""
+    server = inspection.server_of(connection)
+    how = "over a socket" if server.is_socket else f"encrypted with {server.tls}" if server.tls else "not encrypted"
+    yield fine("connection", f"Connected to PostgreSQL {server.version} as {server.role}, {how}.")
+    try:
+        require_supported(connection)
+        yield fine("extension", f"The database has pgvector {server.pgvector}.")
+    except VectorMemoryError as error:
+        yield problem("extension", str(error))
+    if server.is_standby:
+        yield warning("standby", "The server is a standby.", "It can only be read: connect to the primary to store.")
+    if not server.has_autovacuum:
+        yield warning("autovacuum", "The server does not clean its tables.", "Turn on `autovacuum` in its settings.")
+    if server.is_superuser:
+        yield warning(
+            "role",
+            f"The role {server.role} may do anything on this server.",
+            "Let servers use a role of their own: `vector-memory database prepare --serve ROLE`.",
+        )
+
+
+def privileges(connection: Connection) -> Finding:
+    """Check that the role may read and write all tables."""
+    missing = inspection.missing_privileges(connection)
+    unreadable = [right for right in missing if right.startswith("select")]
+    if unreadable:
+        return problem(
+            "privileges",
+            f"The role may not read the memory: it lacks {first_names(unreadable)}.",
+            "Run `vector-memory database prepare` with a role that owns the tables, and name this one.",
+        )
+    if missing:
+        return warning(
+            "privileges",
+            f"The role can only read: it lacks {first_names(missing)}.",
+            "Use it with `serve --read-only`, or store with another role.",
+        )
+    return fine("privileges", "The role may read and write all tables.")
+
+
+def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
+    """Check the version of the schema and its tables."""
+    version = inspection.schema_version(connection, schema)
+    if version > VERSION:
+        yield problem("schema", "A newer release has changed the memory.", "Upgrade vector-memory to open it.")
+    elif not version:
+        yield warning("schema", f"There is no memory in the schema {schema}.", "The server creates it when it starts.")
+    elif version < VERSION:
+        yield warning("schema", "An earlier release has created the tables.", "The server upgrades them.")
+    else:
+        yield fine("schema", "The tables have the format of this release.")
+        missing = inspection.missing_tables(connection)
+        if missing:
+            yield problem("tables", f"Tables are missing: {first_names(missing)}.", RESTORE)
+
+
+def upkeep_findings(connection: Connection) -> Iterator[Finding]:
+    """Check what only PostgreSQL has: indexes, dead rows, references and copied fields."""
+    indexes = inspection.faulty_indexes(connection)
+    yield agreement(
+        "indexes", "All indexes can be used.", indexes and f"Missing, or not usable: {first_names(indexes)}."
+    )
+    neglected = inspection.neglected_tables(connection)
+    if neglected:
+        message = f"Tables with many dead rows or without statistics: {first_names(neglected)}."
+        yield fixable("vacuum", message, State.WARNING)
+    else:
+        yield fine("vacuum", "The tables are clean, and large ones have statistics.")
+    orphans = ", ".join(f"{number:,} in {table}" for table, number in inspection.count_orphans(connection).items())
+    yield agreement(
+        "orphans", "Every chunk and passage belongs to a memory.", orphans and f"There are orphaned rows: {orphans}."
+    )
+    misfiled = inspection.misfiled_memories(connection)
+    yield agreement(
+        "index",
+        "Every vector has its memory's session, kind, agent, iteration and task.",
+        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
+    )
+
+
+def repair_derived(writer: Writer, wrong: set[str]) -> list[str]:
+    """Rebuild words and tags, and remove what was derived wrongly, to be computed again."""
+    done = []
+    stripped = wrong & DERIVED
+    if stripped:
+        strip_derived(writer, faults_in(writer).derived)
+    if stripped or "keywords" in wrong:
+        writer.upkeep.rebuild_words()
+        done.append("Rebuilt the keyword index.")
+    if "tags" in wrong:
+        done.append(add_unknown_tags(writer, unknown_tags(writer), utc_now()))
+    return done

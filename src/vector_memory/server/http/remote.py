@@ -1,0 +1,186 @@
+"""A shared memory over HTTP, as a relay calls it."""
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import httpx2
+from fastmcp import Client, Context
+from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.tools import InputRequiredToolResult, ToolResult
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, Implementation, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from vector_memory.errors import AccessDeniedError, DatabaseError, ValidationError, VectorMemoryError
+from vector_memory.server.conversation import SESSION_KEY
+from vector_memory.server.fastmcp_adapter import call_once
+from vector_memory.server.tools.confirmation import answers_of_user, can_ask, can_wait_for_user
+
+SECONDS_TO_CONNECT = 5.0
+
+SECONDS_TO_ANSWER = 120.0
+"""How long the server may be silent during a call: longer than any call may wait."""
+
+OF_CONNECTION = frozenset({CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT})
+"""Codes of errors that the client makes when there is no answer."""
+
+SLOW = 1.0
+SECONDS_AWAY = 10.0
+"""After an attempt to connect that took longer than `SLOW`, calls fail at once for this time."""
+
+
+class BrokenCallError(DatabaseError):
+    """The shared memory can be reached, but has not answered this call."""
+
+
+class Speaker(NamedTuple):
+    """For whom a call is made: the client by its name, and the session that its hooks have named."""
+
+    client: str | None = None
+    session_id: str | None = None
+
+
+NOBODY = Speaker()
+
+
+class Remote:
+    """The shared memory. Each call has a connection of its own, so that nothing breaks when the server restarts.
+
+    `token`: returns the token, which may be renewed meanwhile.
+    """
+
+    def __init__(self, url: str, token: Callable[[], str]) -> None:
+        self._url = url
+        self._token = token
+        self._away_until = 0.0
+
+    @asynccontextmanager
+    async def client(
+        self, speaker: Speaker = NOBODY, *, can_ask: bool = False
+    ) -> AsyncIterator[Client[StreamableHttpTransport]]:
+        """Yield a connected client. `can_ask`: the server may return questions to the user.
+
+        Raises:
+            DatabaseError: The server cannot be reached, refuses the token, or is gone before it has answered.
+            AccessDeniedError: The token does not permit the call.
+            ValidationError: The call is larger than the server, or a proxy in front of it, accepts.
+            MCPError: The server's own answer.
+        """
+        if time.monotonic() < self._away_until:
+            raise self._error()
+        statuses: list[int] = []
+        client = Client(
+            StreamableHttpTransport(self._url, headers=self._headers(), httpx_client_factory=noting(statuses)),
+            init_timeout=SECONDS_TO_CONNECT,
+            client_info=Implementation(name=speaker.client, version="") if speaker.client else None,
+            elicitation_handler=asked_in_answers if can_ask else None,
+        )
+        began, is_connected = time.monotonic(), False
+        try:
+            async with client:
+                self._require_modern(client)
+                is_connected = True
+                yield client
+        except VectorMemoryError:
+            raise
+        except MCPError as error:
+            if (
+                is_connected
+                and statuses[-1:] in ([200], [400])
+                and error.code not in {CONNECTION_CLOSED, INTERNAL_ERROR}
+            ):
+                raise
+            raise self._error(statuses, is_connected=is_connected) from error
+        except Exception as error:  # the client raises whatever its transport did
+            if not is_connected and time.monotonic() - began > SLOW:
+                self._away_until = time.monotonic() + SECONDS_AWAY
+            raise self._error(statuses, is_connected=is_connected) from error
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], speaker: Speaker = NOBODY, context: Context | None = None
+    ) -> ToolResult:
+        """Call a tool; hand progress and questions on to the client of `context`. Raises what `client` raises."""
+        asking = context is not None and can_ask(context)
+        async with self.client(speaker, can_ask=asking) as client:
+            ask = partial(
+                call_once,
+                client,
+                tool,
+                arguments,
+                meta={SESSION_KEY: speaker.session_id} if speaker.session_id else None,
+                progress_callback=context and context.report_progress,
+            )
+            if context is None:
+                answer = await ask()
+            else:
+                answer = await ask(input_responses=context.input_responses, request_state=context.request_state)
+                while isinstance(answer, InputRequiredResult) and can_wait_for_user(context):
+                    replies = await answers_of_user(context, answer)
+                    answer = await ask(input_responses=replies, request_state=answer.request_state)
+        if isinstance(answer, InputRequiredResult):
+            return InputRequiredToolResult(answer)
+        return ToolResult(
+            content=answer.content,
+            structured_content=answer.structured_content,
+            meta=answer.meta,
+            is_error=answer.is_error,
+        )
+
+    def _require_modern(self, client: Client[StreamableHttpTransport]) -> None:
+        """Raise DatabaseError if only the older era was agreed on, in which nobody would be asked before a deletion.
+
+        This server speaks the newer one: something in between has failed for a moment.
+        """
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            raise self._error()
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            return {"Authorization": f"Bearer {self._token()}"}
+        except VectorMemoryError as error:
+            raise DatabaseError(str(error)) from None
+
+    def _error(self, statuses: Sequence[int] = (), *, is_connected: bool = False) -> VectorMemoryError:
+        """Return the error for a failed connection or call, by the last status of HTTP."""
+        memory = f"The shared memory at {self._url}"
+        match statuses[-1:]:
+            case [httpx2.codes.UNAUTHORIZED]:
+                return DatabaseError(f"{memory} refuses the token: tell the user.")
+            case [httpx2.codes.FORBIDDEN]:
+                return AccessDeniedError(f"{memory} does not permit this call with this token.")
+            case [httpx2.codes.CONTENT_TOO_LARGE]:
+                return ValidationError(
+                    f"{memory}, or a proxy in front of it, refuses this size: send the text in parts."
+                )
+        kind = BrokenCallError if is_connected else DatabaseError
+        return kind(f"{memory} cannot be reached: tell the user.")
+
+
+async def asked_in_answers(*_question: object) -> Mapping[str, Any]:
+    """Declare that the user can be asked. The server's questions are its answers, which the relay hands on."""
+    raise NotImplementedError
+
+
+def noting(statuses: list[int]) -> Callable[..., httpx2.AsyncClient]:
+    """Return a function that opens HTTP clients, which add the status of each answer to a list."""
+
+    async def note(response: httpx2.Response) -> None:
+        statuses.append(response.status_code)
+
+    hooks: dict[str, list[Callable[[Any], Awaitable[None]]]] = {"response": [note]}
+    timeout = httpx2.Timeout(SECONDS_TO_CONNECT, read=SECONDS_TO_ANSWER, write=SECONDS_TO_ANSWER)
+
+    def open_client(**options: Any) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(**(options | {"timeout": timeout, "event_hooks": hooks, "verify": certificates()}))
+
+    return open_client
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Return whom to trust. Reading it takes 20 ms, longer than a call."""
+    return httpx2.create_ssl_context()

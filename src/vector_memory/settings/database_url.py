@@ -1,0 +1,165 @@
+"""The address of a memory in PostgreSQL: what a URL says, and whether its connections are safe."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from vector_memory.errors import ConfigurationError
+from vector_memory.settings.addresses import is_loopback
+
+DEFAULT_SCHEMA = "memory"
+NAMESPACE_PREFIX = "ns_"
+"""Begins the name of a namespace's schema."""
+
+SHARED_SCHEMA = "vector_memory"
+"""Holds what the servers of one database share: namespaces and tokens."""
+
+URL = re.compile(
+    r"postgres(?:ql)?://(?P<user>[^/?#@]*@)?(?P<hosts>HOST(?:,HOST)*)(?:/(?P<database>[^/?#@]*))?(?:\?(?P<parameters>[^#]*))?".replace(
+        "HOST", r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
+    )
+)
+HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
+SCHEMA = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
+NOT_FOR_MEMORIES = re.compile(rf"pg_.*|information_schema|{SHARED_SCHEMA}")
+
+UNSAFE_MODES = ("disable", "allow", "prefer")
+SAFE_MODES = ("require", "verify-ca", "verify-full")
+"""Values of sslmode, without and with the certainty that a connection is encrypted."""
+
+OWN_CERTIFICATES = Path("~/.postgresql/root.crt")
+"""Where libpq looks for the certificates of authorities unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseUrl:
+    """A memory in a schema of a PostgreSQL database. Only `conninfo` reveals a password: as text, there is none.
+
+    `url`: what libpq understands. `hosts`: the names, addresses or socket folders of servers, the first that answers.
+    """
+
+    url: str = field(repr=False)
+    hosts: tuple[str, ...]
+    database: str
+    schema: str = DEFAULT_SCHEMA
+    password_file: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str, *, password_file: Path | None = None, unencrypted: bool = False) -> "DatabaseUrl":
+        """Return the address in a URL. `unencrypted`: a connection to another machine may do without TLS.
+
+        Raises ConfigurationError, which never quotes the URL.
+        """
+        match = URL.fullmatch(text)
+        if match is None or HALF_ENCODED.search(text):
+            raise ConfigurationError(
+                "The database URL is invalid: write postgresql://USER@HOST:PORT/DATABASE, special characters as %XX."
+            )
+        parameters = _parameters(match["parameters"] or "")
+        schema = _checked_schema(parameters.pop("schema", DEFAULT_SCHEMA))
+        if password_file is not None and has_password(text):
+            raise ConfigurationError("There is a password in the database URL and a password file: use one of them.")
+        hosts = _hosts(match["hosts"], parameters)
+        _require_encryption(hosts, parameters, unencrypted=unencrypted)
+        query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in parameters.items())
+        place, database = f"{match['user'] or ''}{match['hosts']}", match["database"] or ""
+        return cls(
+            url=f"postgresql://{place}/{database}?{query}".removesuffix("?"),
+            hosts=hosts,
+            database=unquote(database) or os.environ.get("PGDATABASE", ""),
+            schema=schema,
+            password_file=password_file,
+        )
+
+    def conninfo(self) -> str:
+        """Return what libpq connects with, the password included. Raises ConfigurationError if its file is unusable."""
+        if self.password_file is None:
+            return self.url
+        try:
+            password = self.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigurationError(f"The password file {self.password_file} cannot be read: {reason}.") from None
+        if not password:
+            raise ConfigurationError(f"The password file {self.password_file} is empty.")
+        return f"{self.url}{'&' if '?' in self.url else '?'}password={quote(password, safe='')}"
+
+    def of_namespace(self, name: str) -> "DatabaseUrl":
+        """Return the address of a namespace of this database."""
+        return replace(self, schema=f"{NAMESPACE_PREFIX}{name}")
+
+    def __str__(self) -> str:
+        """Return the address for people: hosts, database and schema only."""
+        hosts = ",".join(self.hosts)
+        named = {"host": hosts if hosts.startswith("/") else "", "schema": self.schema}
+        shown = "&".join(f"{name}={value}" for name, value in named.items() if value not in ("", DEFAULT_SCHEMA))
+        return f"postgresql://{'' if named['host'] else hosts}/{self.database}?{shown}".removesuffix("?")
+
+
+MemoryAddress = Path | DatabaseUrl
+"""Where a memory is: the path of its SQLite file, or a schema of a PostgreSQL database."""
+
+
+def memory_address(address: Path | str | DatabaseUrl) -> MemoryAddress:
+    """Return the address that a path or URL names. Raises ConfigurationError for an invalid URL."""
+    if isinstance(address, str) and address.startswith(("postgresql://", "postgres://")):
+        return DatabaseUrl.parse(address)
+    return address if isinstance(address, DatabaseUrl) else Path(address)
+
+
+def has_password(url: str) -> bool:
+    """Return whether a URL contains a password."""
+    match = URL.fullmatch(url)
+    if match is None:
+        return "password" in url or "@" in url  # it is invalid, and may contain one all the same
+    return ":" in (match["user"] or "") or "password" in _parameters(match["parameters"] or "")
+
+
+def _parameters(query: str) -> dict[str, str]:
+    """Return the parameters of a URL as libpq reads them: a plus sign stands for itself."""
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return {unquote(name): unquote(value) for name, _, value in pairs}
+
+
+def _checked_schema(name: str) -> str:
+    if not SCHEMA.fullmatch(name) or NOT_FOR_MEMORIES.fullmatch(name):
+        raise ConfigurationError(
+            "The schema in the database URL is invalid: its name has up to 63 lower-case letters, digits, hyphens and "
+            f"underscores, and is not {SHARED_SCHEMA}, information_schema or pg_..."
+        )
+    return name
+
+
+def _hosts(listed: str, parameters: dict[str, str]) -> tuple[str, ...]:
+    """Return the hosts that libpq connects to; a folder stands for the socket in it."""
+    named = parameters.get("hostaddr") or parameters.get("host")
+    if named is None:
+        named = ",".join(unquote(_without_port(one)) for one in listed.split(","))
+    if not named.strip(",") and "service" in parameters:
+        named = "the service"
+    return tuple((named or os.environ.get("PGHOSTADDR") or os.environ.get("PGHOST") or "localhost").split(","))
+
+
+def _without_port(host: str) -> str:
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+def _require_encryption(hosts: Sequence[str], parameters: dict[str, str], *, unencrypted: bool) -> None:
+    """Make sure that nobody between here and a server on another machine can read or change what is sent."""
+    mode = parameters.get("sslmode") or os.environ.get("PGSSLMODE")
+    if mode not in (None, *UNSAFE_MODES, *SAFE_MODES):
+        raise ConfigurationError(f"The sslmode of the database is unknown; accepted: {', '.join(SAFE_MODES)}.")
+    if unencrypted or mode in SAFE_MODES or all(host.startswith(("/", "@")) or is_loopback(host) for host in hosts):
+        return
+    if mode is not None:
+        raise ConfigurationError(
+            f"sslmode={mode} lets others read what is sent to the database on another machine: use "
+            "sslmode=verify-full, or --database-unencrypted in a network that you trust."
+        )
+    parameters["sslmode"] = "verify-full"
+    named = "sslrootcert" in parameters or "PGSSLROOTCERT" in os.environ
+    if not named and not OWN_CERTIFICATES.expanduser().exists():
+        parameters["sslrootcert"] = "system"

@@ -1,0 +1,33 @@
+"""What every engine stores with a new memory."""
+
+from vector_memory.domain import TRAITS, NewMemory
+from vector_memory.storage.postings import Words
+from vector_memory.storage.records import Derived, History, Memory
+
+
+def as_stored(memory_id: int, new: NewMemory, content_hash: str, history: History, chunk_count: int) -> Memory:
+    """Return a new memory as it will be stored."""
+    return Memory(
+        id=memory_id,
+        memory_type=str(new.kind),
+        agent_id=new.agent_id,
+        session_id=new.session_id,
+        session_iter=new.session_iter,
+        task_code=new.task_code,
+        content=new.content,
+        title=new.title,
+        description=new.description,
+        tags=list(new.tags),
+        metadata=new.metadata,
+        content_hash=content_hash,
+        chunked=TRAITS[new.kind].chunked,
+        chunk_count=chunk_count,
+        **history._asdict(),
+    )
+
+
+def words_in(derived: Derived) -> Words:
+    """Return the words, which must come from `prepare_words` of the engine."""
+    if not isinstance(derived.words, Words):
+        raise TypeError("The words of a memory must come from prepare_words of the same storage")
+    return derived.words

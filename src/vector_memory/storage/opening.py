@@ -1,0 +1,80 @@
+"""Opens a memory with the engine that its address names. No other module knows more than one engine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from vector_memory.domain import Chunk
+from vector_memory.errors import ConfigurationError
+from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl, MemoryAddress
+from vector_memory.storage.base import Storage
+
+if TYPE_CHECKING:
+    from vector_memory.storage.postgres.shared import SharedTables as SharedTables
+
+MISSING_DRIVER = 'A memory in PostgreSQL needs a driver: run `pip install "vector-memory[postgres]"`.'
+
+
+def open_storage(
+    address: MemoryAddress,
+    *,
+    dimensions: int,
+    synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    read_only: bool = False,
+    cut: Callable[[str], Sequence[Chunk]] | None = None,
+) -> Storage:
+    """Open a memory. `dimensions`: the length of its vectors if it is new. `synchronous`: of a file.
+
+    `cut`: cuts documents that an upgrade has left without chunks.
+
+    Raises DatabaseError if the memory cannot be used, ConfigurationError if its engine is not installed.
+    """
+    if isinstance(address, Path):
+        from vector_memory.storage.sqlite.database import Database
+        from vector_memory.storage.sqlite.storage import SqliteStorage
+
+        return SqliteStorage(
+            Database(address, dimensions=dimensions, synchronous=synchronous, read_only=read_only, cut=cut)
+        )
+    with driver_at_hand():
+        from vector_memory.storage.postgres.database import PostgresDatabase
+        from vector_memory.storage.postgres.storage import PostgresStorage
+
+    return PostgresStorage(
+        PostgresDatabase(address.conninfo(), schema=address.schema, dimensions=dimensions, read_only=read_only)
+    )
+
+
+def open_shared(address: DatabaseUrl) -> "SharedTables":
+    """Return what the servers of a database share. It is connected to when it is used."""
+    with driver_at_hand():
+        from vector_memory.storage.postgres.shared import SharedTables
+
+    return SharedTables(address.conninfo(), SHARED_SCHEMA)
+
+
+def prepare_database(
+    address: DatabaseUrl, *, dimensions: int, serving: Sequence[str] = (), reading: Sequence[str] = ()
+) -> list[str]:
+    """Create or upgrade the tables of a memory, of all namespaces, and of what servers share; return their schemas.
+
+    `serving`, `reading`: roles that may use the tables from now on, to write or only to read. Raises DatabaseError if
+    the role of the address may not, NotFoundError if one of the others does not exist.
+    """
+    with driver_at_hand():
+        from vector_memory.storage.postgres.preparing import prepare
+
+    roles = dict.fromkeys(reading, False) | dict.fromkeys(serving, True)
+    return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX)
+
+
+@contextmanager
+def driver_at_hand() -> Iterator[None]:
+    """Raise ConfigurationError, which says what to install, if the block imports a driver that is missing."""
+    try:
+        yield
+    except ImportError as error:
+        if error.name not in (None, "psycopg"):  # it has no name if libpq is what is missing
+            raise
+        raise ConfigurationError(MISSING_DRIVER) from None

@@ -1,0 +1,117 @@
+"""How a connection to a PostgreSQL server is made, and what the server must be."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.refusals import refusal
+
+# psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+
+OLDEST_SERVER = 15
+OLDEST_PGVECTOR = (0, 8, 4)
+"""Of the releases before it, one reads beyond a buffer, and one may corrupt an index."""
+
+ADDRESS: Mapping[str, str | int] = {
+    "connect_timeout": 2,
+    "application_name": "vector-memory",
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 2_000,
+}
+"""Parameters of a connection, unless its address has them. A server that does not answer counts as lost after seconds.
+"""
+
+SETTINGS: Mapping[str, str] = {
+    "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
+    "jit": "off",
+    "client_min_messages": "error",
+    "tcp_keepalives_idle": "10",  # so that the server ends the transaction of a machine that is gone
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+READING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "60s"}
+WRITING: Mapping[str, str] = {
+    **SETTINGS,
+    "statement_timeout": "900s",
+    "lock_timeout": "100ms",
+    "idle_in_transaction_session_timeout": "60s",  # a writer that was stopped keeps all others waiting
+}
+
+# The schema of pg_temp is last: else somebody's temporary table could stand for one of ours.
+SET_UP = """
+select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
+        select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace
+        where e.extname = 'vector'
+    ), 'pg_temp'), false),
+    (select count(set_config(name, value, false)) from unnest(%(names)s::text[], %(values)s::text[]) s(name, value))
+"""
+
+
+def connect(url: str, schema: str, settings: Mapping[str, str]) -> Connection:
+    """Return a connection whose statements name the tables of a schema, and the types of pgvector if it is there.
+
+    `settings`: READING or WRITING. Raises UnreachableError if the server may answer later, DatabaseError otherwise.
+    """
+    parameters = parameters_in(url)
+    try:
+        connection = Connection.connect(**parameters, autocommit=True)
+    except psycopg.OperationalError as error:
+        refused = refusal(error)
+        refused.add_note(f"The database is {parameters.get('dbname', '')} at {parameters.get('host', 'localhost')}.")
+        raise refused from None
+    try:
+        set_up(connection, schema, settings)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def parameters_in(url: str) -> dict[str, Any]:
+    """Return what a connection is made with. Raises ConfigurationError for a parameter that libpq does not know."""
+    try:
+        return {**ADDRESS, **conninfo_to_dict(url), "client_encoding": "UTF8"}
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "A parameter in the database URL is unknown or invalid: check what follows ?."
+        ) from None
+
+
+def set_up(connection: Connection, schema: str, settings: Mapping[str, str]) -> None:
+    """Set the search path and the settings of a connection."""
+    named = {"schema": schema, "names": list(settings), "values": list(settings.values())}
+    connection.execute(SET_UP, named)
+
+
+def require_supported(connection: Connection) -> None:
+    """Raise DatabaseError if the server or its pgvector is older than what this release needs."""
+    if connection.info.server_version < OLDEST_SERVER * 10_000:
+        raise DatabaseError(
+            f"The server runs PostgreSQL {connection.info.server_version // 10_000}: use PostgreSQL {OLDEST_SERVER} or "
+            "newer."
+        )
+    row = connection.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+    required = ".".join(map(str, OLDEST_PGVECTOR))
+    if row is None:
+        raise DatabaseError(
+            f"The database has no pgvector: install pgvector {required} or newer on its server, and run "
+            "`create extension vector` in the database."
+        )
+    if version_of(row[0]) < OLDEST_PGVECTOR:
+        raise DatabaseError(
+            f"The database has pgvector {row[0]}, which can return wrong results: install pgvector {required} or newer "
+            "on its server, and run `alter extension vector update` in the database."
+        )
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return a version as numbers, for comparison."""
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())

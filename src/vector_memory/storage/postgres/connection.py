@@ -1,0 +1,206 @@
+"""A connection in a transaction, which sends several statements in one round trip.
+
+A round trip takes 0.05 ms on a socket and 0.5 to 2 ms in a network. So a transaction begins with its first statement,
+changes whose results nobody needs wait for the next one, and the end of a read is sent without waiting for the answer.
+"""
+
+import select
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import ConnStatus, TransactionStatus
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import arrays, state
+from vector_memory.storage.postgres.state import State
+from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
+
+T = TypeVar("T")
+
+SECONDS_TO_END = 2.0
+"""How long a connection waits for the server to confirm the end of its last read before it counts as lost."""
+
+
+Attempt = Callable[[Callable[[], object]], None]
+"""Calls a function, again and again if it fails because another process is writing."""
+
+READING = (Statement("begin isolation level repeatable read read only"), state.READ)
+WRITING = (Statement("begin isolation level read committed read write"), state.LOCK, state.READ)
+COMMIT = Statement("commit")
+
+
+def once(action: Callable[[], object]) -> None:
+    """Call a function."""
+    action()
+
+
+class NotSentError(Exception):
+    """Ends a read whose first statement is not sent yet. `statement`: None if it needs the state of the memory."""
+
+    def __init__(self, statement: Statement | None = None) -> None:
+        super().__init__()
+        self.statement = statement
+
+
+class Connection(psycopg.Connection[Row]):
+    """Used by one thread at a time, and in autocommit mode. Rows are tuples.
+
+    Use `execute`, `together` and `later`, not the pipeline mode of psycopg.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        arrays.register(self.adapters)
+        self._opening: Sequence[Statement] = ()
+        self._attempt: Attempt = once
+        self._waiting: list[Statement] = []
+        self._state: State | None = None
+        self._gathering = False
+        self._answer: Cursor | None = None
+
+    # A transaction
+
+    def begin(self, opening: Sequence[Statement], attempt: Attempt = once) -> None:
+        """Begin a transaction with the next statement. `opening`: READING or WRITING."""
+        self._opening, self._attempt, self._state = opening, attempt, None
+        self._waiting.clear()
+
+    @property
+    def state(self) -> State:
+        """What the transaction knows of the memory. Costs a round trip if nothing has been sent yet."""
+        if self._opening and self._gathering:
+            raise NotSentError
+        if self._opening:
+            self.together()
+        if self._state is None:
+            raise DatabaseError("The state of the memory is not known outside of a transaction.")
+        return self._state
+
+    # psycopg also accepts templates.
+    def execute(self, query: str, params: Parameters = None, *, binary: bool = False) -> Cursor:  # type: ignore[override]
+        """Send a statement, after those that wait, and return its cursor. One round trip."""
+        if self._gathering:
+            raise NotSentError(Statement(query, params, binary))
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            return answer
+        return self.together(Statement(query, params, binary))[0]
+
+    def together(self, *statements: Statement) -> list[Cursor]:
+        """Send several statements, after those that wait, and return their cursors. One round trip."""
+        if self._opening:
+            return self._open(statements)
+        waiting, self._waiting = self._waiting, []
+        return self._send([*waiting, *statements])[len(waiting) :]
+
+    def gathered(self, reads: Sequence[Callable[[T], Any]], reader: T) -> list[Any]:
+        """Return what functions of a reader return that only read. Their first statements take one round trip.
+
+        So each function runs twice: up to its first statement, and with the answer.
+        """
+        if self._gathering:
+            return [read(reader) for read in reads]
+        found: list[Any] = []
+        self._gathering = True
+        try:
+            for read in reads:
+                try:
+                    found.append(read(reader))
+                except NotSentError as wanted:
+                    found.append(wanted)
+        finally:
+            self._gathering = False
+        statements = [each.statement for each in found if isinstance(each, NotSentError) and each.statement]
+        answers = iter(self.together(*statements)) if statements else iter(())
+        for place, each in enumerate(found):
+            if isinstance(each, NotSentError):
+                self._answer = next(answers) if each.statement else None
+                found[place] = reads[place](reader)
+        return found
+
+    def later(self, sql: str, parameters: Parameters = None) -> None:
+        """Send a statement before the next one, or at the latest before the commit. Its result cannot be read."""
+        self._waiting.append(Statement(sql, parameters))
+
+    def cursor(self, *args: Any, **options: Any) -> Any:
+        """Return a cursor of psycopg, after sending what waits."""
+        if self._opening or self._waiting:
+            self.together()
+        return super().cursor(*args, **options)
+
+    def end_write(self) -> None:
+        """Commit. Sends nothing if the transaction has sent and changed nothing."""
+        if self._opening and not self._waiting:
+            self._opening = ()
+            return
+        self._waiting.extend(self.state.changes())  # nothing is committed in tables of a newer release
+        (committed,) = self.together(COMMIT)
+        if committed.statusmessage != COMMIT.sql.upper():
+            raise DatabaseError("A statement failed, so nothing was changed: repeat the call.")
+
+    def end_read(self) -> None:
+        """Send the end of the transaction, without waiting for the answer: `is_usable` receives it."""
+        self._opening, self._state = (), None
+        self._waiting.clear()
+        if self.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            self.pgconn.send_query(b"rollback")
+            self.pgconn.flush()
+
+    def undo(self) -> None:
+        """Roll back, if the connection is not lost."""
+        self._opening, self._state = (), None
+        self._waiting.clear()
+        with suppress(psycopg.OperationalError):
+            self.rollback()
+
+    def is_usable(self) -> bool:
+        """Return whether a transaction can begin: the last one has ended, and the server has not hung up."""
+        if self.closed:
+            return False
+        pgconn = self.pgconn
+        try:
+            pgconn.consume_input()
+            while pgconn.is_busy():
+                if not select.select([pgconn.socket], [], [], SECONDS_TO_END)[0]:
+                    return False
+                pgconn.consume_input()
+            while pgconn.get_result() is not None:
+                pass
+            while select.select([pgconn.socket], [], [], 0)[0]:  # what comes after the last word of a server that ends
+                pgconn.consume_input()
+        except psycopg.OperationalError:
+            return False
+        return pgconn.status == ConnStatus.OK and pgconn.transaction_status == TransactionStatus.IDLE
+
+    # Sending
+
+    def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
+        sent = [*self._opening, *self._waiting, *statements]
+        cursors: list[Cursor] = []
+
+        def send() -> None:
+            try:
+                cursors[:] = self._send(sent)
+            except psycopg.Error:
+                with suppress(psycopg.OperationalError):
+                    self.rollback()
+                raise
+
+        self._attempt(send)
+        last = len(self._opening) - 1
+        self._opening = ()
+        self._waiting.clear()
+        self._state = state.state_in(cursors[last])
+        return cursors[len(sent) - len(statements) :]
+
+    def _send(self, statements: Sequence[Statement]) -> list[Cursor]:
+        if len(statements) == 1:
+            return [self._execute(statements[0])]
+        with self.pipeline():
+            return [self._execute(statement) for statement in statements]
+
+    def _execute(self, statement: Statement) -> Cursor:
+        cursor: Cursor = super().cursor()
+        return cursor.execute(statement.sql, statement.parameters, binary=statement.binary)

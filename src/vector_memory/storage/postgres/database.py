@@ -1,0 +1,121 @@
+"""A schema of a PostgreSQL database: one writing connection and a pool of reading ones."""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from vector_memory.errors import ClosedMemoryError, DatabaseError
+from vector_memory.storage.postgres import connecting, migrations
+from vector_memory.storage.postgres.connection import READING, WRITING, Connection
+from vector_memory.storage.postgres.errors import BUSY, translated_errors
+from vector_memory.storage.postgres.pool import ConnectionPool
+from vector_memory.storage.postgres.refusals import UnreachableError
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, WriteLock
+
+logger = logging.getLogger(__name__)
+
+MOST_READERS = 8
+"""Connections of one process that read at the same time."""
+
+
+class PostgresDatabase:
+    """An open schema. Safe to use from several threads; several processes can have the same schema open.
+
+    A schema that does not exist is created, with the extension if that is missing. `dimensions`: the length of the
+    vectors, for a new schema. `read_only`: nothing can be written, and the schema must exist. Raises DatabaseError if
+    the server refuses the connection, or a newer release has changed the schema.
+
+    A server that cannot be reached is no error: each `read` and `write` raises UnreachableError until it is back.
+    """
+
+    def __init__(self, url: str, *, schema: str = "memory", dimensions: int, read_only: bool = False) -> None:
+        self.schema = schema
+        self.read_only = read_only
+        self._url = url
+        self._closed = False
+        self._write_lock = WriteLock(BUSY)
+        self._readers = ConnectionPool(lambda: self._connect(connecting.READING), MOST_READERS)
+        self._writers = ConnectionPool(lambda: self._connect(connecting.WRITING), 1)
+        self._dimensions = dimensions
+        self._is_prepared = False
+        self._preparing = threading.Lock()
+        try:
+            with translated_errors():
+                self._prepare()
+        except UnreachableError as error:
+            logger.info("%s", error)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection that sees one state of the schema. Never waits for writers."""
+        with translated_errors(), self._reader() as connection:
+            connection.begin(READING)
+            try:
+                yield connection
+            finally:
+                connection.end_read()
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Yield a connection in a write transaction: committed at the end of the block, rolled back on any error.
+
+        The first statement locks the memory, so that what the block reads is current when it writes. It raises
+        DatabaseLockError if another process holds the lock for too long, CancelledCallError if the client cancels.
+        """
+        if self.read_only:
+            raise DatabaseError("This memory is open for reading only: use a server without --read-only.")
+        with (
+            translated_errors(),
+            self._write_lock.turn(LOCK_TIMEOUT_SECONDS) as turn,
+            self._prepared(self._writers).connection() as connection,
+        ):
+            connection.begin(WRITING, turn.take)
+            try:
+                yield connection
+                connection.end_write()
+            except BaseException:
+                connection.undo()
+                raise
+
+    def version(self) -> int:
+        """Return a number that changes with every commit of any process."""
+        with translated_errors(), self._reader() as connection:
+            (row,) = connection.execute("select revision from namespace").fetchall()
+            return int(row[0])
+
+    def require_time_to_write(self) -> None:
+        """Raise what `write` would raise at once; call this before a long preparation."""
+        self._write_lock.require_time(LOCK_TIMEOUT_SECONDS)
+
+    def close(self) -> None:
+        """Close every connection after the running transaction, if any; waiting writers get ClosedMemoryError."""
+        with self._write_lock.last_turn():
+            self._closed = True
+            self._writers.close()
+            self._readers.close()
+
+    @contextmanager
+    def _reader(self) -> Iterator[Connection]:
+        if self._closed:
+            raise ClosedMemoryError
+        with self._prepared(self._readers).connection() as connection:
+            yield connection
+
+    def _prepared(self, pool: ConnectionPool) -> ConnectionPool:
+        """Return a pool, after bringing the schema up to date unless that was done."""
+        if not self._is_prepared:
+            self._prepare()
+        return pool
+
+    def _prepare(self) -> None:
+        pool = self._readers if self.read_only else self._writers
+        with self._preparing, pool.connection() as connection:
+            migrations.prepare(connection, self.schema, self._dimensions, read_only=self.read_only)
+            self._is_prepared = True
+
+    def _connect(self, settings: Mapping[str, str]) -> Connection:
+        return connecting.connect(self._url, self.schema, settings)

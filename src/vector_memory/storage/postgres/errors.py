@@ -1,0 +1,80 @@
+"""Translates errors of PostgreSQL into errors of this package.
+
+Messages of the server and of psycopg quote SQL, stored text, and addresses, so they are not passed on.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors as postgres
+
+from vector_memory.errors import DatabaseError, DatabaseLockError, where
+from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.write_lock import LOCK_ADVICE
+
+logger = logging.getLogger(__name__)
+
+BUSY = (postgres.LockNotAvailable, postgres.DeadlockDetected, postgres.SerializationFailure)
+"""Another transaction is in the way."""
+
+LOST = (
+    "The connection to the database server was lost: check that the server is running, and repeat the call. What a "
+    "lost call has stored is not stored again."
+)
+ALTERED = "The tables of the memory were altered: run `vector-memory doctor` to find out what is wrong."
+UNUSABLE = "The database contains invalid data: run `vector-memory doctor` to find out what is wrong."
+
+# The first class that fits.
+FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
+    (
+        (postgres.DiskFull,),
+        "The disk of the database server is full. Nothing was changed; free some space and repeat the call.",
+    ),
+    (
+        (postgres.OutOfMemory, postgres.ConfigurationLimitExceeded, postgres.ProgramLimitExceeded),
+        "The database server has reached a limit. Nothing was changed; check its memory and its settings.",
+    ),
+    (
+        (postgres.ReadOnlySqlTransaction,),
+        "The database server accepts no changes, because it is a standby or read-only. Nothing was changed.",
+    ),
+    (
+        (postgres.InsufficientPrivilege,),
+        "The role of this connection lacks a privilege. Nothing was changed; grant it, or use another role.",
+    ),
+    (
+        (postgres.QueryCanceled,),
+        "A statement took too long and was stopped; nothing was changed. Repeat the call when the server is less busy.",
+    ),
+    ((postgres.UntranslatableCharacter, postgres.CharacterNotInRepertoire), "The text cannot be stored by PostgreSQL."),
+    ((postgres.UndefinedTable, postgres.UndefinedColumn, postgres.InvalidSchemaName), ALTERED),
+    ((postgres.DataCorrupted, postgres.IndexCorrupted), "The database is damaged: restore it from a backup."),
+    ((psycopg.OperationalError, psycopg.InterfaceError), LOST),
+)
+OTHER = (
+    "The database server reported a failure. Nothing was changed: repeat the call, and look into the log of the server "
+    "if that does not help."
+)
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise the errors of this package instead of those of PostgreSQL."""
+    try:
+        yield
+    except BUSY:
+        raise DatabaseLockError(LOCK_ADVICE) from None
+    except psycopg.Error as error:
+        logger.info("PostgreSQL failed: %s (%s)", where(error), error.sqlstate)
+        raise DatabaseError(message_for(error)) from None
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        # Values are checked where they are read, but not against each other.
+        logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would contain its message
+        raise DamagedError(UNUSABLE) from error
+
+
+def message_for(error: psycopg.Error) -> str:
+    """Return what to say of an error."""
+    return next((message for kinds, message in FAILURES if isinstance(error, kinds)), OTHER)

@@ -1,0 +1,208 @@
+"""Inspects a server and a schema without changing them, and repairs what only PostgreSQL has."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from psycopg.sql import SQL, Identifier
+
+from vector_memory.storage.postgres import connecting, migrations, schema
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.postings import BUCKETS
+
+TABLES = re.findall(r"create table (\w+)", "".join(schema.TABLES))
+INDEXES = {
+    match[1]: match[0] for match in re.finditer(r"create (?:unique )?index (\w+) on [^;]+", "".join(schema.TABLES))
+}
+"""The statements that create the indexes, by name."""
+
+WRITES = ("select", "insert", "update", "delete")
+
+LARGE = 10_000
+"""Rows from which on a table without statistics, or with many dead rows, makes searches slow."""
+MOST_DEAD = 0.3
+"""The share of dead rows from which on a table should be cleaned."""
+
+SERVER = """
+select current_setting('server_version') as version,
+    (select extversion from pg_extension where extname = 'vector') as pgvector,
+    current_user::text as role, rolsuper as is_superuser, pg_is_in_recovery() as is_standby,
+    current_setting('autovacuum') = 'on' as has_autovacuum,
+    (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
+    inet_server_addr() is null as is_socket
+from pg_roles where rolname = current_user
+"""
+
+SIZE = """
+select coalesce(sum(pg_total_relation_size(c.oid)), 0)
+from pg_class c where c.relnamespace = to_regnamespace(quote_ident(current_schema())) and c.relkind = 'r'
+"""
+
+LACKING = """
+select format('%%s on %%s', privilege, name) from unnest(%s::text[]) name, unnest(%s::text[]) privilege
+where not has_table_privilege(quote_ident(current_schema()) || '.' || quote_ident(name), privilege)
+"""
+
+PRESENT = """
+select c.relname from pg_class c
+where c.relnamespace = to_regnamespace(quote_ident(current_schema())) and c.relkind = 'r'
+"""
+
+UNUSABLE_INDEXES = """
+select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
+where i.relnamespace = to_regnamespace(quote_ident(current_schema())) and not (x.indisvalid and x.indisready)
+"""
+PRESENT_INDEXES = """
+select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
+where i.relnamespace = to_regnamespace(quote_ident(current_schema()))
+"""
+
+NEGLECTED = """
+select relname from pg_stat_user_tables
+where schemaname = current_schema() and (
+    n_dead_tup > greatest(%(large)s, %(share)s * n_live_tup)
+    or n_live_tup > %(large)s and coalesce(last_analyze, last_autoanalyze) is null
+) order by relname
+"""
+
+# By table: the rows whose parent is missing.
+ORPHANS = {
+    "memory_chunks": "parent_id not in (select id from session_memories)",
+    "memory_passages": "memory_id not in (select id from session_memories) "
+    "or chunk_id not in (select id from memory_chunks)",
+    "keyword_memories": "memory_id not in (select id from session_memories) "
+    "or block_id not in (select id from keyword_blocks)",
+    "keyword_postings": f"id / {BUCKETS} not in (select id from keyword_blocks)",
+    "keyword_blocks": "id not in (select block_id from keyword_memories)",
+    "pending_vectors": "memory_id not in (select id from session_memories)",
+}
+
+MISFILED = """
+p.memory_id = m.id and (p.memory_type, p.agent_id, p.session_id, p.session_iter, p.task_code)
+    is distinct from (m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code)
+"""
+
+
+class Server(NamedTuple):
+    """A server as a connection sees it. `tls`: the version of the encryption, or None."""
+
+    version: str
+    pgvector: str | None
+    role: str
+    is_superuser: bool
+    is_standby: bool
+    has_autovacuum: bool
+    tls: str | None
+    is_socket: bool
+
+
+@contextmanager
+def inspected(url: str, schema_name: str, *, writes: bool = False) -> Iterator[Connection]:
+    """Yield a connection that is in no transaction. Raises DatabaseError."""
+    settings = {**connecting.SETTINGS, "default_transaction_read_only": "off" if writes else "on"}
+    with translated_errors(), connecting.connect(url, schema_name, settings) as connection:
+        yield connection
+
+
+def server_of(connection: Connection) -> Server:
+    """Return what the server and the role are."""
+    found = fetch_one(connection, Server, SERVER)
+    if found is None:
+        raise LookupError("the role has no row in pg_roles")
+    return found
+
+
+def is_there(connection: Connection, schema_name: str) -> bool:
+    """Return whether the schema has the tables of a memory."""
+    return fetch_value(connection, "select to_regclass(format('%%I.namespace', %s::text))", (schema_name,)) is not None
+
+
+def schema_version(connection: Connection, schema_name: str) -> int:
+    """Return the number of migrations that the schema has had; 0: it does not exist."""
+    return migrations.applied(connection, schema_name)
+
+
+def size(connection: Connection) -> int:
+    """Return the bytes of the tables and indexes."""
+    return int(fetch_value(connection, SIZE))
+
+
+def missing_privileges(connection: Connection) -> list[str]:
+    """Return the rights on tables that the role does not have, such as "insert on session_memories"."""
+    return fetch_column(connection, LACKING, (TABLES, list(WRITES)))
+
+
+def missing_tables(connection: Connection) -> list[str]:
+    """Return the tables of this release that do not exist."""
+    present = set(fetch_column(connection, PRESENT))
+    return [name for name in TABLES if name not in present]
+
+
+def faulty_indexes(connection: Connection) -> list[str]:
+    """Return the indexes that are missing, or that PostgreSQL does not use because building them failed."""
+    present = set(fetch_column(connection, PRESENT_INDEXES))
+    unusable = fetch_column(connection, UNUSABLE_INDEXES)
+    return sorted({*unusable, *(name for name in INDEXES if name not in present)})
+
+
+def rebuild_indexes(connection: Connection) -> int:
+    """Create the indexes again that are missing or unusable; return their number. Not in a transaction."""
+    names = faulty_indexes(connection)
+    for name in names:
+        if name in INDEXES:
+            connection.execute(SQL("drop index if exists {}").format(Identifier(name)).as_string())
+            connection.execute(INDEXES[name])
+        else:  # of a constraint
+            connection.execute(SQL("reindex index {}").format(Identifier(name)).as_string())
+    return len(names)
+
+
+def neglected_tables(connection: Connection) -> list[str]:
+    """Return the tables with many dead rows, and large ones without statistics."""
+    return fetch_column(connection, NEGLECTED, {"large": LARGE, "share": MOST_DEAD})
+
+
+def vacuum(connection: Connection) -> int:
+    """Clean these tables and compute their statistics; return their number. Not in a transaction."""
+    names = neglected_tables(connection)
+    for name in names:
+        connection.execute(SQL("vacuum (analyze) {}").format(Identifier(name)).as_string())
+    return len(names)
+
+
+def count_orphans(connection: Connection) -> dict[str, int]:
+    """Count the rows whose parent row is missing, by table."""
+    counts = {
+        table: int(fetch_value(connection, f"select count(*) from {table} where {condition}"))
+        for table, condition in ORPHANS.items()
+    }
+    return {table: count for table, count in counts.items() if count}
+
+
+def remove_orphans(connection: Connection) -> int:
+    """Delete these rows; return their number."""
+    return sum(
+        connection.execute(f"delete from {table} where {condition}").rowcount for table, condition in ORPHANS.items()
+    )
+
+
+def misfiled_memories(connection: Connection) -> list[int]:
+    """Return the memories whose passages have another session, kind, agent, iteration or task."""
+    sql = f"select distinct m.id from memory_passages p, session_memories m where {MISFILED} order by m.id"
+    return fetch_column(connection, sql)
+
+
+def file_passages(connection: Connection) -> int:
+    """Give these passages the fields of their memories, and return their number."""
+    filed = connection.execute(
+        f"""
+        update memory_passages p set memory_type = m.memory_type, agent_id = m.agent_id, session_id = m.session_id,
+            session_iter = m.session_iter, task_code = m.task_code
+        from session_memories m where {MISFILED}
+        """
+    ).rowcount
+    connection.execute("update namespace set epoch = epoch + 1")
+    return filed

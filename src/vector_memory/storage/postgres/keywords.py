@@ -1,0 +1,141 @@
+"""The tables of the keyword index (`storage.postings`)."""
+
+import numpy as np
+
+from vector_memory.storage.postgres.arrays import as_numbers
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postings import (
+    BUCKETS,
+    UNITS_PER_BLOCK,
+    Block,
+    FoundPostings,
+    PlacedWords,
+    Words,
+    in_order,
+    indexed,
+    row_ids,
+    rows_to_add,
+    without,
+)
+from vector_memory.storage.ranking import Numbers
+
+# The latest block of the session that has room, or a new one.
+TAKE_PLACES = f"""
+    with place as (
+        select session_id from session_memories where id = %(memory)s
+    ), latest as (
+        (select b.id, b.units from place p join keyword_blocks b on b.session_id = p.session_id
+            order by b.id desc limit 1)
+        union all
+        (select b.id, b.units from keyword_blocks b
+            where b.session_id is null and (select session_id is null from place)
+            order by b.id desc limit 1)
+    ), extended as (
+        update keyword_blocks b set units = b.units + %(units)s from latest
+        where b.id = latest.id and latest.units < {UNITS_PER_BLOCK} returning b.id, latest.units
+    ), created as (
+        insert into keyword_blocks (session_id, units)
+        select session_id, %(units)s from place where not exists (select from extended) returning id, 0
+    )
+    select * from extended union all select * from created
+"""
+
+ADD_POSTINGS = """
+    insert into keyword_postings select * from unnest(%s::bigint[], %s::bytea[])
+    on conflict (id) do update set postings = keyword_postings.postings || excluded.postings
+"""
+
+# The rows of the memory's block, if other memories share it.
+TAKE_OUT = f"""
+    with gone as (
+        delete from keyword_memories where memory_id = %s returning memory_id, block_id, first_unit, lengths
+    ), counted as (
+        update namespace set removals = removals + 1 where exists (select from gone)
+    ), shared as (
+        select g.*, exists (
+            select from keyword_memories k where k.block_id = g.block_id and k.memory_id <> g.memory_id
+        ) as is_shared from gone g
+    )
+    select s.memory_id, s.block_id, s.first_unit, s.lengths, s.is_shared, p.id, p.postings
+    from shared s left join keyword_postings p
+        on s.is_shared and p.id between s.block_id * {BUCKETS} and s.block_id * {BUCKETS} + {BUCKETS - 1}
+"""
+
+
+def add(connection: Connection, memory_id: int, words: Words) -> None:
+    """Add a memory to the index. The units of its words are numbered from 0."""
+    cursor = connection.execute(TAKE_PLACES, {"memory": memory_id, "units": words.units})
+    block = Block._make(cursor.fetchall()[0])
+    connection.later(
+        "insert into keyword_memories values (%s, %s, %s, %s)", (memory_id, block.id, block.units, words.lengths)
+    )
+    rows = rows_to_add(words, block)
+    connection.later(ADD_POSTINGS, ([number for number, _ in rows], [postings for _, postings in rows]))
+
+
+def remove(connection: Connection, memory_id: int) -> None:
+    """Remove a memory from the index, if it is there. This must happen before the memory is deleted."""
+    rows = connection.execute(TAKE_OUT, (memory_id,), binary=True).fetchall()
+    if not rows:
+        return
+    memory = PlacedWords._make(rows[0][:4])
+    if not rows[0][4]:
+        connection.later("delete from keyword_postings where id between %s and %s", row_ids(memory.block_id))
+        connection.later("delete from keyword_blocks where id = %s", (memory.block_id,))
+        return
+    found = {number: without(row, memory) for *_, number, row in rows if number is not None}
+    kept = {number: others for number, others in found.items() if others}
+    empty = [number for number, others in found.items() if others == b""]
+    sql = "update keyword_postings p set postings = k.postings from unnest(%s::bigint[], %s::bytea[]) k(id, postings)"
+    connection.later(f"{sql} where p.id = k.id", (list(kept), list(kept.values())))
+    connection.later("delete from keyword_postings where id = any(%s::bigint[])", (empty,))
+
+
+def rebuild(connection: Connection) -> None:
+    """Rebuild the whole index from the text."""
+    connection.later("delete from keyword_memories")
+    connection.later("delete from keyword_postings")
+    connection.later("delete from keyword_blocks")
+    for (memory_id,) in connection.execute("select id from session_memories order by id").fetchall():
+        texts = texts_of(connection, memory_id)
+        if texts:
+            add(connection, memory_id, indexed(texts))
+    connection.later("update namespace set epoch = epoch + 1")
+
+
+def texts_of(connection: Connection, memory_id: int) -> list[str]:
+    """Return the texts of a memory's units; none if it should be chunked but has no chunks yet.
+
+    A character that is stored for NUL separates words as NUL does.
+    """
+    sql = """
+        select content from (
+            select content, chunk_index from memory_chunks where parent_id = %(id)s
+            union all select content, 0 from session_memories where id = %(id)s and not auto_chunk
+        ) units order by chunk_index
+    """
+    return [text for (text,) in connection.execute(sql, {"id": memory_id}).fetchall()]
+
+
+def postings_of(connection: Connection, block_id: int) -> dict[int, bytes]:
+    """Return the postings of a block, as arrays of POSTING by bucket."""
+    sql = "select id, postings from keyword_postings where id between %s and %s"
+    return {number % BUCKETS: row for number, row in connection.execute(sql, row_ids(block_id), binary=True)}
+
+
+def read_postings(connection: Connection, wanted: Numbers) -> FoundPostings:
+    """Return the postings of those rows that exist, in the given order.
+
+    The query returns them in one row: handing over thousands of rows takes longer than reading them.
+    """
+    sql = """
+        select string_agg(int8send(found.number), ''::bytea), string_agg(int8send(found.size), ''::bytea),
+            string_agg(found.postings, ''::bytea)
+        from (
+            select w.number, length(p.postings)::bigint as size, p.postings
+            from unnest(%s::bigint[]) with ordinality w(id, number) join keyword_postings p on p.id = w.id
+            order by w.number
+        ) found
+    """
+    numbers, sizes, joined = connection.execute(sql, (np.asarray(wanted, np.int64),), binary=True).fetchall()[0]
+    return in_order(as_numbers(numbers) - 1, as_numbers(sizes), joined or b"")

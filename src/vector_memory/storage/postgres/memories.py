@@ -1,0 +1,189 @@
+"""Whole memories: the rows of `session_memories`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.filters import memory_filter
+from vector_memory.storage.postgres.rows import fetch, fetch_column, fetch_one, fetch_value, restored
+from vector_memory.storage.records import CountedBy, Expendable, Memory, Observation, Origin, no_memory
+from vector_memory.storage.values import object_in
+
+COLUMNS = """
+    m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.content, m.nuls, m.title,
+    m.description, m.tags, m.metadata, m.content_hash, m.created_at, m.updated_at, m.accessed_at, m.access_count,
+    m.auto_chunk, m.chunk_count
+"""
+
+
+def memory_from_row(*, content: str, nuls: list[int] | None, metadata: str, auto_chunk: bool, **columns: Any) -> Memory:
+    """Return a Memory for a row of COLUMNS."""
+    return Memory(content=restored(content, nuls), metadata=object_in(metadata), chunked=auto_chunk, **columns)
+
+
+def find_report(
+    connection: Connection,
+    content_hash: str,
+    agent_id: str,
+    session_id: str | None,
+    session_iter: int,
+    task_code: str | None,
+) -> int | None:
+    """Return the id of the report with this content, agent, session, iteration and task, or None."""
+    found = fetch_value(
+        connection,
+        f"""
+        select id from session_memories
+        where content_hash = %s and memory_type = '{MemoryKind.REPORT}' and agent_id = %s
+            and session_id is not distinct from %s and session_iter = %s and task_code is not distinct from %s
+        order by id limit 1
+        """,
+        (content_hash, agent_id, session_id, session_iter, task_code),
+    )
+    return None if found is None else int(found)
+
+
+def require_memory(connection: Connection, memory_id: int) -> Memory:
+    """Return a memory, or raise NotFoundError."""
+    sql = f"select {COLUMNS} from session_memories m where m.id = %s"
+    memory = fetch_one(connection, memory_from_row, sql, (memory_id,))
+    if memory is None:
+        raise no_memory(memory_id)
+    return memory
+
+
+def get_memories(connection: Connection, memory_ids: Sequence[int]) -> dict[int, Memory]:
+    """Return the memories that exist, by id."""
+    rows = fetch(
+        connection,
+        memory_from_row,
+        f"""
+        select {COLUMNS} from unnest(%s::bigint[]) with ordinality wanted(id, place)
+        join session_memories m on m.id = wanted.id order by wanted.place
+        """,
+        (list(memory_ids),),
+    )
+    return {memory.id: memory for memory in rows}
+
+
+def get_origins(connection: Connection, memory_ids: Sequence[int]) -> dict[int, Origin]:
+    """Return the origins of the memories that exist, by id."""
+    rows = fetch(
+        connection,
+        Origin,
+        """
+        select m.id, m.memory_type, m.agent_id, m.session_id, m.session_iter, m.task_code, m.title, m.created_at
+        from unnest(%s::bigint[]) with ordinality wanted(id, place)
+        join session_memories m on m.id = wanted.id order by wanted.place
+        """,
+        (list(memory_ids),),
+    )
+    return {origin.id: origin for origin in rows}
+
+
+def observation_from_row(*, report_id: str, beginning: str, nuls: list[int] | None, **columns: Any) -> Observation:
+    """Return an Observation for a row."""
+    return Observation(report_id=int(report_id), beginning=restored(beginning, nuls), **columns)
+
+
+def get_observations(
+    connection: Connection, report_ids: Sequence[int], limit: int, characters: int
+) -> list[Observation]:
+    """Return the latest observations on these reports, oldest first."""
+    found = fetch(
+        connection,
+        observation_from_row,
+        f"""
+        select id, about_report as report_id, agent_id, created_at, left(content, %(characters)s) as beginning, nuls
+        from session_memories
+        where memory_type = '{MemoryKind.REPORT_OBSERVATION}' and about_report = any(%(reports)s::text[])
+        order by id desc limit %(limit)s
+        """,
+        {"reports": list(map(str, report_ids)), "limit": limit, "characters": characters},
+    )
+    return found[::-1]
+
+
+def list_memories(
+    connection: Connection, scope: Scope, limit: int, offset: int = 0, *, latest_first: bool = True
+) -> list[Memory]:
+    """Return the memories of a scope, sorted by iteration and time, newest (or oldest) first."""
+    condition = memory_filter(scope)
+    direction = "desc" if latest_first else "asc"
+    return fetch(
+        connection,
+        memory_from_row,
+        f"""
+        select {COLUMNS} from session_memories m where {condition.sql}
+        order by m.session_iter {direction}, m.created_at {direction}, m.id {direction}
+        limit %(limit)s offset %(offset)s
+        """,
+        condition.parameters | {"limit": limit, "offset": offset},
+    )
+
+
+def count_memories(connection: Connection, scope: Scope, since: str | None = None) -> int:
+    """Return the number of memories in a scope, created at `since` or later if given."""
+    condition = memory_filter(scope)
+    sql = f"select count(*) from session_memories m where {condition.sql}"
+    if since is None:
+        return int(fetch_value(connection, sql, condition.parameters))
+    return int(fetch_value(connection, f"{sql} and m.created_at >= %(since)s", condition.parameters | {"since": since}))
+
+
+COUNTED = {
+    "kind": "select m.memory_type as name from session_memories m where {condition}",
+    "category": "select coalesce(m.category, '') as name from session_memories m where {condition}",
+    "tag": "select unnest(m.tags) as name from session_memories m where {condition}",
+}
+
+
+def count_by(connection: Connection, scope: Scope, by: CountedBy) -> dict[str, int]:
+    """Return the number of memories of a scope for each kind, category or tag, sorted by name."""
+    condition = memory_filter(scope)
+    named = COUNTED[by].format(condition=condition.sql)
+    sql = f"select name, count(*) from ({named}) counted group by name order by name"
+    return dict(connection.execute(sql, condition.parameters).fetchall())
+
+
+def memory_ids(connection: Connection, scope: Scope) -> list[int]:
+    """Return the ids of the memories of a scope, ascending."""
+    condition = memory_filter(scope)
+    sql = f"select m.id from session_memories m where {condition.sql} order by m.id"
+    return fetch_column(connection, sql, condition.parameters)
+
+
+def expendable(connection: Connection, before: str, *, tagged: bool, limit: int | None) -> list[Expendable]:
+    """Return memories created before that time, oldest first; if `tagged`, the least read tagged memories first."""
+    return fetch(
+        connection,
+        Expendable,
+        f"""
+        select m.id, (select count(*) from memory_chunks where parent_id = m.id) as chunk_count
+        from session_memories m
+        where m.created_at < %(before)s and (m.memory_type = '{MemoryKind.TAGGED}') = %(tagged)s
+        order by case when %(tagged)s then m.access_count else 0 end, m.created_at, m.id limit %(limit)s
+        """,
+        {"before": before, "tagged": tagged, "limit": limit},
+    )
+
+
+def record_access(connection: Connection, memory_ids: Sequence[int], now: str) -> None:
+    """Count one read for each id; ids can repeat."""
+    connection.later(
+        """
+        update session_memories m
+        set access_count = m.access_count + read.times, accessed_at = greatest(m.accessed_at, %s)
+        from (select id, count(*) as times from unnest(%s::bigint[]) id group by id) read
+        where m.id = read.id
+        """,
+        (now, list(memory_ids)),
+    )
+
+
+def count_unindexed(connection: Connection, scope: Scope) -> int:
+    """Return the number of memories of a scope that do not have all their vectors."""
+    condition = memory_filter(scope)
+    sql = f"select count(*) from session_memories m where m.embedding_model_id is null and {condition.sql}"
+    return int(fetch_value(connection, sql, condition.parameters))

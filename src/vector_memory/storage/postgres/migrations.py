@@ -1,0 +1,86 @@
+"""Creates the tables of a memory in its schema, and upgrades them. All processes may try: one does it.
+
+A migration and its number commit together. Whoever opens a memory that is up to date needs no right to create anything.
+"""
+
+from collections.abc import Callable, Sequence
+
+import psycopg
+from psycopg import errors as postgres
+from psycopg.sql import SQL, Identifier
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import schema as tables
+from vector_memory.storage.postgres.connecting import require_supported, set_up
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.state import NEWER
+
+LOCK_KEY = 0x76656374  # "vect"
+"""Of the advisory lock under which the schemas of a database are created and upgraded, one at a time."""
+
+MISSING = (
+    "There is no memory in this schema of the database yet: run `vector-memory database prepare` with a role that may "
+    "create tables."
+)
+OUTDATED = (
+    "The tables of this memory are older than this release of vector-memory: run `vector-memory database prepare` with "
+    "a role that may change them."
+)
+
+
+def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions: int) -> None:
+    """Create the tables of a memory whose vectors have this length."""
+    for script in tables.TABLES:
+        connection.execute(script.replace("{dimensions}", str(dimensions)).encode())
+    connection.execute("insert into namespace (id, schema_version, dimensions) values (1, 0, %s)", (dimensions,))
+
+
+MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables,)
+"""A migration gets the length of the vectors."""
+
+
+def prepare(connection: Connection, schema: str, dimensions: int, *, read_only: bool) -> None:
+    """Bring a schema up to date, unless a newer release has changed it. Raises DatabaseError."""
+    done = applied(connection, schema)
+    if done < len(MIGRATIONS):
+        if read_only:
+            raise DatabaseError(OUTDATED if done else MISSING)
+        migrate(connection, schema, dimensions)
+    elif done > len(MIGRATIONS):
+        raise DatabaseError(NEWER)
+    require_supported(connection)
+
+
+def migrate(connection: Connection, schema: str, dimensions: int) -> None:
+    """Run the migrations that are missing, while nobody else does."""
+    done = 0
+    try:
+        with connection.transaction():
+            connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+            if not has_extension(connection):
+                connection.execute("create extension vector with schema public")
+            require_supported(connection)
+            done = applied(connection, schema)
+            if not done:
+                connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
+            set_up(connection, schema, {})
+            for migration in MIGRATIONS[done:]:
+                migration(connection, dimensions)
+            connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (len(MIGRATIONS),))
+    except postgres.InsufficientPrivilege:
+        raise DatabaseError(OUTDATED if done else MISSING) from None
+
+
+def applied(connection: Connection, schema: str) -> int:
+    """Return the number of migrations that a schema has had; 0: it has no tables, or does not exist."""
+    table = f"{Identifier(schema).as_string()}.namespace"
+    (row,) = connection.execute("select to_regclass(%s)::text", (table,)).fetchall()
+    if row[0] is None:
+        return 0
+    version = connection.execute(f"select schema_version from {table}").fetchone()
+    return int(version[0]) if version else 0
+
+
+def has_extension(connection: Connection) -> bool:
+    """Return whether the database has pgvector, in whatever version."""
+    return bool(connection.execute("select 1 from pg_extension where extname = 'vector'").fetchall())

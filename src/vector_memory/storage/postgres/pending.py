@@ -1,0 +1,146 @@
+"""Memories whose vectors a process is computing: `pending_vectors`, as in the SQLite engine.
+
+The clock of the server counts, since those of several machines differ: a lease is as long as its holder says.
+"""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from vector_memory.domain import Scope
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.filters import memory_filter
+from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
+from vector_memory.storage.postgres.rows import fetch_one, fetch_value
+from vector_memory.storage.postgres.state import IS_HELD
+from vector_memory.storage.records import Lease, Memory
+
+MAX_ATTEMPTS = 3
+
+IS_LEFT_BEHIND = f"not ({IS_HELD}) and attempts < {MAX_ATTEMPTS}"
+
+UNTIL = "extract(epoch from clock_timestamp()) + %(seconds)s"
+
+
+def bindings_of(lease: Lease) -> dict[str, Any]:
+    """Return the holder of a lease, and how long it lasts from now."""
+    return {"owner": lease.owner, "seconds": lease.until - time.time()}
+
+
+def defer_vectors(connection: Connection, memory_id: int, lease: Lease) -> None:
+    """Note that the holder of the lease computes the vectors of a memory."""
+    connection.later(
+        f"insert into pending_vectors values (%(id)s, %(owner)s, {UNTIL}, 0)", bindings_of(lease) | {"id": memory_id}
+    )
+
+
+def defer_missing_vectors(connection: Connection) -> None:
+    """Leave all memories without vectors to whoever takes them over, unless they were already left to somebody."""
+    connection.later(
+        """
+        insert into pending_vectors
+        select id, '', 0, 0 from session_memories where embedding_model_id is null
+        on conflict do nothing
+        """
+    )
+
+
+def renew_leases(connection: Connection, lease: Lease) -> None:
+    """Let the holder's leases end later."""
+    sql = f"update pending_vectors set leased_until = {UNTIL} where owner = %(owner)s"
+    connection.later(sql, bindings_of(lease))
+
+
+def take_over(connection: Connection, lease: Lease) -> None:
+    """Take over the oldest memory that was left behind, if there is one, and count this as an attempt."""
+    connection.later(
+        f"""
+        update pending_vectors set owner = %(owner)s, leased_until = {UNTIL}, attempts = attempts + 1
+        where memory_id = (select min(memory_id) from pending_vectors where {IS_LEFT_BEHIND})
+        """,
+        bindings_of(lease),
+    )
+
+
+def release_leases(connection: Connection, owner: str) -> None:
+    """Let any other process go on with what this one has not done.
+
+    That is not the fault of the text, so the attempt at the one memory that was taken over does not count.
+    """
+    connection.later(
+        "update pending_vectors set leased_until = 0, attempts = greatest(attempts - 1, 0) where owner = %s", (owner,)
+    )
+
+
+def note_progress(connection: Connection, memory_id: int) -> None:
+    """Forget the attempts at a memory, because it has got new vectors."""
+    connection.later("update pending_vectors set attempts = 0 where memory_id = %s", (memory_id,))
+
+
+def settle(connection: Connection, memory_id: int) -> None:
+    """Note that nobody computes the vectors of a memory any more."""
+    connection.later("delete from pending_vectors where memory_id = %s", (memory_id,))
+
+
+def next_leased(connection: Connection, owner: str, most_characters: int | None) -> Memory | None:
+    """Return the oldest memory, of no more characters, that a process has leased."""
+    sql = f"""
+        select {COLUMNS} from pending_vectors p join session_memories m on m.id = p.memory_id
+        where p.owner = %(owner)s and (%(most)s::bigint is null or m.content_length <= %(most)s)
+        order by p.memory_id limit 1
+    """
+    return fetch_one(connection, memory_from_row, sql, {"owner": owner, "most": most_characters})
+
+
+def is_any_left_behind(connection: Connection) -> bool:
+    """Return whether there is a memory to take over."""
+    return bool(fetch_value(connection, f"select exists (select 1 from pending_vectors where {IS_LEFT_BEHIND})"))
+
+
+def next_unindexed(connection: Connection, after_id: int, *, given_up: bool) -> Memory | None:
+    """Return the memory without all its vectors that has the smallest id above `after_id`, and nobody works on.
+
+    `given_up`: one that has had MAX_ATTEMPTS, or one that has not.
+    """
+    return fetch_one(
+        connection,
+        memory_from_row,
+        f"""
+        select {COLUMNS} from session_memories m left join pending_vectors p on p.memory_id = m.id
+        where m.embedding_model_id is null and m.id > %s and ({IS_HELD}) is not true
+            and (coalesce(p.attempts, 0) >= {MAX_ATTEMPTS}) is {given_up}
+        order by m.id limit 1
+        """,
+        (after_id,),
+    )
+
+
+def count_pending(connection: Connection, scope: Scope) -> int:
+    """Return how many memories of a scope have vectors that somebody is computing now."""
+    if not connection.state.pending:
+        return 0
+    condition = memory_filter(scope)
+    sql = f"""
+        select count(*) from pending_vectors p join session_memories m on m.id = p.memory_id
+        where {IS_HELD} and {condition.sql}
+    """
+    return int(fetch_value(connection, sql, condition.parameters))
+
+
+def longest_pending(connection: Connection, scope: Scope) -> float | None:
+    """Return for how many seconds a scope has had a memory whose vectors somebody is computing now; None: it has none.
+
+    After the clock was set back the number may be negative.
+    """
+    if not connection.state.pending:
+        return None
+    condition = memory_filter(scope)
+    sql = f"""
+        select min(m.created_at) from pending_vectors p join session_memories m on m.id = p.memory_id
+        where {IS_HELD} and {condition.sql}
+    """
+    oldest = fetch_value(connection, sql, condition.parameters)
+    if oldest is None:
+        return None
+    stored = datetime.fromisoformat(oldest)
+    return time.time() - (stored if stored.tzinfo else stored.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,198 @@
+"""Everything in a schema in large portions: whole memories, and blocks of the keyword index."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vector_memory.domain import Fingerprint
+from vector_memory.storage.postgres import chunks
+from vector_memory.storage.postgres.adding import INSERT_CHUNKS, chunk_values, insert_row
+from vector_memory.storage.postgres.arrays import as_vectors
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
+from vector_memory.storage.postgres.memory_vectors import IS_INDEXED
+from vector_memory.storage.postgres.rows import fetch
+from vector_memory.storage.postgres.vectors import adopt_fingerprint
+from vector_memory.storage.postings import BUCKETS
+from vector_memory.storage.records import CanonicalTag, Memory, StoredChunk, StoredPassage
+from vector_memory.storage.upkeep import LastIds, PlacedLengths, WholeMemory, WordBlock
+
+# ruff: noqa: D102 - the methods are described in storage.upkeep
+
+# A memory without a passage that has all its vectors has one row without a passage.
+PASSAGES = f"""
+    select m.id, c.chunk_index, p.start_char, p.end_char, p.embedding
+    from session_memories m left join memory_passages p on p.memory_id = m.id
+    left join memory_chunks c on c.id = p.chunk_id
+    where m.id = any(%s::bigint[]) and {IS_INDEXED} order by p.id
+"""
+
+# One array has the numbers of all vectors, as in `vectors`.
+ADD_PASSAGES = """
+    insert into memory_passages (
+        id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
+        embedding
+    )
+    select %(first)s + p.number - 1, m.id, c.id, p.start_char, p.end_char, m.memory_type, m.agent_id, m.session_id,
+        m.session_iter, m.task_code,
+        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector
+    from unnest(%(memories)s::bigint[], %(chunks)s::integer[], %(starts)s::integer[], %(ends)s::integer[])
+        with ordinality p(memory_id, chunk_index, start_char, end_char, number)
+    join session_memories m on m.id = p.memory_id
+    left join memory_chunks c on c.parent_id = p.memory_id and c.chunk_index = p.chunk_index
+"""
+
+PASSAGES_AT_ONCE = 2_000
+"""Passages sent in one statement, 6 MB."""
+
+ADD_BLOCKS = """
+    insert into keyword_blocks (id, session_id, units) overriding system value
+    select * from unnest(%s::bigint[], %s::text[], %s::integer[])
+"""
+ADD_PLACED = """
+    insert into keyword_memories (block_id, memory_id, first_unit, lengths)
+    select * from unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::bytea[])
+"""
+ADD_POSTINGS = "insert into keyword_postings (id, postings) select * from unnest(%s::bigint[], %s::bytea[])"
+
+ADD_TAGS = """
+    insert into canonical_tags (tag, frequency, created_at)
+    select tag, frequency, created_at from unnest(%s::text[], %s::integer[], %s::text[])
+        with ordinality t(tag, frequency, created_at, number) order by number
+"""
+
+# A role that may not set a sequence may still take numbers from it.
+SKIP_NUMBERS = """
+    select max(nextval(s.name)) from (
+        select name, nextval(name) as next from (select pg_get_serial_sequence('keyword_blocks', 'id') as name) named
+        offset 0
+    ) s, generate_series(s.next + 1, (select max(id) from keyword_blocks))
+"""
+
+
+class PostgresPortions:
+    """`storage.upkeep.Portions` over a connection in a transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def last_ids(self) -> LastIds:
+        state = self._connection.state
+        return LastIds(state.last_memory_id, state.last_chunk_id)
+
+    def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
+        sql = f"select {COLUMNS} from session_memories m where m.id > %s order by m.id limit %s"
+        found = fetch(self._connection, memory_from_row, sql, (after_id, limit))
+        parts, passages = self._chunks(found), self._passages(found)
+        return [WholeMemory(memory, parts[memory.id], passages.get(memory.id)) for memory in found]
+
+    def _chunks(self, memories: Sequence[Memory]) -> dict[int, list[StoredChunk]]:
+        sql = f"""
+            select {chunks.COLUMNS} from memory_chunks c
+            where c.parent_id = any(%s::bigint[]) order by c.parent_id, c.chunk_index
+        """
+        found = defaultdict[int, list[StoredChunk]](list)
+        for chunk in fetch(self._connection, chunks.chunk_from_row, sql, (ids_of(memories),)):
+            found[chunk.memory_id].append(chunk)
+        return found
+
+    def _passages(self, memories: Sequence[Memory]) -> dict[int, list[StoredPassage]]:
+        """Return the passages of the memories that have all their vectors."""
+        rows = self._connection.execute(PASSAGES, (ids_of(memories),), binary=True).fetchall()
+        found = {row[0]: list[StoredPassage]() for row in rows}
+        present = [row for row in rows if row[4] is not None]
+        vectors = as_vectors([row[4] for row in present], self._connection.state.dimensions)
+        for (memory_id, chunk, start, end, _), vector in zip(present, vectors, strict=True):
+            found[memory_id].append(StoredPassage(chunk, start, end, vector))
+        return found
+
+    def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
+        sql = "select id, session_id, units from keyword_blocks where id > %s order by id limit %s"
+        found = self._connection.execute(sql, (after_id, limit)).fetchall()
+        if not found:
+            return []
+        first, last = found[0][0], found[-1][0]
+        memories, postings = defaultdict[int, list[PlacedLengths]](list), defaultdict[int, dict[int, bytes]](dict)
+        sql = """
+            select block_id, memory_id, first_unit, lengths from keyword_memories
+            where block_id between %s and %s order by memory_id
+        """
+        for block_id, *placed in self._connection.execute(sql, (first, last), binary=True):
+            memories[block_id].append(PlacedLengths._make(placed))
+        sql = "select id, postings from keyword_postings where id >= %s and id < %s"
+        rows = self._connection.execute(sql, (first * BUCKETS, (last + 1) * BUCKETS), binary=True)
+        for number, row in rows:
+            postings[number // BUCKETS][number % BUCKETS] = row
+        return [
+            WordBlock(number, session_id, units, memories[number], postings[number])
+            for number, session_id, units in found
+        ]
+
+    def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
+        connection = self._connection
+        model_id = None if fingerprint is None else adopt_fingerprint(connection, fingerprint)
+        for whole in memories:
+            insert_row(connection, whole.memory, None if whole.passages is None else model_id)
+        rows = [
+            (part.id, part.memory_id, *chunk_values(part.chunk), part.enriched)
+            for whole in memories
+            for part in whole.chunks
+        ]
+        if rows:
+            connection.later(INSERT_CHUNKS, columns(rows, len(rows[0])))
+        self._add_passages([(whole.memory.id, passage) for whole in memories for passage in whole.passages or ()])
+        last_chunk_id = max((part.id for whole in memories for part in whole.chunks), default=0)
+        self._raise_last_ids(LastIds(max(whole.memory.id for whole in memories), last_chunk_id))
+
+    def _add_passages(self, passages: Sequence[tuple[int, StoredPassage]]) -> None:
+        for start in range(0, len(passages), PASSAGES_AT_ONCE):
+            added = passages[start : start + PASSAGES_AT_ONCE]
+            vectors = np.stack([passage.vector for _, passage in added])
+            parameters = {
+                "first": self._connection.state.next_ids("passage", len(added))[0],
+                "memories": [memory_id for memory_id, _ in added],
+                "chunks": [passage.chunk for _, passage in added],
+                "starts": [passage.start for _, passage in added],
+                "ends": [passage.end for _, passage in added],
+                "vectors": vectors,
+                "length": vectors.shape[1],
+            }
+            self._connection.execute(ADD_PASSAGES, parameters)
+
+    def clear_blocks(self) -> None:
+        for table in ("memories", "postings", "blocks"):
+            self._connection.execute(f"delete from keyword_{table}")
+
+    def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
+        later = self._connection.later
+        later(ADD_BLOCKS, columns([block[:3] for block in blocks], 3))
+        placed = [(block.id, *memory) for block in blocks for memory in block.memories]
+        later(ADD_PLACED, columns(placed, 4))
+        postings = [(block.id * BUCKETS + bucket, row) for block in blocks for bucket, row in block.postings.items()]
+        later(ADD_POSTINGS, columns(postings, 2))
+
+    def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
+        connection = self._connection
+        connection.execute("delete from canonical_tags")
+        connection.execute(ADD_TAGS, columns([(tag.tag, tag.frequency, tag.created_at) for tag in tags], 3))
+        connection.execute(SKIP_NUMBERS)
+        connection.execute("update namespace set epoch = epoch + 1")
+        self._raise_last_ids(last_ids)
+
+    def _raise_last_ids(self, last: LastIds) -> None:
+        state = self._connection.state
+        state.last_memory_id = max(state.last_memory_id, last.memory)
+        state.last_chunk_id = max(state.last_chunk_id, last.chunk)
+        state.has_new_ids = True
+
+
+def ids_of(memories: Sequence[Memory]) -> list[int]:
+    """Return the ids of memories."""
+    return [memory.id for memory in memories]
+
+
+def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Return the columns of rows."""
+    return [[row[place] for row in rows] for place in range(width)]

@@ -1,0 +1,40 @@
+"""Prepares a database for servers whose roles may create nothing."""
+
+from collections.abc import Mapping
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import migrations, roles, shared
+from vector_memory.storage.postgres.connecting import READING, connect, set_up
+from vector_memory.storage.postgres.errors import translated_errors
+
+NOT_ALLOWED = "This role may not create tables in the database: use one that owns it, or has the right CREATE on it."
+
+
+def prepare(
+    url: str, schema: str, dimensions: int, may_write: Mapping[str, bool], shared_schema: str, namespace_prefix: str
+) -> list[str]:
+    """Create or upgrade all tables, and let roles use them; return the schemas of memories.
+
+    `may_write`: the roles to add, with whether they may write.
+    """
+    with translated_errors(), connect(url, shared_schema, READING) as connection, connection.transaction():
+        (may_create,) = connection.execute("select has_database_privilege(current_database(), 'create')").fetchall()
+        if not may_create[0]:
+            raise DatabaseError(NOT_ALLOWED)
+        shared.create(connection, shared_schema)
+        for role, writes in may_write.items():
+            connection.execute(
+                "insert into roles values (%s, %s) on conflict (name) do update set may_write = excluded.may_write",
+                (role, writes),
+            )
+        known = connection.execute("select name, may_write from roles").fetchall()
+        names = connection.execute("select name from namespaces order by name").fetchall()
+        memories = [schema, *(f"{namespace_prefix}{name}" for (name,) in names)]
+        for memory in memories:
+            migrations.migrate(connection, memory, dimensions)
+        for role, writes in known:
+            roles.grant(connection, shared_schema, role, may_write=False)
+            for memory in memories:
+                roles.grant(connection, memory, role, may_write=writes)
+        set_up(connection, shared_schema, READING)
+        return memories

@@ -1,0 +1,57 @@
+"""Why a connection could not be made, in words that say what to do.
+
+libpq gives no codes for this, only messages, which name the user and the server.
+"""
+
+import psycopg
+
+from vector_memory.errors import DatabaseError
+
+USER = (
+    "The database server refused the user or the password: check the user in the URL, and the password in PGPASSWORD, "
+    "in ~/.pgpass or in the file that --database-password-file names."
+)
+DATABASE = "The database does not exist on the server: check its name, or create it."
+CERTIFICATE = (
+    "The certificate of the database server is not from an authority that this machine trusts, or not for this host: "
+    "name the file of the authority in the URL, as sslrootcert=FILE, and the server as its certificate does."
+)
+AUTHORITIES = "The certificates that the database server is checked with cannot be read: check sslrootcert in the URL."
+NO_TLS = (
+    "The database server offers no encryption: turn on TLS there, or add --database-unencrypted in a network that you "
+    "trust."
+)
+FULL = "The database server has no connections left: repeat the call, or raise its `max_connections`."
+UNREACHABLE = (
+    "The database server cannot be reached: check its address, and that it is running. Repeat the call when it is back."
+)
+
+REFUSALS = (
+    ("certificate verify failed", CERTIFICATE),
+    ("does not match host name", CERTIFICATE),
+    ("root certificate file", AUTHORITIES),
+    ("server does not support SSL", NO_TLS),
+    ("too many clients", FULL),
+    ("too many connections", FULL),
+    ("remaining connection slots", FULL),
+    ("no password supplied", USER),
+    ("authentication failed", USER),
+    ("no pg_hba.conf entry", USER),
+    ("not permitted to log in", USER),
+    ('FATAL:  role "', USER),
+    ('FATAL:  database "', DATABASE),
+)
+"""What a message contains, and what to say instead; the first that fits."""
+
+TEMPORARY = {FULL, UNREACHABLE}
+
+
+class UnreachableError(DatabaseError):
+    """No connection could be made now. The next call tries again."""
+
+
+def refusal(error: psycopg.OperationalError) -> DatabaseError:
+    """Return the error for a connection that could not be made."""
+    message = str(error)
+    said = next((said for part, said in REFUSALS if part in message), UNREACHABLE)
+    return UnreachableError(said) if said in TEMPORARY else DatabaseError(said)

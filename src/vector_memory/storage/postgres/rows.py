@@ -1,0 +1,61 @@
+"""Reads rows as named values: by column name, never by position. Texts with the character NUL are restored."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.schema import SYMBOL_FOR_NULL
+from vector_memory.storage.postgres.statement import Cursor, Parameters
+
+T = TypeVar("T")
+
+
+def fetch(connection: Connection, make: Callable[..., T], sql: str, parameters: Parameters = None) -> list[T]:
+    """Run a query and return `make(**columns)` for each row."""
+    return rows_of(connection.execute(sql, parameters), make)
+
+
+def rows_of(cursor: Cursor, make: Callable[..., T]) -> list[T]:
+    """Return `make(**columns)` for each row of a query that was run."""
+    names = [column.name for column in cursor.description or ()]
+    return [make(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+
+
+def columns_of(cursor: Cursor) -> dict[str, Any]:
+    """Return the columns of the one row of a query that was run."""
+    (row,) = cursor.fetchall()
+    return dict(zip([column.name for column in cursor.description or ()], row, strict=True))
+
+
+def fetch_one(connection: Connection, make: Callable[..., T], sql: str, parameters: Parameters = None) -> T | None:
+    """Run a query and return `make(**columns)` for its first row, or None."""
+    return next(iter(fetch(connection, make, sql, parameters)), None)
+
+
+def fetch_value(connection: Connection, sql: str, parameters: Parameters = None) -> Any:
+    """Run a query and return the first column of its first row, or None."""
+    row = connection.execute(sql, parameters).fetchone()
+    return row[0] if row else None
+
+
+def fetch_column(connection: Connection, sql: str, parameters: Parameters = None) -> list[Any]:
+    """Run a query and return the first column of every row."""
+    return [row[0] for row in connection.execute(sql, parameters).fetchall()]
+
+
+def storable(text: str) -> tuple[str, list[int] | None]:
+    """Return a text as PostgreSQL stores it, and where it has the character NUL; None: nowhere."""
+    if "\0" not in text:
+        return text, None
+    return text.replace("\0", SYMBOL_FOR_NULL), [place for place, character in enumerate(text) if character == "\0"]
+
+
+def restored(text: str, nuls: Sequence[int] | None) -> str:
+    """Return a stored text, or the beginning of it, as it was before it was stored."""
+    if not nuls:
+        return text
+    characters = list(text)
+    for place in nuls:
+        if place < len(characters):
+            characters[place] = "\0"
+    return "".join(characters)

@@ -1,0 +1,161 @@
+"""What the servers of one database share beside memories: the names and limits of namespaces, tokens, roles, a key.
+
+It is in a schema of its own. Only a role that may create tables changes it; those that serve only read it.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import errors as postgres
+from psycopg.rows import dict_row
+
+from vector_memory.errors import ConfigurationError
+from vector_memory.storage.postgres import migrations, roles
+from vector_memory.storage.postgres.connecting import READING, connect, set_up
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.pool import ConnectionPool
+
+MOST_CONNECTIONS = 4
+KEY_BYTES = 32
+
+TABLES = """
+create table if not exists server_key (
+    id smallint primary key check (id = 1),
+    key bytea not null
+);
+create table if not exists namespaces (
+    name text collate "C" primary key,
+    memories bigint,
+    megabytes bigint,
+    calls_per_minute bigint
+);
+create table if not exists tokens (
+    name text collate "C" primary key,
+    namespace text collate "C" not null,
+    permission text not null,
+    sha256 text not null unique,
+    created_at double precision not null,
+    expires_at double precision,
+    sessions text[],
+    agent_id text
+);
+create table if not exists roles (
+    name text collate "C" primary key,
+    may_write boolean not null
+);
+"""
+
+MISSING = (
+    "This database has no namespaces: run `vector-memory database prepare --database-url URL` with a role that may "
+    "create tables, and then `vector-memory namespace create`."
+)
+
+Fields = Mapping[str, Any]
+"""The columns of a row, by name."""
+
+
+class SharedTables:
+    """The tables of one database. Safe to use from several threads."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self._pool = ConnectionPool(lambda: connect(url, schema, READING), MOST_CONNECTIONS)
+        self._schema = schema
+
+    def ping(self) -> None:
+        """Raise DatabaseError if the database cannot be reached."""
+        self._rows("select 1")
+
+    def namespaces(self) -> list[str]:
+        """Return the names of all namespaces, sorted."""
+        return [row["name"] for row in self._rows("select name from namespaces order by name")]
+
+    def limits(self, namespace: str) -> Fields | None:
+        """Return the limits of a namespace; None: it does not exist."""
+        sql = "select memories, megabytes, calls_per_minute from namespaces where name = %s"
+        return next(iter(self._rows(sql, (namespace,))), None)
+
+    def set_limits(self, namespace: str, limits: Fields) -> bool:
+        """Replace the limits of a namespace; False: it does not exist."""
+        sql = """
+            update namespaces set memories = %(memories)s, megabytes = %(megabytes)s,
+                calls_per_minute = %(calls_per_minute)s where name = %(name)s returning name
+        """
+        return bool(self._rows(sql, {**limits, "name": namespace}))
+
+    def add_namespace(self, name: str, schema: str, dimensions: int) -> bool:
+        """Create a namespace with its schema, which all roles may use as they may use the others; False: it exists."""
+        with self._connection() as connection, connection.transaction():
+            sql = "insert into namespaces (name) values (%s) on conflict do nothing returning name"
+            if not connection.execute(sql, (name,)).fetchall():
+                return False
+            known = connection.execute("select name, may_write from roles").fetchall()
+            migrations.migrate(connection, schema, dimensions)
+            for role, may_write in known:
+                roles.grant(connection, schema, role, may_write=may_write)
+            set_up(connection, self._schema, READING)
+            return True
+
+    def size_of(self, schema: str) -> int:
+        """Return how many bytes the tables of a schema take, with their indexes."""
+        sql = """
+            select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint as bytes
+            from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'
+        """
+        return int(self._rows(sql, (schema,))[0]["bytes"])
+
+    def key(self) -> bytes:
+        """Return the secret that all servers share."""
+        return bytes(self._rows("select key from server_key")[0]["key"])
+
+    def tokens(self) -> list[Fields]:
+        """Return all tokens, in the order of their creation."""
+        return self._rows("select * from tokens order by created_at, name")
+
+    def token(self, sha256: str) -> Fields | None:
+        """Return the token with this hash, if there is one."""
+        return next(iter(self._rows("select * from tokens where sha256 = %s", (sha256,))), None)
+
+    def add_token(self, token: Fields) -> bool:
+        """Keep a token; False: its name is in use."""
+        sql = """
+            insert into tokens (name, namespace, permission, sha256, created_at, expires_at, sessions, agent_id)
+            values (%(name)s, %(namespace)s, %(permission)s, %(sha256)s, %(created_at)s, %(expires_at)s, %(sessions)s,
+                %(agent_id)s)
+            on conflict (name) do nothing returning name
+        """
+        return bool(self._rows(sql, token))
+
+    def remove_token(self, name: str) -> bool:
+        """Remove a token; False: there is none with this name."""
+        return bool(self._rows("delete from tokens where name = %s returning name", (name,)))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    def _rows(self, sql: str, parameters: Any = None) -> list[Fields]:
+        with self._connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            found: list[Fields] = cursor.execute(sql, parameters).fetchall()
+            return found
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        with translated_errors(), self._pool.connection() as connection:
+            try:
+                yield connection
+            except postgres.UndefinedTable:
+                raise ConfigurationError(MISSING) from None
+
+
+def create(connection: Connection, schema: str) -> None:
+    """Create the tables, where they do not exist yet. From now on the statements of the connection name them."""
+    if not connection.execute("select 1 from pg_namespace where nspname = %s", (schema,)).fetchall():
+        connection.execute(f"create schema {schema}")
+    set_up(connection, schema, READING)
+    connection.execute(TABLES)
+    connection.execute(
+        "insert into server_key (id, key) values (1, %s) on conflict do nothing", (os.urandom(KEY_BYTES),)
+    )

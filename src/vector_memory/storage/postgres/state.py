@@ -1,0 +1,92 @@
+"""What every transaction knows of the memory from its beginning: the row of the namespace, the model, what is pending.
+
+A writer locks the row first, and takes its ids from it. So one writer at a time changes a memory, and ids ascend in the
+order of commits.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vector_memory.domain import Fingerprint
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.postgres.schema import VERSION
+from vector_memory.storage.postgres.statement import Cursor, Statement
+
+Numbered = Literal["memory", "chunk", "passage"]
+"""What has ids of its own."""
+
+NEWER = "A newer release of vector-memory has changed this memory: upgrade vector-memory on this machine."
+MISSING = "The memory has no row in the table `namespace`: restore the database from a backup."
+
+IS_HELD = """
+leased_until between extract(epoch from clock_timestamp()) and extract(epoch from clock_timestamp()) + 60
+""".strip()
+"""Whether somebody computes the vectors of a row of `pending_vectors`. No lease is as long as a minute: one that ends
+later was taken before the clock was set back."""
+
+# The row is locked before anything is read: a statement reads what was committed when it began. The lock is waited for
+# briefly, since the wait can be cancelled only between two attempts; other locks may take as long as usual.
+LOCK = Statement(
+    """
+    with locked as (update namespace set revision = revision + 1 where id = 1 returning id)
+    select set_config('lock_timeout', '30s', true) from locked
+    """
+)
+READ = Statement(
+    f"""
+    select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
+        n.dimensions, (select count(*) from pending_vectors where {IS_HELD}),
+        e.id, e.model, e.dimensions, e.precision, e.engine
+    from namespace n left join embedding_models e on true
+    """
+)
+
+
+@dataclass(slots=True)
+class State:
+    """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
+
+    `dimensions`: the length of the vectors. `model_id` and `fingerprint`: those of the vectors, or None while there are
+    none.
+    """
+
+    revision: int
+    epoch: int
+    removals: int
+    last_memory_id: int
+    last_chunk_id: int
+    last_passage_id: int
+    dimensions: int
+    pending: int
+    model_id: int | None
+    fingerprint: Fingerprint | None
+    has_new_ids: bool = False
+
+    def next_ids(self, of: Numbered, count: int) -> list[int]:
+        """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""
+        name = f"last_{of}_id"
+        first = int(getattr(self, name)) + 1
+        setattr(self, name, first + count - 1)
+        self.has_new_ids = True
+        return list(range(first, first + count))
+
+    def changes(self) -> list[Statement]:
+        """Return what stores the ids that were taken."""
+        if not self.has_new_ids:
+            return []
+        sql = "update namespace set last_memory_id = %s, last_chunk_id = %s, last_passage_id = %s"
+        return [Statement(sql, (self.last_memory_id, self.last_chunk_id, self.last_passage_id))]
+
+
+def state_in(cursor: Cursor) -> State:
+    """Return the state that READ has found. Raises DatabaseError if a newer release has changed the tables."""
+    row = cursor.fetchone()
+    if row is None:
+        raise DamagedError(MISSING)
+    version, *numbers, model_id, model, length, precision, engine = row
+    if version > VERSION:
+        raise DatabaseError(NEWER)
+    fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
+    revision, epoch, removals, memory, chunk, passage, dimensions, pending = numbers
+    return State(revision, epoch, removals, memory, chunk, passage, dimensions, pending, model_id, fingerprint)

@@ -1,0 +1,26 @@
+"""What maintenance does in a PostgreSQL schema, in the transaction of a reader or writer."""
+
+from vector_memory.storage.postgres import keywords
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.portions import PostgresPortions
+from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
+
+# ruff: noqa: D102 - the methods are described in storage.upkeep
+
+
+class PostgresUpkeep:
+    """`storage.upkeep.Upkeep` over a connection in a transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def spare_vectors(self) -> PostgresSpareVectors:
+        return PostgresSpareVectors(self._connection)
+
+    @property
+    def portions(self) -> PostgresPortions:
+        return PostgresPortions(self._connection)
+
+    def rebuild_words(self) -> None:
+        keywords.rebuild(self._connection)

@@ -1,0 +1,171 @@
+"""Passages and their vectors: `memory_passages`, and exact searches for the nearest ones."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vector_memory.domain import TRAITS, Fingerprint, Scope
+from vector_memory.storage import fingerprints
+from vector_memory.storage.nearest import Candidates
+from vector_memory.storage.postgres.arrays import as_vectors
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.filters import passage_filter
+from vector_memory.storage.ranking import Numbers, Vectors
+from vector_memory.storage.records import Memory
+
+
+class Passage(NamedTuple):
+    """A part of a memory's content that has its own vector. `chunk_id`: None if the memory is not chunked."""
+
+    chunk_id: int | None
+    start: int
+    end: int
+
+
+# One array has the numbers of all vectors: arrays of vectors would need the number of their type in this database.
+ADD = """
+    insert into {table} (
+        id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
+        embedding
+    )
+    select %(first)s + p.number - 1, m.id, p.chunk_id, p.start_char, p.end_char, m.memory_type, m.agent_id,
+        m.session_id, m.session_iter, m.task_code,
+        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector
+    from unnest(%(chunks)s::bigint[], %(starts)s::integer[], %(ends)s::integer[])
+        with ordinality p(chunk_id, start_char, end_char, number)
+    join session_memories m on m.id = %(memory)s
+"""
+
+
+def fingerprint_of(connection: Connection) -> Fingerprint | None:
+    """Return the fingerprint of the stored vectors, or None while there are none."""
+    return connection.state.fingerprint
+
+
+def are_comparable(connection: Connection, fingerprint: Fingerprint) -> bool:
+    """Return whether vectors of this fingerprint are comparable with the stored ones."""
+    state = connection.state
+    return fingerprints.are_comparable(state.fingerprint, state.dimensions, fingerprint)
+
+
+def require_same_fingerprint(connection: Connection, fingerprint: Fingerprint) -> None:
+    """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with the stored ones."""
+    state = connection.state
+    fingerprints.require_comparable(state.fingerprint, state.dimensions, fingerprint)
+
+
+def adopt_fingerprint(connection: Connection, fingerprint: Fingerprint) -> int:
+    """Return the id of the fingerprint, and make it that of the memory if it has none yet.
+
+    Raises EmbeddingUnavailableError like `require_same_fingerprint`.
+    """
+    require_same_fingerprint(connection, fingerprint)
+    state = connection.state
+    if state.model_id is None:
+        state.model_id, state.fingerprint = 1, fingerprint
+        connection.later(
+            "insert into embedding_models (id, model, dimensions, precision, engine) values (%s, %s, %s, %s, %s)",
+            (state.model_id, fingerprint.model, fingerprint.dimensions, fingerprint.precision, fingerprint.engine),
+        )
+    return state.model_id
+
+
+def add_passages(
+    connection: Connection,
+    memory: Memory,
+    passages: Sequence[Passage],
+    vectors: Vectors,
+    *,
+    table: str = "memory_passages",
+) -> None:
+    """Add a stored memory's passages and their vectors."""
+    if not passages:
+        return
+    first, *_ = connection.state.next_ids("passage", len(passages))
+    chunks, starts, ends = (list(column) for column in zip(*passages, strict=True))
+    connection.later(
+        ADD.format(table=table),
+        {
+            "memory": memory.id,
+            "first": first,
+            "chunks": chunks,
+            "starts": starts,
+            "ends": ends,
+            "vectors": vectors,
+            "length": vectors.shape[1],
+        },
+    )
+
+
+def count_passages(connection: Connection, memory_id: int) -> int:
+    """Return how many passages of a memory are stored."""
+    sql = "select count(*) from memory_passages where memory_id = %s"
+    return int(connection.execute(sql, (memory_id,)).fetchall()[0][0])
+
+
+def discard_partial_vectors(connection: Connection, memory_id: int | None = None) -> None:
+    """Delete the passages and vectors of a memory that does not have all of them; None: of all such memories."""
+    connection.later(
+        """
+        with gone as (
+            delete from memory_passages p using session_memories m
+            where p.memory_id = m.id and m.embedding_model_id is null and m.id = coalesce(%s::bigint, m.id)
+            returning p.id
+        )
+        update namespace set epoch = epoch + 1 where exists (select from gone)
+        """,
+        (memory_id,),
+    )
+
+
+def nearest(connection: Connection, scope: Scope, query: Vectors, k: int) -> Candidates:
+    """Return the `k` passages of a scope that are nearest to the query, nearest first: compares all of them."""
+    condition = passage_filter(scope)
+    # The sum keeps the planner from an approximate index.
+    sql = f"""
+        select coalesce(p.chunk_id, p.memory_id), p.memory_id, p.embedding
+        from memory_passages p {condition.sql}
+        order by (p.embedding <-> %(query)s::real[]::vector) + 0, p.id limit %(k)s
+    """
+    rows = connection.execute(sql, condition.parameters | {"query": query, "k": k}, binary=True).fetchall()
+    units, memories, sent = zip(*rows, strict=True) if rows else ((), (), ())
+    return Candidates(
+        np.array(units, np.int64),
+        np.array(memories, np.int64),
+        as_vectors(sent, len(query)),
+        np.ones(len(rows), np.bool_),
+    )
+
+
+def vectors_of(connection: Connection, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+    """Return the ids of those passages that exist, ascending, and the vectors, shape (ids, dimensions)."""
+    sql = "select id, embedding from memory_passages where id = any(%s::bigint[]) order by id"
+    return _fetched(connection, sql, passage_ids)
+
+
+def vectors_of_units(connection: Connection, scope: Scope, unit_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+    """Return the unit of each passage of these units, which are of the scope's kind, and the vectors."""
+    unit = "chunk_id" if scope.kind is not None and TRAITS[scope.kind].chunked else "memory_id"
+    return _fetched(connection, f"select {unit}, embedding from memory_passages where {unit} = any(%s)", unit_ids)
+
+
+def passages_in(connection: Connection, scope: Scope, limit: int) -> Numbers:
+    """Return the first `limit` passages of a scope, sorted by the ids of their units; -1: all.
+
+    Shape (passages, 3): the ids of the passage, of its unit, and of its memory.
+    """
+    condition = passage_filter(scope)
+    sql = f"""
+        select p.id, coalesce(p.chunk_id, p.memory_id) as unit, p.memory_id
+        from memory_passages p {condition.sql} order by unit, p.id limit %(limit)s
+    """
+    bound = condition.parameters | {"limit": None if limit < 0 else limit}
+    return np.array(connection.execute(sql, bound, binary=True).fetchall(), np.int64).reshape(-1, 3)
+
+
+def _fetched(connection: Connection, sql: str, ids: Sequence[int]) -> tuple[Numbers, Vectors]:
+    """Return rows of id and vector as arrays."""
+    rows = connection.execute(sql, (np.array(ids, np.int64),), binary=True).fetchall() if len(ids) else []
+    found, sent = zip(*rows, strict=True) if rows else ((), ())
+    return np.array(found, np.int64), as_vectors(sent, connection.state.dimensions)

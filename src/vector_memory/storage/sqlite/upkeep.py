@@ -1,0 +1,27 @@
+"""What maintenance does in an SQLite file, in the transaction of a reader or writer."""
+
+import apsw
+
+from vector_memory.storage.sqlite import keywords
+from vector_memory.storage.sqlite.portions import SqlitePortions
+from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
+
+# ruff: noqa: D102 - the methods are described in storage.upkeep
+
+
+class SqliteUpkeep:
+    """`storage.upkeep.Upkeep` over a connection in a transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def spare_vectors(self) -> SqliteSpareVectors:
+        return SqliteSpareVectors(self._connection)
+
+    @property
+    def portions(self) -> SqlitePortions:
+        return SqlitePortions(self._connection)
+
+    def rebuild_words(self) -> None:
+        keywords.rebuild(self._connection)

@@ -1,0 +1,149 @@
+"""What only maintenance asks of a storage engine, beside `storage.base`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from vector_memory.domain import Fingerprint
+from vector_memory.storage.records import CanonicalTag, Embedded, Memory, StoredChunk, StoredPassage
+
+
+class Upkeep(Protocol):
+    """What maintenance does in the transaction of a reader or writer."""
+
+    @property
+    def spare_vectors(self) -> "SpareVectors":
+        """The vectors of another model, which are filled in beside those in use."""
+
+    @property
+    def portions(self) -> "Portions":
+        """Everything that is stored, in large portions."""
+
+    def rebuild_words(self) -> None:
+        """Index the words of all memories again."""
+
+
+class SpareVectors(Protocol):
+    """Vectors of another model: filled memory by memory beside the vectors in use, and then swapped with them.
+
+    They are needed from `begin` until `discard` or `swap`; after that `erase_step` removes them. Deleting a memory
+    deletes its spare vectors too. What changes anything needs a writer.
+    """
+
+    def exist(self) -> bool:
+        """Return whether there are any, needed or not, or room for them."""
+
+    def needed_for(self) -> Fingerprint | None:
+        """Return the fingerprint of the vectors that are being filled in, or None."""
+
+    def begin(self, fingerprint: Fingerprint) -> None:
+        """Make room for the vectors of a model. There must be none."""
+
+    def discard(self) -> None:
+        """Record that they, if there are any, are no longer needed."""
+
+    def next_missing(self, after_id: int) -> Memory | None:
+        """Return the memory with the smallest id above `after_id` that has all vectors in use, but no spare ones."""
+
+    def is_missing(self, memory_id: int) -> bool:
+        """Return whether a memory has all vectors in use, but no spare ones."""
+
+    def count_missing(self) -> int:
+        """Return the number of memories that have all vectors in use, but no spare ones."""
+
+    def count_recomputed(self) -> int:
+        """Return the number of memories that have spare vectors."""
+
+    def add(self, memory: Memory, embedded: Embedded) -> None:
+        """Add the spare vectors of a memory that has none."""
+
+    def swap(self) -> None:
+        """Put them in use, in a time that does not depend on their number; the old ones are no longer needed.
+
+        Memories without spare vectors now lack vectors, and tags too. Begins a new epoch.
+        """
+
+    def erase_step(self) -> bool:
+        """Erase some of what is no longer needed, so little that writers do not wait; False: nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMemory:
+    """A memory with everything derived from it but its words. `passages`: None if it does not have all its vectors."""
+
+    memory: Memory
+    chunks: Sequence[StoredChunk]
+    passages: Sequence[StoredPassage] | None
+
+    def equals(self, other: "WholeMemory") -> bool:
+        """Return whether all is equal, the vectors bit by bit."""
+        return (self.memory, self.chunks, self.places()) == (other.memory, other.chunks, other.places())
+
+    def is_same(self, other: "WholeMemory") -> bool:
+        """Return whether it is the same memory, whatever was derived from it, and however often it was read."""
+        mine, others = (
+            replace(one.memory, accessed_at="", access_count=0, chunk_count=0, updated_at="") for one in (self, other)
+        )
+        return mine == others
+
+    def places(self) -> list[tuple[object, ...]] | None:
+        """Return the passages with the bytes of their vectors."""
+        if self.passages is None:
+            return None
+        return [(*passage[:3], passage.vector.tobytes()) for passage in self.passages]
+
+
+class PlacedLengths(NamedTuple):
+    """Where the units of a memory begin in a block of the keyword index, and their lengths: an array of `<u4`."""
+
+    memory_id: int
+    first: int
+    lengths: bytes
+
+
+class WordBlock(NamedTuple):
+    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket."""
+
+    id: int
+    session_id: str | None
+    units: int
+    memories: list[PlacedLengths]
+    postings: dict[int, bytes]
+
+
+class LastIds(NamedTuple):
+    """The highest ids that were ever given to a memory and to a chunk."""
+
+    memory: int
+    chunk: int
+
+
+class Portions(Protocol):
+    """Everything that is stored, to be read from one memory and written to another, of any engine.
+
+    What changes anything needs a writer.
+    """
+
+    def last_ids(self) -> LastIds:
+        """Return the highest ids that were ever given."""
+
+    def memories(self, after_id: int, limit: int) -> list[WholeMemory]:
+        """Return the first `limit` memories with ids above `after_id`, sorted by id."""
+
+    def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
+        """Return the first `limit` blocks of the keyword index with ids above `after_id`, sorted by id."""
+
+    def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
+        """Add memories with the ids that they and their chunks have. Their words are not indexed yet.
+
+        Raises EmbeddingUnavailableError if their vectors are not comparable with the stored ones.
+        """
+
+    def clear_blocks(self) -> None:
+        """Empty the keyword index."""
+
+    def add_blocks(self, blocks: Sequence[WordBlock]) -> None:
+        """Add blocks with their ids to the keyword index."""
+
+    def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
+        """Replace the canonical tags, give only higher ids from now on, and begin a new epoch."""

@@ -1,0 +1,37 @@
+"""Values that every engine stores as JSON."""
+
+import json
+from typing import Any
+
+from vector_memory.storage.damage import WRONG_TYPE, DamagedError
+
+WRONG_JSON = "The database contains unreadable text: restore it from a backup."
+
+as_json = json.JSONEncoder(ensure_ascii=False).encode
+"""Encode a value. `json.dumps` would create an encoder for each value."""
+
+
+def texts_in(value: str) -> list[str]:
+    """Return the strings of a JSON list. Raises DamagedError if the value is anything else."""
+    texts = _parsed(value)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise DamagedError(WRONG_TYPE)
+    return texts
+
+
+def object_in(value: str) -> dict[str, Any]:
+    """Return a JSON object. Raises DamagedError if the value is anything else."""
+    stored = _parsed(value)
+    if not isinstance(stored, dict):
+        raise DamagedError(WRONG_TYPE)
+    return stored
+
+
+def _parsed(value: str) -> Any:
+    try:
+        parsed = json.loads(value)
+        if "\\u" in value:
+            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair cannot be sent
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(WRONG_JSON) from error
+    return parsed

@@ -1,0 +1,171 @@
+"""BM25 over the units of a scope, from the tables of the keyword index (`postings`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vector_memory.storage.damage import DAMAGED_KEYWORDS, DamagedError
+from vector_memory.storage.postings import LENGTH, FoundPostings, occurrences
+from vector_memory.storage.ranking import (
+    PLACES_PER_BLOCK,
+    Match,
+    Numbers,
+    Ranked,
+    Wording,
+    best,
+    covered_by_best,
+    highest_score,
+    rounded,
+    scores_for,
+)
+
+MAX_ENTRIES = 1 << 26
+"""More units than a memory can have; a higher number counts as damage."""
+
+OUTSIDE = -1
+"""The length of a unit that is not in the scope."""
+
+
+class MemoryInBlock(NamedTuple):
+    """A memory of a scope: the block of its units, the number of the first one there, and that unit's id.
+
+    `lengths`: the terms of its units, an array of LENGTH.
+    """
+
+    memory_id: int
+    block_id: int
+    first: int
+    lengths: bytes
+    first_unit: int
+
+
+class WordTable(Protocol):
+    """The keyword index of one scope, in one snapshot."""
+
+    def memories(self) -> tuple[Sequence[MemoryInBlock], Mapping[int, int]]:
+        """Return the memories of the scope, sorted by block and first unit, and how many units their blocks have."""
+
+    def read_postings(self, row_ids: Numbers) -> FoundPostings:
+        """Return the postings of those rows that exist."""
+
+    def units_at(self, places: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the ids of units, given their memories and their numbers in these."""
+
+    def numbers_of(self, matches: Sequence[Match]) -> list[int]:
+        """Return the numbers of units in their memories; 0 for a memory that is not chunked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The units of a scope as array entries, block by block, with units outside the scope between them.
+
+    `memories`: the ids of the memories, sorted by the entries of their first units, which are `starts`. `firsts`: the
+    ids of those first units. `lengths`: of each entry, in terms, or OUTSIDE. `bases`: the number of entries before each
+    block of `block_ids`, which ascend.
+    """
+
+    memories: Numbers
+    firsts: Numbers
+    starts: Numbers
+    lengths: Numbers
+    block_ids: Numbers
+    bases: Numbers
+    units: int
+    mean_length: float
+
+
+class ScopeRanking:
+    """The WordRanking of a scope of memories.
+
+    `shares`: the score of each entry of the layout, as a share of the highest possible score.
+    """
+
+    def __init__(self, table: WordTable, layout: Layout, shares: NDArray[np.float64], wording: Wording) -> None:
+        self.wording = wording
+        self._table = table
+        self._layout = layout
+        self._shares = shares
+
+    def best(self, count: int) -> Ranked:
+        """Return the `count` best units that contain one of the words."""
+        layout, entries = self._layout, np.flatnonzero(self._shares)
+        owners = np.searchsorted(layout.starts, entries, side="right") - 1
+        # The ids of a document's chunks are consecutive, because they are assigned in one transaction.
+        ids = layout.firsts[owners] + entries - layout.starts[owners]
+        order = best(rounded(self._shares[entries]), ids, count)
+        places = np.stack([layout.memories[owners], entries - layout.starts[owners]], axis=1)[order].tolist()
+        rows = zip(self._table.units_at(places), places, self._shares[entries[order]].tolist(), strict=True)
+        return Ranked([Match(unit, place[0], score) for unit, place, score in rows], len(entries) <= count)
+
+    def shares(self, matches: Sequence[Match]) -> dict[int, float]:
+        """Return the scores, if above 0, of units found elsewhere, by id."""
+        starts = dict(zip(self._layout.memories.tolist(), self._layout.starts.tolist(), strict=True))
+        numbers = self._table.numbers_of(matches)
+        return {
+            match.id: score
+            for match, number in zip(matches, numbers, strict=True)
+            if match.memory_id in starts and (score := float(self._shares[starts[match.memory_id] + number]))
+        }
+
+
+def rank_units(table: WordTable, wanted: Sequence[str]) -> ScopeRanking:
+    """Score the units of a scope that contain any of the terms by BM25, with the statistics of the scope."""
+    layout = layout_of(*table.memories())
+    scores = np.zeros(len(layout.lengths))
+    words: list[tuple[float, Numbers]] = []
+    for places, counts in occurrences(wanted, [layout.block_ids] * len(wanted), table.read_postings):
+        entries = entries_at(layout, places)
+        inside = layout.lengths[entries] != OUTSIDE
+        entries = entries[inside]
+        most = highest_score(layout.units, len(entries))
+        words.append((most, entries))
+        scores[entries] += scores_for(most, counts[inside], layout.lengths[entries] / layout.mean_length)
+    scores /= sum(most for most, _ in words) or 1.0
+    return ScopeRanking(table, layout, scores, Wording(covered_by_best(scores, words), layout.units))
+
+
+def layout_of(rows: Sequence[MemoryInBlock], sizes: Mapping[int, int]) -> Layout:
+    """Return the units of a scope as entries. `sizes`: how many units each block has. Raises DamagedError."""
+    memories, blocks, numbers, blobs, firsts = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    block_ids, block_of = np.unique(np.array(blocks, np.int64), return_inverse=True)
+    block_sizes = np.array([sizes.get(block, OUTSIDE) for block in block_ids.tolist()], np.int64)
+    units = np.array([len(blob) // LENGTH.itemsize for blob in blobs], np.int64)
+    require_valid_layout(block_sizes, block_of, np.array(numbers, np.int64), units)
+    bases = np.concatenate([[0], np.cumsum(block_sizes)])
+    starts = bases[block_of] + np.array(numbers, np.int64)
+    known = np.frombuffer(b"".join(blobs), LENGTH)
+    lengths = np.full(bases[-1], OUTSIDE)
+    lengths[np.repeat(starts - np.cumsum(units) + units, units) + np.arange(len(known))] = known
+    return Layout(
+        memories=np.array(memories, np.int64),
+        firsts=np.array(firsts, np.int64),
+        starts=starts,
+        lengths=lengths,
+        block_ids=block_ids,
+        bases=bases,
+        units=len(known),
+        mean_length=float(known.mean()) if known.any() else 1.0,
+    )
+
+
+def require_valid_layout(sizes: Numbers, block_of: Numbers, firsts: Numbers, units: Numbers) -> None:
+    """Raise DamagedError unless the units of all memories are inside their blocks."""
+    if (
+        not (sizes >= 0).all()
+        or sizes.sum() > MAX_ENTRIES
+        or not ((firsts >= 0) & (firsts + units <= sizes[block_of])).all()
+    ):
+        raise DamagedError(DAMAGED_KEYWORDS)
+
+
+def entries_at(layout: Layout, places: Numbers) -> Numbers:
+    """Return the entries of units at these places. Raises DamagedError if one is outside its block."""
+    blocks, numbers = np.divmod(places, PLACES_PER_BLOCK)
+    positions = np.searchsorted(layout.block_ids, blocks)
+    entries = layout.bases[positions] + numbers
+    if (entries >= layout.bases[positions + 1]).any():
+        raise DamagedError(DAMAGED_KEYWORDS)
+    return entries

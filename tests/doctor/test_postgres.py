@@ -1,0 +1,157 @@
+"""The doctor on a memory in PostgreSQL: what it finds, and what it repairs."""
+
+import io
+import json
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from clusters import shared_cluster
+from memory_files import SETTINGS
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.embedding import EmbeddingModel, load_embedder
+from vector_memory.maintenance.doctor.examination import Doctor
+from vector_memory.maintenance.doctor.report import Report, State
+from vector_memory.settings import DatabaseUrl
+from vector_memory.storage.postgres import inspection
+from vector_memory.store import SessionMemoryStore
+
+DOCUMENT = "# Title\n\n" + "\n\n".join(f"## Part {number}\n\n" + f"naïve{number} 数据 \0 " * 15 for number in range(3))
+USUAL = {"role": State.WARNING}
+"""The tests connect as a superuser."""
+
+
+@pytest.fixture
+def url() -> str:
+    address = f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+    with SessionMemoryStore(address, SETTINGS) as store:
+        for number in range(6):
+            store.store_memory(
+                ("report", "input_prompt")[number % 2], f"{DOCUMENT} {number}", session_id=f"s{number % 3}"
+            )
+        store.tagged.store("Redis needs a password.", tags=["redis", "ops"], category="decision")
+        store.delete_memory(1)
+    return address
+
+
+def doctor(url: str) -> Doctor:
+    return Doctor(DatabaseUrl.parse(url), SETTINGS, EmbeddingModel(lambda: load_embedder(SETTINGS)))
+
+
+def wrong_in(report: Report) -> dict[str, State]:
+    return {finding.name: finding.state for finding in report.findings if finding.state != State.OK}
+
+
+def change(url: str, sql: str) -> None:
+    """Change a memory behind the store's back."""
+    address = DatabaseUrl.parse(url)
+    with psycopg.connect(address.conninfo(), autocommit=True) as connection:
+        connection.execute(
+            psycopg.sql.SQL("set search_path to {}, public").format(psycopg.sql.Identifier(address.schema))
+        )
+        connection.execute("set session_replication_role = replica")  # no foreign keys
+        connection.execute(sql)
+
+
+def said(report: Report, name: str) -> str:
+    (finding,) = [finding for finding in report.findings if finding.name == name]
+    return f"{finding.message} {finding.advice or ''}"
+
+
+def test_a_sound_memory_is_healthy_and_examining_it_changes_nothing(url: str) -> None:
+    with SessionMemoryStore(url, SETTINGS) as store:
+        version = store.version()
+        report = doctor(url).examine()
+        assert wrong_in(report) == USUAL
+        assert report.healthy
+        assert store.version() == version
+    assert "Connected to PostgreSQL" in said(report, "connection")
+    assert "pgvector 0." in said(report, "extension")
+    assert {"privileges", "size", "indexes", "vacuum", "orphans", "keywords", "tags"} <= {
+        finding.name for finding in report.findings
+    }
+
+
+def test_a_server_that_does_not_answer_is_a_problem() -> None:
+    report = doctor("postgresql://postgres@/none?host=/nowhere").examine()
+    assert wrong_in(report)["connection"] == State.PROBLEM
+    assert not report.healthy
+
+
+def test_a_memory_that_does_not_exist_is_a_warning_and_is_not_created() -> None:
+    url = f"{shared_cluster().url()}&schema=nobody_{uuid4().hex[:8]}"
+    for _ in range(2):
+        assert wrong_in(doctor(url).examine()) == USUAL | {"schema": State.WARNING}
+
+
+def texts_in(store: SessionMemoryStore) -> list[str]:
+    store.export_memories(target := io.BytesIO())
+    return [json.loads(line)["content"] for line in target.getvalue().splitlines()[1:]]
+
+
+DAMAGES = {
+    "keywords": "update keyword_postings set postings = substr(postings, 9) where id % 7 = 1",
+    "chunks": "update memory_chunks set content = 'x' where id = (select max(id) from memory_chunks)",
+    "passages": "delete from memory_passages where chunk_id = (select max(id) from memory_chunks)",
+    "vectors": "update memory_passages set embedding = array_fill(1, array[16])::vector",
+    "index": "update memory_passages set session_id = 'other' where id = (select min(id) from memory_passages)",
+    "orphans": "insert into pending_vectors values (99999, 'x', 0, 0)",
+    "indexes": "drop index idx_kind",
+    "tags": "delete from canonical_tags where tag = 'ops'",
+    "unindexed": "update session_memories set embedding_model_id = null where id = 3",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_damaged_is_found_and_repaired(url: str, name: str) -> None:
+    with SessionMemoryStore(url, SETTINGS) as store:
+        before = store.search_documents("naïve1", Scope(kind=MemoryKind.REPORT))
+        texts = texts_in(store)
+    change(url, DAMAGES[name])
+    examined = doctor(url)
+    report = examined.examine()
+    assert name in wrong_in(report)
+    report, repairs = examined.repair_all(report)
+    assert repairs
+    assert wrong_in(report) == USUAL
+    with SessionMemoryStore(url, SETTINGS) as store:
+        after = store.search_documents("naïve1", Scope(kind=MemoryKind.REPORT))
+        assert texts_in(store) == texts
+    assert {result.id for result in after.results} == {result.id for result in before.results}
+
+
+def test_a_changed_text_is_not_repaired(url: str) -> None:
+    change(url, "update session_memories set content = 'changed', nuls = null where id = 2")
+    examined = doctor(url)
+    report, _ = examined.repair_all(examined.examine())
+    assert wrong_in(report)["text"] == State.PROBLEM
+    assert "memory 2" in said(report, "text")
+
+
+def test_a_table_that_is_missing_is_a_problem(url: str) -> None:
+    change(url, "drop table pending_vectors")
+    assert wrong_in(doctor(url).examine())["tables"] == State.PROBLEM
+
+
+def test_what_a_role_may_not_do_is_said(url: str) -> None:
+    name = f"role_{uuid4().hex[:8]}"
+    schema = DatabaseUrl.parse(url).schema
+    change(url, f'create role {name} login; grant usage on schema "{schema}" to {name}; ')
+    limited = url.replace("postgres@", f"{name}@")
+    assert wrong_in(doctor(limited).examine())["privileges"] == State.PROBLEM
+    change(url, f'grant select on all tables in schema "{schema}" to {name}')
+    report = doctor(limited).examine()
+    assert wrong_in(report) == {"privileges": State.WARNING}
+    assert "insert on" in said(report, "privileges")
+
+
+def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "LARGE", 3)
+    change(
+        url, "analyze; update session_memories set access_count = access_count + 1; select pg_stat_force_next_flush()"
+    )
+    examined = doctor(url)
+    report, repairs = examined.repair_all(examined.examine())
+    assert any("Cleaned" in repair for repair in repairs)
+    assert wrong_in(report) == USUAL

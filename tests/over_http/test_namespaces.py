@@ -1,0 +1,193 @@
+"""When namespaces are opened and closed."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from over_http.conftest import SETTINGS
+from vector_memory.errors import ClosedMemoryError, NotFoundError
+from vector_memory.server.app import work_in_background
+from vector_memory.store import SessionMemoryStore
+from vector_memory.tenancy.callers import Caller, Permission
+from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.namespaces import Namespaces
+from waiting import eventually
+
+NAMES = ("blue", "green", "red")
+
+
+def memory(spaces: Namespaces, name: str) -> SessionMemoryStore:
+    """Return the memory of a namespace that is in use."""
+    return spaces.store_of(Caller(name="ada", namespace=name, permission=Permission.WRITE))
+
+
+def store(spaces: Namespaces, name: str, text: str = "Text.") -> None:
+    """Store a note during one call."""
+    with spaces.in_use(name):
+        spaces.open(name)
+        memory(spaces, name).store_memory("working_memory", text, session_id="s")
+
+
+def count(spaces: Namespaces, name: str) -> int:
+    """Count the memories during one call."""
+    with spaces.in_use(name):
+        spaces.open(name)
+        return memory(spaces, name).count_memories()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in NAMES:
+        FolderRegistry(tmp_path).create(name)
+    return tmp_path
+
+
+@pytest.fixture
+def spaces(folder: Path) -> Iterator[Namespaces]:
+    """Namespaces that count as idle at once, two of which may be open."""
+    opened = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0, most_open=2)
+    yield opened
+    opened.close()
+
+
+def test_an_idle_namespace_is_closed_and_opened_again_at_its_next_use(spaces: Namespaces) -> None:
+    store(spaces, "red")
+    assert spaces.is_open("red")
+    spaces.unload_idle()
+    assert not spaces.is_open("red")
+    assert count(spaces, "red") == 1
+
+
+def test_a_namespace_that_was_just_used_stays_open(folder: Path) -> None:
+    spaces = Namespaces(FolderRegistry(folder), SETTINGS)
+    store(spaces, "red")
+    spaces.unload_idle()
+    assert spaces.is_open("red")
+    spaces.close()
+
+
+def test_a_namespace_is_not_closed_while_a_call_runs_in_it(spaces: Namespaces) -> None:
+    with spaces.in_use("red"):
+        spaces.open("red")
+        spaces.unload_idle()
+        store(spaces, "blue")
+        store(spaces, "green")
+        memory(spaces, "red").store_memory("working_memory", "Text.", session_id="s")
+    spaces.unload_idle()
+    assert not spaces.is_open("red")
+
+
+def test_a_namespace_is_not_closed_before_its_vectors_are_computed(
+    spaces: Namespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(spaces, "red")
+    monkeypatch.setattr("vector_memory.indexing.background.BackgroundVectors.is_busy", True)
+    spaces.unload_idle()
+    assert spaces.is_open("red")
+    monkeypatch.undo()
+    spaces.unload_idle()
+    assert not spaces.is_open("red")
+
+
+def test_the_namespace_not_used_for_the_longest_is_closed_when_too_many_are_open(spaces: Namespaces) -> None:
+    for name in ("red", "blue", "red", "green"):
+        store(spaces, name, f"Text {threading.get_native_id()} {name} {spaces.is_open(name)}")
+    assert [name for name in NAMES if spaces.is_open(name)] == ["green", "red"]
+
+
+def test_more_are_open_if_all_of_them_are_in_use(spaces: Namespaces) -> None:
+    with spaces.in_use("red"), spaces.in_use("blue"):
+        spaces.open("red")
+        spaces.open("blue")
+        store(spaces, "green")
+        assert [name for name in NAMES if spaces.is_open(name)] == ["blue", "green", "red"]
+    store(spaces, "green", "More.")
+    assert sum(map(spaces.is_open, NAMES)) == 2
+
+
+def test_a_namespace_that_takes_long_to_open_keeps_nobody_else_waiting(
+    spaces: Namespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, opened = threading.Event(), spaces._opened
+
+    def slowly(path: Path) -> SessionMemoryStore:
+        assert path.parent.name != "red" or gate.wait(60)
+        return opened(path)
+
+    monkeypatch.setattr(spaces, "_opened", slowly)
+    upgrading = [threading.Thread(target=store, args=(spaces, "red", f"Text {number}")) for number in range(3)]
+    for thread in upgrading:
+        thread.start()
+    store(spaces, "blue")
+    assert not spaces.is_open("red")
+    gate.set()
+    for thread in upgrading:
+        thread.join()
+    assert count(spaces, "red") == 3
+
+
+def test_nothing_is_lost_while_namespaces_are_opened_and_closed_all_the_time(folder: Path) -> None:
+    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0, most_open=1)
+    stopping = threading.Event()
+
+    def work(number: int) -> None:
+        for turn in range(10):
+            store(spaces, NAMES[(number + turn) % 3], f"{number} {turn}")
+
+    def close() -> None:
+        while not stopping.is_set():
+            spaces.unload_idle()
+
+    closing, threads = threading.Thread(target=close), [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in (closing, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stopping.set()
+    closing.join()
+    assert sum(count(spaces, name) for name in NAMES) == 40
+    spaces.close()
+
+
+def test_a_namespace_that_fails_to_close_harms_no_call_of_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0, most_open=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(SessionMemoryStore, "close", lambda _store: 1 / 0)
+        store(spaces, "red")
+        store(spaces, "blue")
+        spaces.unload_idle()
+    assert "ZeroDivisionError" in caplog.text
+    assert count(spaces, "red") == 1
+    spaces.close()
+
+
+def test_of_a_namespace_that_does_not_exist_nothing_is_kept(spaces: Namespaces) -> None:
+    with pytest.raises(NotFoundError), spaces.in_use("gone"):
+        spaces.open("gone")
+    assert not spaces._places
+
+
+def test_nothing_can_be_opened_after_the_end(spaces: Namespaces) -> None:
+    store(spaces, "red")
+    spaces.close()
+    spaces.unload_idle()
+    with pytest.raises(ClosedMemoryError):
+        store(spaces, "blue")
+
+
+def test_the_server_closes_what_is_idle_by_itself(folder: Path) -> None:
+    spaces = Namespaces(FolderRegistry(folder), SETTINGS, idle_seconds=0)
+    store(spaces, "red")
+
+    async def run() -> None:
+        working = asyncio.create_task(work_in_background([spaces]))
+        await asyncio.to_thread(eventually, lambda: not spaces.is_open("red"))
+        working.cancel()
+
+    asyncio.run(run())
+    spaces.close()

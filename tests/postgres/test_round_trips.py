@@ -1,0 +1,144 @@
+"""In a network, the number of round trips is what a call costs."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import shared_cluster
+from engine_memories import DIMENSIONS, add, new_memory
+from lattice import LatticeEmbedder
+from search.test_exact import load_index
+from vector_memory.domain import Scope
+from vector_memory.errors import DuplicateMemoryError
+from vector_memory.search.index import loader
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.settings import Settings
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.store import SessionMemoryStore
+
+REPORTS, KNOWLEDGE = Scope("report", session_id="s"), Scope("knowledge_base", category="go")
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[PostgresStorage]:
+    opened = PostgresStorage(PostgresDatabase(shared_cluster().url(), schema=tmp_path.name, dimensions=DIMENSIONS))
+    add(opened, new_memory("first"))
+    assert opened.version()  # a connection of each kind is open
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return the number of round trips since the last question."""
+    made = 0
+    send = Connection._send
+
+    def counted(connection: Connection, statements: Any) -> Any:
+        nonlocal made
+        made += 1
+        return send(connection, statements)
+
+    monkeypatch.setattr(Connection, "_send", counted)
+
+    def asked() -> int:
+        nonlocal made
+        made, before = 0, made
+        return before
+
+    return asked
+
+
+def test_a_read_needs_as_many_round_trips_as_it_asks_questions(
+    storage: PostgresStorage, trips: Callable[[], int]
+) -> None:
+    trips()
+    with storage.read() as reader:
+        reader.cursor()
+        assert trips() == 1
+        assert (reader.fingerprint() is None, reader.count_pending(Scope()), trips()) == (False, 0, 0)
+        reader.ids(Scope())
+    assert trips() == 1
+    with storage.read() as reader:
+        reader.list_memories(Scope(), 1)
+    assert trips() == 1
+
+
+def test_changes_whose_results_nobody_needs_are_sent_together(
+    storage: PostgresStorage, trips: Callable[[], int]
+) -> None:
+    trips()
+    with storage.write() as writer:
+        writer.record_access([1], "2027")
+        writer.count_tag("tag", None, "2027")
+    assert trips() == 2
+    with storage.write():
+        pass
+    assert trips() == 0
+
+
+def test_a_store_needs_at_most_four_round_trips_and_a_repeated_one_is_refused_after_one(
+    settings: Settings, tmp_path: Path, trips: Callable[[], int]
+) -> None:
+    url = f"{shared_cluster().url()}&schema=store_{tmp_path.name}"
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
+        for number in range(2):  # the first memory brings the fingerprint
+            trips()
+            store.store_memory("report", f"# Title {number}\n\nText.", session_id="s", agent_id="a")
+        assert trips() == 4
+        with pytest.raises(DuplicateMemoryError):
+            store.store_memory("report", "# Title 1\n\nText.", session_id="s", agent_id="a")
+        assert trips() == 1
+
+
+SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int]] = {
+    "chunks": (lambda store, query: store.search_chunks(query, REPORTS), 3),
+    "chunks, by meaning": (lambda store, query: store.search_chunks(query, REPORTS, mode="vector"), 2),
+    "documents": (lambda store, query: store.search_documents(query, REPORTS), 3),
+    "sections": (lambda store, query: store.search_sections(query, REPORTS), 4),
+    "knowledge of a category": (lambda store, query: store.search_memories(query, KNOWLEDGE), 3),
+}
+"""Searches, and their round trips: the state of the memory, the words of the query, and what was found.
+
+Sections need the outlines of their documents in between.
+"""
+
+
+def test_a_search_needs_few_round_trips(
+    settings: Settings, tmp_path: Path, trips: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AccessRecorder, "record", lambda *_: None)  # which counts reads later, beside the caller
+    url = f"{shared_cluster().url()}&schema=search_{tmp_path.name}"
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
+        words = [f"word{number}" for number in range(len(SEARCHES))]
+        for word in words:  # the very text is close, so no search looks elsewhere
+            store.store_memory("report", word, session_id="s", agent_id="a")
+            store.store_memory("knowledge_base", word, title="t", category="go", agent_id="a")
+        load_index(store)
+        needed = {}
+        for word, (name, (search, _)) in zip(words, SEARCHES.items(), strict=True):
+            trips()
+            search(store, word)
+            needed[name] = trips()
+        assert needed == {name: number for name, (_, number) in SEARCHES.items()}
+
+
+def test_a_search_in_signatures_needs_one_round_trip_more_for_their_vectors(
+    settings: Settings, tmp_path: Path, trips: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "MAX_CACHED_BYTES", 0)
+    url = f"{shared_cluster().url()}&schema=signatures_{tmp_path.name}"
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
+        store.store_memory("report", "words", session_id="s", agent_id="a")
+        load_index(store)
+        trips()
+        store.search_chunks("words", REPORTS, mode="vector")
+        assert trips() == 3
+        store.search_chunks("words", REPORTS)
+        assert trips() == 4
+        store.search_chunks("words", REPORTS)  # the postings of the word are in memory
+        assert trips() == 3

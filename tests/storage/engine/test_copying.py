@@ -1,0 +1,246 @@
+"""A memory is copied from any engine to any engine: bit by bit, with its ids, times and vectors."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine_memories import ENGINES, MODEL, OTHER_MODEL, Engine, add, content_hash, derived, new_memory, unit_vector
+from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
+from vector_memory.errors import ValidationError
+from vector_memory.maintenance import copying
+from vector_memory.maintenance.copying import Copied
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Embedded, History
+from vector_memory.storage.upkeep import Portions, WholeMemory, WordBlock
+
+PAIRS = list(permutations(ENGINES, 2))
+
+
+class Pair:
+    """A memory to copy, and an empty one."""
+
+    def __init__(self, source: Engine, target: Engine) -> None:
+        self.source, self.target = source.open(), target.open()
+
+    def run(self) -> Copied:
+        with copying.copying(self.source, self.target) as running:
+            copied = running.copy_memories()
+            running.complete()
+        return copied
+
+
+@pytest.fixture(params=PAIRS, ids="-to-".join)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    engines = []
+    for number, name in enumerate(request.param):
+        (place := tmp_path / f"{number}").mkdir()
+        engines.append(Engine(ENGINES[name], place, []))
+    yield Pair(*engines)
+    for engine in engines:
+        for storage in engine.opened:
+            storage.close()
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "MEMORIES_AT_ONCE", 4)
+    monkeypatch.setattr(copying, "BLOCKS_AT_ONCE", 2)
+
+
+METADATA = {"né": [1, None, {"a": 1.5}], "zero\0": "\0", "big": 2**63, "parent_report_id": "1", "\u2028": True}
+
+
+def fill(storage: Storage, count: int = 14) -> None:
+    """Store memories of all kinds, some without vectors, in three sessions; read some, delete some, also the last."""
+    kinds = [MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.KNOWLEDGE_BASE, MemoryKind.TAGGED]
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        fields = {"session_id": f"s{number % 3}"} if TRAITS[kind].session_scoped else {}
+        new = new_memory(
+            f"Word{number} naïve \0 数据 \N{OLD ITALIC LETTER A} \u2400 and words " * (number % 3 + 1), kind, **fields,
+            session_iter=number % 2, task_code=None if number % 2 else "t", title="Title",
+            description="It's" if number % 3 else None, tags=["a", f"b{number}"], metadata=METADATA,
+        )  # fmt: skip
+        add(storage, new, model=None if number % 5 == 4 else MODEL, at=f"2026-01-{number + 1:02}T00:00:00.000001+00:00")
+    silent = new_memory("\u200b", MemoryKind.INPUT_PROMPT)
+    nothing = replace(derived(storage, silent), embedded=Embedded([], np.zeros((0, MODEL.dimensions), "f4"), MODEL))
+    with storage.write() as writer:
+        writer.add_memory(silent, nothing, content_hash=content_hash(silent), history=History(*["2026-01-01"] * 3))
+    add(storage, new_memory("the last one"))
+    with storage.write() as writer:
+        for tag, vector in {"t1": unit_vector("t1"), "t2": None, "t0": unit_vector("t0")}.items():
+            writer.count_tag(tag, vector, "2026-01-01")
+        writer.count_tag("t2", None, "2026-01-02")
+        writer.record_access([1, 1, 2], "2026-02-02")
+        for memory_id in (3, 6, max(writer.ids(Scope()))):
+            writer.delete(memory_id)
+
+
+def memories_in(storage: Storage) -> list[WholeMemory]:
+    with storage.read() as reader:
+        return reader.upkeep.portions.memories(0, 1_000)
+
+
+def blocks_in(storage: Storage) -> list[WordBlock]:
+    with storage.read() as reader:
+        return reader.upkeep.portions.blocks(0, 1_000)
+
+
+def require_equal(source: Storage, target: Storage) -> None:
+    mine, others = memories_in(source), memories_in(target)
+    assert [one.memory for one in mine] == [one.memory for one in others]
+    assert all(one.equals(other) for one, other in zip(mine, others, strict=True))
+    assert blocks_in(source) == blocks_in(target)
+    with source.read() as reader, target.read() as copy:
+        assert copy.cursor() == reader.cursor()
+        assert copy.upkeep.portions.last_ids() == reader.upkeep.portions.last_ids()
+        assert copy.canonical_tags() == reader.canonical_tags()
+        tags, copied = reader.tag_vectors(MODEL.dimensions), copy.tag_vectors(MODEL.dimensions)
+        assert tags.tags == copied.tags
+        assert np.array_equal(tags.vectors, copied.vectors)
+        assert copy.fingerprint() == reader.fingerprint()
+        assert replace(copy.statistics(), database_bytes=0) == replace(reader.statistics(), database_bytes=0)
+
+
+def test_a_copy_is_equal_bit_by_bit_and_a_second_run_writes_nothing(pair: Pair) -> None:
+    fill(pair.source)
+    assert pair.run() == Copied(13, 13)
+    require_equal(pair.source, pair.target)
+    version = pair.target.version()
+    assert pair.run() == Copied(13, 0)
+    assert pair.target.version() == version
+
+
+def test_an_empty_memory_is_copied(pair: Pair) -> None:
+    assert pair.run() == Copied(0, 0)
+
+
+def test_what_is_stored_in_a_copy_gets_ids_that_were_never_given(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    with pair.source.read() as reader:
+        last = reader.upkeep.portions.last_ids()
+    memory_id = add(pair.target, new_memory("new words in a document"))
+    assert memory_id == last.memory + 1
+    with pair.target.read() as reader:
+        assert reader.chunks_of(memory_id)[0].id == last.chunk + 1
+        assert [memory.id for memory in reader.changes_after(reader.cursor(), Scope(), 5)] == []
+    with pair.target.write() as writer:
+        assert writer.delete(1) is not None
+
+
+def test_the_words_of_a_copy_are_found_and_can_be_deleted(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    for memory in memories_in(pair.target):
+        with pair.target.write() as writer:
+            writer.delete(memory.memory.id)
+    assert blocks_in(pair.target) == []
+
+
+def test_what_was_stored_since_and_read_since_follows_with_the_next_run(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    with pair.source.write() as writer:
+        writer.record_access([2], "2026-03-03")
+    add(pair.source, new_memory("later"))
+    assert pair.run() == Copied(14, 2)
+    require_equal(pair.source, pair.target)
+
+
+STEPS = 14
+"""Of a copy that can fail: before and after three portions of memories, and four steps of its completion."""
+
+
+@pytest.mark.parametrize("at", range(1, STEPS + 1, 3))
+def test_an_interrupted_copy_is_continued(pair: Pair, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(pair.source)
+    with pair.target.read() as reader:
+        portions: type[Portions] = type(reader.upkeep.portions)
+    step = 0
+
+    def reach_step() -> None:
+        nonlocal step
+        step += 1
+        if step == at:
+            raise KeyboardInterrupt
+
+    def interrupted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            reach_step()
+            method(*arguments)
+            reach_step()
+
+        return run
+
+    with monkeypatch.context() as patched:
+        for name in ("add_memories", "clear_blocks", "add_blocks", "finish"):
+            patched.setattr(portions, name, interrupted(getattr(portions, name)))
+        with pytest.raises(KeyboardInterrupt):
+            pair.run()
+    pair.run()
+    require_equal(pair.source, pair.target)
+
+
+def test_a_target_with_other_memories_is_refused_and_not_changed(pair: Pair) -> None:
+    fill(pair.source)
+    add(pair.target, new_memory("other"))
+    before, version = memories_in(pair.target), pair.target.version()
+    with pytest.raises(ValidationError, match="memories that the source does not have"):
+        pair.run()
+    assert [one.memory for one in memories_in(pair.target)] == [one.memory for one in before]
+    assert pair.target.version() == version
+
+
+def test_a_target_with_more_memories_is_refused(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    add(pair.target, new_memory("stored in the copy"))
+    with pytest.raises(ValidationError, match="memories that the source does not have"):
+        pair.run()
+
+
+def test_a_target_from_which_memories_were_deleted_is_refused(pair: Pair) -> None:
+    fill(pair.source)
+    pair.run()
+    with pair.target.write() as writer:
+        writer.delete(2)
+    with pytest.raises(ValidationError, match="memories that the source does not have"):
+        pair.run()
+
+
+def test_a_target_with_vectors_of_another_model_is_refused(pair: Pair) -> None:
+    fill(pair.source)
+    new = new_memory("other")
+    with pair.target.write() as writer:
+        history = History(*["2026-01-01"] * 3)
+        made = derived(pair.target, new, OTHER_MODEL)
+        number = writer.add_memory(new, made, content_hash=content_hash(new), history=history)
+        writer.delete(number)
+    with pytest.raises(ValidationError, match="another model"):
+        pair.run()
+
+
+def test_random_memories_are_copied(pair: Pair) -> None:
+    chosen = random.Random(7)
+    for number in range(25):
+        text = "".join(chosen.choices("ab \n\0ü数\N{GRINNING FACE}\u2400", k=chosen.randint(1, 60)))
+        kind = chosen.choice([MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY])
+        add(pair.source, new_memory(text, kind, session_id=chosen.choice("xyz")), at=f"2026-01-01T00:00:{number:02}Z")
+    pair.run()
+    require_equal(pair.source, pair.target)
+
+
+def test_a_fingerprint_of_other_dimensions_needs_a_target_made_for_them(pair: Pair) -> None:
+    longer = Fingerprint("longer", 12, "fp32", "test")
+    with pair.source.write() as writer:
+        writer.upkeep.spare_vectors.begin(longer)
+        writer.upkeep.spare_vectors.swap()
+    with pytest.raises(ValidationError, match="another model"):
+        pair.run()

@@ -1,0 +1,99 @@
+"""What every engine promises about vectors that processes compute later."""
+
+import time
+
+from engine_memories import Engine, add, derived, new_memory
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Lease
+
+REPORT, PROMPT = new_memory("0123456789 report"), new_memory("prompt", MemoryKind.INPUT_PROMPT, session_id="t")
+
+
+def lease(owner: str, seconds: float = 30) -> Lease:
+    return Lease(owner, time.time() + seconds)
+
+
+def deferred(storage: Storage, held: Lease) -> list[int]:
+    """Store two memories whose vectors the holder of the lease computes."""
+    ids = [add(storage, new, model=None, at="2026-01-01T00:00:00+00:00") for new in (REPORT, PROMPT)]
+    with storage.write() as writer:
+        for memory_id in ids:
+            writer.defer_vectors(memory_id, held)
+    return ids
+
+
+def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> None:
+    report, prompt = deferred(storage, lease("me"))
+    with storage.read() as reader:
+        assert (reader.count_pending(Scope()), reader.count_pending(Scope(session_id="t"))) == (2, 1)
+        assert reader.count_pending(Scope(session_id="nowhere")) == 0
+        assert (reader.longest_pending(Scope()) or 0) > 0
+        assert reader.longest_pending(Scope(session_id="nowhere")) is None
+        assert reader.next_without_vectors(0) is None
+        assert not reader.is_any_left_behind()
+        leased = [reader.next_leased("me"), reader.next_leased("me", most_characters=10)]
+        assert [memory and memory.id for memory in leased] == [report, prompt]
+        assert reader.next_leased("you") is None
+
+
+def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(engine: Engine) -> None:
+    report, _ = deferred(engine.storage, lease("dead", -1))
+    other = engine.open()
+    with other.read() as reader:
+        assert reader.is_any_left_behind()
+        assert reader.count_pending(Scope()) == 0
+        assert reader.longest_pending(Scope()) is None
+    for _attempt in range(3):
+        with other.write() as writer:
+            writer.take_over(lease("me", -1))
+            taken = writer.next_leased("me")
+            assert taken is not None
+            assert taken.id == report
+    with other.read() as reader:
+        given_up = reader.next_without_vectors(0, given_up=True)
+        assert given_up is not None
+        assert given_up.id == report
+        assert reader.next_without_vectors(0, given_up=False) != given_up
+
+
+def test_a_lease_is_renewed_released_and_settled(storage: Storage) -> None:
+    report, prompt = deferred(storage, lease("me", -1))
+    with storage.write() as writer:
+        writer.renew_leases(lease("me"))
+    with storage.read() as reader:
+        assert reader.count_pending(Scope()) == 2
+    with storage.write() as writer:
+        writer.settle(prompt)
+        writer.release_leases("me")
+    with storage.read() as reader:
+        assert (reader.count_pending(Scope()), reader.is_any_left_behind()) == (0, True)
+    with storage.write() as writer:
+        writer.settle(report)
+        assert not writer.is_any_left_behind()
+        writer.defer_missing_vectors()
+        writer.defer_missing_vectors()
+        assert writer.is_any_left_behind()
+
+
+def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: Storage) -> None:
+    report, _ = deferred(storage, lease("me"))
+    made = derived(storage, REPORT)
+    assert made.embedded is not None
+    passages, vectors, model = made.embedded.passages, made.embedded.vectors, made.embedded.fingerprint
+    halves = [type(made.embedded)(passages[part], vectors[part], model) for part in (slice(1), slice(1, None))]
+    with storage.write() as writer:
+        memory = writer.memory(report)
+        batches = [type(made)(chunks=made.chunks, words=made.words, embedded=half) for half in halves]
+        assert not writer.add_vectors(memory, batches[1], after=1, is_last=True)
+        assert writer.add_vectors(memory, batches[0], after=0, is_last=False)
+        assert writer.embedded_passages(report) == passages[:1]
+        assert writer.passages_of(memory) == []
+        writer.discard_vectors(report)
+        assert writer.embedded_passages(report) == []
+        assert writer.add_vectors(memory, batches[0], after=0, is_last=False)
+        assert writer.add_vectors(memory, batches[1], after=1, is_last=True)
+    with storage.read() as reader:
+        assert reader.embedded_passages(report) == passages
+        assert reader.count_pending(Scope(session_id="s")) == 0
+        assert [passage.vector.tolist() for passage in reader.passages_of(memory)] == vectors.tolist()
