@@ -46,7 +46,7 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
             return Judgement(notes=tuple(notes))
     if not found.hits and found.nearest is not None and retrieval.threshold is not None:
         notes.append(all_too_different(retrieval.threshold))
-    if found.is_close(retrieval.calibration):
+    if found.is_close(retrieval.question.calibration):
         return Judgement("high", notes=tuple(notes))
     if found.hits or question.vector is not None:
         notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))

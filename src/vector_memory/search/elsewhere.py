@@ -26,9 +26,9 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
 def count_close(retrieval: Retrieval, scope: Scope) -> int:
     """Return how many units of a scope are near the question, at most 100; 0 if none is."""
     found = retrieval.find(scope, COUNTED, only_if_close=True)
-    if not found.is_close(retrieval.calibration):
+    if not found.is_close(retrieval.question.calibration):
         return 0
-    return max(1, sum((hit.similarity or 0.0) >= retrieval.calibration.by_meaning for hit in found.hits))
+    return max(1, sum((hit.similarity or 0.0) >= retrieval.question.calibration.by_meaning for hit in found.hits))
 
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:

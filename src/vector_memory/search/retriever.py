@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
+from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.dates import without_dates
@@ -63,12 +63,14 @@ class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
     `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
+    `calibration`: when an answer to it is close.
     """
 
     vector: Vectors | None
     terms: Sequence[str] | None
     problem: str | None = None
     is_reference: bool = False
+    calibration: Calibration = UNKNOWN
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -91,7 +93,7 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
-        return Question(model.embed_query(query), terms)
+        return Question(model.embed_query(query), terms, calibration=model.calibration_for(query))
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:
             raise
@@ -178,8 +180,7 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        calibration = UNKNOWN if question.vector is None else calibration_of(self._model.fingerprint)
-        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration, known)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +221,9 @@ class Retrieval:
         index: PassageIndex | None,
         method: Method,
         threshold: float | None,
-        calibration: Calibration,
         known: Known | None = None,
     ) -> None:
         self._known = known
-        self.calibration = calibration
         self.reader = reader
         self.question = question
         self.threshold = threshold
@@ -251,7 +250,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
 
     def _is_close(self, found: SearchHits) -> bool:
-        return found.is_close(self.calibration)
+        return found.is_close(self.question.calibration)
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""

@@ -100,7 +100,7 @@ class Changes:
             for hit in ranked.hits
         ]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.calibration)
+        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.question.calibration)
         notes = (
             retrieval.question.problem,
             missing,

@@ -67,11 +67,12 @@ class Settings(BaseModel):
     embedding_model: str = Field(
         default=DEFAULT_MODEL,
         min_length=1,
-        description="Embedding model; any other than the default needs the sentence-transformers extra.",
+        description="Embedding model: a name that `vector-memory models` lists, or the path of a folder with a model; "
+        "any other name needs the sentence-transformers extra.",
     )
     embedding_model_path: FullPath | None = Field(
         default=None,
-        description="Folder with the model's files; default: the Hugging Face cache or the installed weights package.",
+        description="Folder with the model's files; default: the Hugging Face cache or an installed weights package.",
     )
     embedding_dim: int = Field(default=DEFAULT_DIM, ge=1, le=8192, description="Length of the model's vectors.")
     warm_start_embedding_model: bool = Field(

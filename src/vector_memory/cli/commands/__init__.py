@@ -37,6 +37,7 @@ COMMANDS = {
     "cleanup": "delete:cleanup",
     "backfill": "maintain:backfill",
     "reembed": "maintain:reembed",
+    "models": "models:models",
     "doctor": "maintain:doctor",
     "backup": "maintain:backup",
     "restore": "maintain:restore",
