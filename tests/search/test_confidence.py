@@ -13,7 +13,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN
 from vector_memory.embedding.known import MINILM
 from vector_memory.results.sessions import FineSearchResult
-from vector_memory.search import retriever as retrieval
+from vector_memory.search import question as questions
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -183,7 +183,7 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
         loaded.wait(30)
         return LatticeEmbedder()
 
-    monkeypatch.setattr(retrieval, "LOADING_SECONDS", 0.01)
+    monkeypatch.setattr(questions, "LOADING_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")

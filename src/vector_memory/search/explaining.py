@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.values import to_score, to_thousandth
 from vector_memory.search.fusion import Hit
-from vector_memory.search.retriever import MAX_DEPTH, Question, Retrieval, Retriever
+from vector_memory.search.question import Question
+from vector_memory.search.retriever import MAX_DEPTH, Retrieval, Retriever
 from vector_memory.storage.base import Storage
 from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.records import Memory

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.dates import without_dates
@@ -17,11 +16,10 @@ from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
-from vector_memory.search.references import is_reference
+from vector_memory.search.question import Question, prepare
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked, Vectors
-from vector_memory.storage.terms import query_terms
+from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked
 from vector_memory.validation import MAX_QUERY, check_text
 
 DEPTH = 50
@@ -31,9 +29,6 @@ GROWTH = 4
 
 MAX_DEPTH = DEPTH * GROWTH**4
 """The longest list: a search that needs a longer one gives up and says so."""
-
-LOADING_SECONDS = 1.0
-"""Seconds a search waits for a model that is still loading before it answers by words."""
 
 PATIENCE_SECONDS = 2.0
 """How long a search waits for vectors of its scope that are being computed, by any process."""
@@ -54,50 +49,6 @@ POLL_SECONDS = 0.01
 _places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
 EVERYTHING = Scope()
-
-STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
-
-    `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
-    `calibration`: when an answer to it is close.
-    """
-
-    vector: Vectors | None
-    terms: Sequence[str] | None
-    problem: str | None = None
-    is_reference: bool = False
-    calibration: Calibration = UNKNOWN
-
-    def by_words(self, problem: str) -> "Question":
-        """Return the question without its vector. `problem`: a sentence that gives the reason."""
-        return replace(self, vector=None, problem=f"Found by words only. {problem}")
-
-
-def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
-    """Turn a query into a question. All families of tools decide here whether meaning is compared.
-
-    Without a model, or while it is loading, only words are compared, unless the mode requires meaning; and so they are
-    if the query is only a number, a code or an address.
-    Raises ValidationError, EmbeddingUnavailableError.
-    """
-    check_text("query", query, MAX_QUERY)
-    terms = None if mode is SearchMode.VECTOR else query_terms(query)
-    if mode is SearchMode.KEYWORD:
-        return Question(None, terms)
-    if mode is SearchMode.HYBRID and is_reference(query):
-        return Question(None, terms, is_reference=True)
-    try:
-        if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
-            return Question(None, terms).by_words(STILL_LOADING)
-        return Question(model.embed_query(query), terms, calibration=model.calibration_for(query))
-    except EmbeddingUnavailableError as error:
-        if mode is SearchMode.VECTOR:
-            raise
-        return Question(None, terms).by_words(str(error))
 
 
 class Retriever:

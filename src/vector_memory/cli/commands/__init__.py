@@ -27,7 +27,7 @@ COMMANDS = {
     "show": "show:show",
     "sessions": "show:sessions",
     "timeline": "show:timeline",
-    "stats": "show:stats",
+    "stats": "stats:stats",
     "report": "report:report",
     "export": "transfer:export",
     "import": "transfer:import_",
