@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -20,6 +20,9 @@ NOBODY = 65534
 """PostgreSQL refuses to run as root; this user exists everywhere."""
 
 SUPERUSER = "postgres"
+
+STILL_THERE = "pre-existing shared memory block"
+"""What a server says that is started while a process of the one that was killed has not quite ended."""
 
 
 def binaries() -> Path | None:
@@ -60,6 +63,7 @@ class Cluster:
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
+        began = (self.folder / "log").stat().st_size if (self.folder / "log").exists() else 0
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), **self.options}
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
@@ -70,16 +74,29 @@ class Cluster:
         ready = [str(self.programs / "bin/pg_isready"), "-q", "-h", str(self.folder), "-t", "60"]
         while subprocess.run(ready, check=False).returncode:
             if self.process.poll() is not None:
-                raise RuntimeError(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+                said = (self.folder / "log").read_bytes()[began:].decode()
+                if STILL_THERE not in said:
+                    raise RuntimeError(f"PostgreSQL did not start: {said[-2_000:]}")
+                self.start()
+                return
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT ends its connections, SIGKILL is a crash."""
         if self.process is not None:
-            if how is signal.SIGKILL:  # a postmaster that is killed leaves its children behind for a moment
-                os.killpg(self.process.pid, how)
+            if how is signal.SIGKILL:  # a postmaster that is killed leaves its children behind, each in its own session
+                self.process.send_signal(signal.SIGSTOP)
+                for child in self.children():
+                    with suppress(ProcessLookupError):
+                        os.kill(child, how)
             self.process.send_signal(how)
             self.process.wait()
             self.process = None
+
+    def children(self) -> list[int]:
+        """Return the processes of the server beside the first."""
+        assert self.process is not None
+        listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
+        return [int(line) for line in listed.stdout.split()]
 
 
 def make_cluster(folder: Path, **options: str) -> Cluster:
