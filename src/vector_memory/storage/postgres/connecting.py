@@ -32,7 +32,7 @@ ADDRESS: Mapping[str, str | int] = {
 SETTINGS: Mapping[str, str] = {
     "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
     "jit": "off",
-    "client_min_messages": "error",
+    "client_min_messages": "warning",  # which a connection takes note of while it commits
     "tcp_keepalives_idle": "10",  # so that the server ends the transaction of a machine that is gone
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",

@@ -26,6 +26,12 @@ READING = (Statement("begin isolation level repeatable read read only"), state.R
 WRITING = (Statement("begin isolation level read committed read write"), state.LOCK, state.READ)
 COMMIT = Statement("commit")
 
+# The one warning that a commit can have: somebody has ended its wait for a standby.
+UNCONFIRMED = (
+    "The change was made, but no standby of the database server has confirmed that it has it: check the standbys, and "
+    "repeat the call."
+)
+
 
 def once(action: Callable[[], object]) -> None:
     """Call a function."""
@@ -56,7 +62,9 @@ class Connection(psycopg.Connection[Row]):
         self._state: State | None = None
         self._gathering = False
         self._answer: Cursor | None = None
+        self._warnings = 0
         self.is_silent = False
+        self.add_notice_handler(self._note_warning)
 
     # A transaction
 
@@ -134,7 +142,10 @@ class Connection(psycopg.Connection[Row]):
             self._opening = ()
             return
         self._waiting.extend(self.state.changes())  # nothing is committed in tables of a newer release
+        self._warnings = 0
         (committed,) = self.together(COMMIT)
+        if self._warnings:
+            raise DatabaseError(UNCONFIRMED)
         if committed.statusmessage != COMMIT.sql.upper():
             raise DatabaseError("A statement failed, so nothing was changed: repeat the call.")
 
@@ -178,6 +189,9 @@ class Connection(psycopg.Connection[Row]):
     def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
         """Wait for an answer, as long as the server is heard."""
         return super().wait(silence.attentive(gen, self._require_heard), *arguments, **options)
+
+    def _note_warning(self, _: object) -> None:
+        self._warnings += 1
 
     def _require_heard(self) -> None:
         if not silence.is_heard(self.pgconn.socket):
