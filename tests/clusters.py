@@ -103,14 +103,26 @@ class Cluster:
         if self.process is not None:
             if how is signal.SIGKILL:  # a postmaster that is killed leaves its children behind, each in its own session
                 self.process.send_signal(signal.SIGSTOP)
-                for child in self.children():
-                    with suppress(ProcessLookupError):
-                        os.kill(child, how)
+                self._signal(how)
             self.process.send_signal(how)
             self.process.wait()
             self.process = None
 
-    def children(self) -> list[int]:
+    def pause(self) -> None:
+        """Stop all processes for now: connections are accepted still, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let them go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        for process in (self.process.pid, *self._children()):
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def _children(self) -> list[int]:
         """Return the processes of the server beside the first."""
         assert self.process is not None
         listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)

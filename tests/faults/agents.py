@@ -63,6 +63,11 @@ class Served:
                 thread.join()
             self._server.__exit__(None, None, None)
 
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the server."""
+        assert self._server is not None
+        self._server.process.send_signal(number)
+
     def call(self, tool: str, **arguments: Any) -> dict[str, Any] | None:
         """Return the structured answer; None: the server was killed."""
         with suppress(OSError):

@@ -129,6 +129,13 @@ class Failures:
     def a_server_is_killed(self) -> None:
         random.choice(self._agents.servers).restart()
 
+    def a_server_stops_for_a_while(self) -> None:
+        """If it is storing, the others wait until PostgreSQL ends its transaction."""
+        server = random.choice(self._agents.servers)
+        server.send_signal(signal.SIGSTOP)
+        self._agents.store_more(2)
+        server.send_signal(signal.SIGCONT)
+
     def postgres_is_stopped(self) -> None:
         self._cluster.stop()
         self._cluster.start()
@@ -187,29 +194,34 @@ def test_no_acknowledged_memory_is_lost_or_stored_twice_and_no_cursor_has_a_gap_
     assert losses(memories(url), agents) == []
     assert sum(server.starts for server in agents.servers) == SERVERS + ROUNDS  # none but those that were killed
     log = b"".join(line for server in agents.servers for line in server.log)
-    assert b"DatabaseError" in log
+    assert b"UnreachableError" in log
     assert not [word for word in (b"ledger", b"insert into", b"postgresql://") if word in log]
 
 
+@pytest.mark.parametrize("how", effort(quick=[signal.SIGKILL], long=[signal.SIGKILL, signal.SIGSTOP]))
 @pytest.mark.timeout(900)
 def test_what_was_acknowledged_is_on_the_standby_that_takes_over_and_servers_go_over_to_it(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, how: signal.Signals
 ) -> None:
-    cluster.create_database("replicated")
+    name = f"replicated_{how}"
+    cluster.create_database(name)
     with standby_of(cluster) as standby:
         hosts = f"{cluster.folder},{standby.folder}"
-        url = f"postgresql://postgres@/replicated?host={hosts}&target_session_attrs=read-write"
+        url = f"postgresql://postgres@/{name}?host={hosts}&target_session_attrs=read-write"
         try:
             with serving(tmp_path, [url] * SERVERS) as agents, agents.at_work(WRITERS):
                 assert agents.store_more(MORE)
-                cluster.stop(signal.SIGKILL)
+                if how is signal.SIGSTOP:
+                    cluster.pause()
+                else:
+                    cluster.stop(how)
                 standby.promote()
                 assert agents.store_more(MORE)
-            assert losses(memories(standby.url("replicated")), agents) == []
+            assert losses(memories(standby.url(name)), agents) == []
             assert [server.starts for server in agents.servers] == [1] * SERVERS
         finally:
-            if cluster.process is None:
-                cluster.start()
+            cluster.stop(signal.SIGKILL)
+            cluster.start()
 
 
 @pytest.mark.timeout(900)
@@ -222,15 +234,18 @@ def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(cluster: Clu
             add(storage, new_memory("second"))
         said.append(str(raised.value))
 
-    with standby_of(cluster) as standby, closing(opened(url)) as storage:
+    with closing(opened(url)) as storage:
         add(storage, new_memory("first"))
-        standby.stop(signal.SIGKILL)
-        storing = threading.Thread(target=store, daemon=True)
-        storing.start()
-        with psycopg.connect(cluster.url(), autocommit=True) as connection:
-            waiting = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
-            eventually(lambda: connection.execute(waiting).fetchall())
-        storing.join(60)
+        cluster.set("synchronous_standby_names", "one_that_is_away")
+        try:
+            storing = threading.Thread(target=store, daemon=True)
+            storing.start()
+            with psycopg.connect(cluster.url(), autocommit=True) as connection:
+                waiting = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
+                eventually(lambda: connection.execute(waiting).fetchall())
+            storing.join(60)
+        finally:
+            cluster.set("synchronous_standby_names", "")
     assert "no standby of the database server has confirmed" in said[0]
 
 

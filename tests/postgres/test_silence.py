@@ -1,11 +1,10 @@
 """A server that is not heard any more, though no connection was closed: whoever waits for it learns so in seconds."""
 
 import os
-import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -56,18 +55,6 @@ def ids(storage: PostgresStorage) -> list[int]:
         return reader.ids(Scope())
 
 
-@contextmanager
-def stopped(cluster: Cluster) -> Iterator[None]:
-    """Stop all processes of a server: its machine still accepts connections, and nobody answers."""
-    assert cluster.process is not None
-    everyone = [cluster.process.pid, *cluster.children()]
-    for process in everyone:
-        os.kill(process, signal.SIGSTOP)
-    yield
-    for process in everyone:
-        os.kill(process, signal.SIGCONT)
-
-
 def test_a_server_that_has_stopped_is_noticed_and_used_again_when_it_goes_on(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,8 +62,10 @@ def test_a_server_that_has_stopped_is_noticed_and_used_again_when_it_goes_on(
     with closing(opened(cluster.url(), tmp_path.name)) as storage:
         add(storage, new_memory("first"))
         assert ids(storage) == [1]
-        with stopped(cluster), pytest.raises(DatabaseError, match=AWAY):
+        cluster.pause()
+        with pytest.raises(DatabaseError, match=AWAY):
             ids(storage)
+        cluster.resume()
         assert ids(storage) == [1]
 
 

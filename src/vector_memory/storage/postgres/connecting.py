@@ -43,7 +43,7 @@ WRITING: Mapping[str, str] = {
     **SETTINGS,
     "statement_timeout": "900s",
     "lock_timeout": "100ms",
-    "idle_in_transaction_session_timeout": "60s",  # a writer that was stopped keeps all others waiting
+    "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
 }
 
 # Before it, somebody's function in the schema `public` could stand for one that the next statement names.
