@@ -17,7 +17,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
 from vector_memory.settings import Settings
 from vector_memory.storage.calls import Call, current_call
-from vector_memory.storage.postgres import database, pool
+from vector_memory.storage.postgres import connecting, database, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage, PostgresWriter
 from vector_memory.store import SessionMemoryStore
@@ -285,3 +285,15 @@ def test_a_store_whose_confirmation_was_lost_is_an_error_and_its_repetition_name
             with pytest.raises(DuplicateMemoryError, match="already exists with id 2"):
                 store.store_memory(**report)
             assert store.count_memories() == 2
+
+
+def test_a_writer_that_stops_in_a_transaction_is_ended_so_that_others_can_write(
+    open_memory: Callable[[], PostgresStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connecting.WRITING, "idle_in_transaction_session_timeout", "100ms")
+    one, other = open_memory(), open_memory()
+    with pytest.raises(DatabaseError, match="Nothing was changed"), one.write() as stopped:  # noqa: PT012
+        stopped.cursor()
+        count_tag(other)
+        stopped.count_tag("other", None, "2026")
+    count_tag(other)

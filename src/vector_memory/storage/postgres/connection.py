@@ -14,6 +14,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import arrays, silence, state
+from vector_memory.storage.postgres.batch import Batch
 from vector_memory.storage.postgres.state import State
 from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
 
@@ -221,6 +222,7 @@ class Connection(psycopg.Connection[Row]):
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:
         if len(statements) == 1:
             return [self._execute(statements[0])]
+        self._pipeline = Batch(self)
         with self.pipeline():
             return [self._execute(statement) for statement in statements]
 
