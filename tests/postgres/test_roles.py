@@ -156,3 +156,19 @@ def test_only_the_owner_recomputes_vectors_and_the_serving_role_goes_on_with_the
         serving.store_memory("report", "# Again\n\nThe ledger was locked.", agent_id="a", session_id="s")
         hits = serving.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), mode="vector").results
         assert len(hits) == 2
+
+
+CONCATENATE = """
+create function public.concat_ws(text, text, name, text) returns text language sql as $$ select 'public' $$
+"""
+
+
+def test_a_function_that_a_stranger_has_planted_does_not_set_the_search_path(database: Database) -> None:
+    with psycopg.connect(database("owner")) as connection:
+        connection.execute("grant create on schema public to stranger")
+    with psycopg.connect(database("stranger")) as connection:
+        connection.execute(CONCATENATE)
+    prepare(database, serving=["server"])
+    with psycopg.connect(database("owner")) as connection:
+        found = connection.execute("select distinct schemaname from pg_tables where tablename ~ 'memor'").fetchall()
+        assert found == [("memory",)]

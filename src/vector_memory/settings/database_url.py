@@ -138,12 +138,12 @@ def _checked_schema(name: str) -> str:
 
 def _hosts(listed: str, parameters: dict[str, str]) -> tuple[str, ...]:
     """Return the hosts that libpq connects to; a folder stands for the socket in it."""
-    named = parameters.get("hostaddr") or parameters.get("host")
+    named = parameters.get("hostaddr") or os.environ.get("PGHOSTADDR") or parameters.get("host")
     if named is None:
         named = ",".join(unquote(_without_port(one)) for one in listed.split(","))
-    if not named.strip(",") and "service" in parameters:
+    if not named.strip(",") and ("service" in parameters or "PGSERVICE" in os.environ):
         named = "the service"
-    return tuple((named or os.environ.get("PGHOSTADDR") or os.environ.get("PGHOST") or "localhost").split(","))
+    return tuple((named or os.environ.get("PGHOST") or "localhost").split(","))
 
 
 def _without_port(host: str) -> str:

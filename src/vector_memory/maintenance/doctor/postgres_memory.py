@@ -144,6 +144,13 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
         yield warning("standby", "The server is a standby.", "It can only be read: connect to the primary to store.")
     if not server.has_autovacuum:
         yield warning("autovacuum", "The server does not clean its tables.", "Turn on `autovacuum` in its settings.")
+    if server.open_schema is not None:
+        yield warning(
+            "search path",
+            f"Any role may create functions in the schema {server.open_schema}, where pgvector is, and so change what "
+            "the statements of other roles do.",
+            f"Run `revoke create on schema {server.open_schema} from public` in the database.",
+        )
     if server.is_superuser:
         yield warning(
             "role",

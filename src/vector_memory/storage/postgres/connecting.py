@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.refusals import refusal
+from vector_memory.storage.postgres.statement import Statement
 
 # psycopg logs what follows from an error that it also raises, and its messages can quote what is stored.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
@@ -38,7 +39,7 @@ ADDRESS: Mapping[str, str | int] = {
 SETTINGS: Mapping[str, str] = {
     "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
     "jit": "off",
-    "client_min_messages": "error",
+    "client_min_messages": "warning",  # which a connection takes note of while it commits
     "tcp_keepalives_idle": "10",  # so that the server ends the transaction of a machine that is gone
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -48,8 +49,11 @@ WRITING: Mapping[str, str] = {
     **SETTINGS,
     "statement_timeout": "900s",
     "lock_timeout": "100ms",
-    "idle_in_transaction_session_timeout": "60s",  # a writer that was stopped keeps all others waiting
+    "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
 }
+
+# Before it, somebody's function in the schema `public` could stand for one that the next statement names.
+BUILT_IN = Statement("select pg_catalog.set_config('search_path', 'pg_catalog', false)")
 
 # The schema of pg_temp is last: else somebody's temporary table could stand for one of ours.
 SET_UP = """
@@ -94,7 +98,7 @@ def parameters_in(url: str) -> dict[str, Any]:
 def set_up(connection: Connection, schema: str, settings: Mapping[str, str]) -> None:
     """Set the search path and the settings of a connection."""
     named = {"schema": schema, "names": list(settings), "values": list(settings.values())}
-    connection.execute(SET_UP, named)
+    connection.together(BUILT_IN, Statement(SET_UP, named))
 
 
 def require_supported(connection: Connection) -> None:

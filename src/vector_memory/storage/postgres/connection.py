@@ -4,24 +4,21 @@ A round trip takes 0.05 ms on a socket and 0.5 to 2 ms in a network. So a transa
 changes whose results nobody needs wait for the next one, and the end of a read is sent without waiting for the answer.
 """
 
-import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.postgres import arrays, state
+from vector_memory.storage.postgres import arrays, silence, state
+from vector_memory.storage.postgres.batch import Batch
 from vector_memory.storage.postgres.state import State
 from vector_memory.storage.postgres.statement import Cursor, Parameters, Row, Statement
 
 T = TypeVar("T")
-
-SECONDS_TO_END = 2.0
-"""How long a connection waits for the server to confirm the end of its last read before it counts as lost."""
-
 
 Attempt = Callable[[Callable[[], object]], None]
 """Calls a function, again and again if it fails because another process is writing."""
@@ -29,6 +26,12 @@ Attempt = Callable[[Callable[[], object]], None]
 READING = (Statement("begin isolation level repeatable read read only"), state.READ)
 WRITING = (Statement("begin isolation level read committed read write"), state.LOCK, state.READ)
 COMMIT = Statement("commit")
+
+# The one warning that a commit can have: somebody has ended its wait for a standby.
+UNCONFIRMED = (
+    "The change was made, but no standby of the database server has confirmed that it has it: check the standbys, and "
+    "repeat the call."
+)
 
 
 def once(action: Callable[[], object]) -> None:
@@ -47,7 +50,8 @@ class NotSentError(Exception):
 class Connection(psycopg.Connection[Row]):
     """Used by one thread at a time, and in autocommit mode. Rows are tuples.
 
-    Use `execute`, `together` and `later`, not the pipeline mode of psycopg.
+    Use `execute`, `together` and `later`, not the pipeline mode of psycopg. `is_silent`: it was closed because the
+    server was not heard any more.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -59,6 +63,9 @@ class Connection(psycopg.Connection[Row]):
         self._state: State | None = None
         self._gathering = False
         self._answer: Cursor | None = None
+        self._warnings = 0
+        self.is_silent = False
+        self.add_notice_handler(self._note_warning)
 
     # A transaction
 
@@ -136,7 +143,10 @@ class Connection(psycopg.Connection[Row]):
             self._opening = ()
             return
         self._waiting.extend(self.state.changes())  # nothing is committed in tables of a newer release
+        self._warnings = 0
         (committed,) = self.together(COMMIT)
+        if self._warnings:
+            raise DatabaseError(UNCONFIRMED)
         if committed.statusmessage != COMMIT.sql.upper():
             raise DatabaseError("A statement failed, so nothing was changed: repeat the call.")
 
@@ -163,18 +173,32 @@ class Connection(psycopg.Connection[Row]):
         try:
             pgconn.consume_input()
             while pgconn.is_busy():
-                if not select.select([pgconn.socket], [], [], SECONDS_TO_END)[0]:
+                if not silence.has_input(pgconn.socket, silence.QUIET_SECONDS):
+                    self._require_heard()
                     return False
                 pgconn.consume_input()
             while pgconn.get_result() is not None:
                 pass
-            while select.select([pgconn.socket], [], [], 0)[0]:  # what comes after the last word of a server that ends
+            while silence.has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
                 pgconn.consume_input()
         except psycopg.OperationalError:
             return False
         return pgconn.status == ConnStatus.OK and pgconn.transaction_status == TransactionStatus.IDLE
 
     # Sending
+
+    def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
+        """Wait for an answer, as long as the server is heard."""
+        return super().wait(silence.attentive(gen, self._require_heard), *arguments, **options)
+
+    def _note_warning(self, _: object) -> None:
+        self._warnings += 1
+
+    def _require_heard(self) -> None:
+        if not silence.is_heard(self.pgconn.socket):
+            self.is_silent = True
+            self.close()
+            raise psycopg.OperationalError("the server is not heard")
 
     def _open(self, statements: Sequence[Statement]) -> list[Cursor]:
         sent = [*self._opening, *self._waiting, *statements]
@@ -198,6 +222,7 @@ class Connection(psycopg.Connection[Row]):
     def _send(self, statements: Sequence[Statement]) -> list[Cursor]:
         if len(statements) == 1:
             return [self._execute(statements[0])]
+        self._pipeline = Batch(self)
         with self.pipeline():
             return [self._execute(statement) for statement in statements]
 

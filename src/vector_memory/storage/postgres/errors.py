@@ -12,6 +12,7 @@ from psycopg import errors as postgres
 
 from vector_memory.errors import DatabaseError, DatabaseLockError, where
 from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.postgres.refusals import UnreachableError
 from vector_memory.storage.write_lock import LOCK_ADVICE
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,8 @@ def translated_errors() -> Iterator[None]:
         raise DatabaseLockError(LOCK_ADVICE) from None
     except psycopg.Error as error:
         logger.info("PostgreSQL failed: %s (%s)", where(error), error.sqlstate)
-        raise DatabaseError(message_for(error)) from None
+        said = message_for(error)
+        raise (UnreachableError if said is LOST else DatabaseError)(said) from None
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         # Values are checked where they are read, but not against each other.
         logger.error("Invalid value: %s", where(error))  # noqa: TRY400 - a traceback would contain its message

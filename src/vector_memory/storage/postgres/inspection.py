@@ -33,7 +33,11 @@ select current_setting('server_version') as version,
     current_user::text as role, rolsuper as is_superuser, pg_is_in_recovery() as is_standby,
     current_setting('autovacuum') = 'on' as has_autovacuum,
     (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
-    inet_server_addr() is null as is_socket
+    inet_server_addr() is null as is_socket,
+    (
+        select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace
+        where e.extname = 'vector' and has_schema_privilege('public', n.oid, 'create')
+    )::text as open_schema
 from pg_roles where rolname = current_user
 """
 
@@ -92,7 +96,10 @@ p.memory_id = m.id and (p.memory_type, p.agent_id, p.session_id, p.session_iter,
 
 
 class Server(NamedTuple):
-    """A server as a connection sees it. `tls`: the version of the encryption, or None."""
+    """A server as a connection sees it. `tls`: the version of the encryption, or None.
+
+    `open_schema`: that of pgvector if everybody may create functions in it, which statements could call; else None.
+    """
 
     version: str
     pgvector: str | None
@@ -103,6 +110,7 @@ class Server(NamedTuple):
     has_autovacuum: bool
     tls: str | None
     is_socket: bool
+    open_schema: str | None
 
 
 @contextmanager

@@ -85,12 +85,16 @@ class ConnectionPool:
                 connection, _ = self._idle.pop()
             if connection.is_usable():
                 return connection
+            self._note_silence(connection)
             connection.close()
 
     def _take_back(self, connection: Connection) -> None:
         now = time.monotonic()
+        self._note_silence(connection)
         with self._lock:
-            unused = [one for one, since in self._idle if now - since > IDLE_SECONDS]
+            # What ended one connection has probably ended those beside it, even if nobody has noticed.
+            kept = 0.0 if connection.closed else IDLE_SECONDS
+            unused = [one for one, since in self._idle if now - since >= kept]
             self._idle = self._idle[len(unused) :]
             if self._closed or connection.closed:
                 unused.append(connection)
@@ -98,3 +102,7 @@ class ConnectionPool:
                 self._idle.append((connection, now))
         for one in unused:
             one.close()
+
+    def _note_silence(self, connection: Connection) -> None:
+        if connection.is_silent:
+            self._silent_until = time.monotonic() + SILENT_SECONDS

@@ -47,7 +47,7 @@ TEMPORARY = {FULL, UNREACHABLE}
 
 
 class UnreachableError(DatabaseError):
-    """No connection could be made now. The next call tries again."""
+    """The server is away, or the connection to it was lost. The next call tries again."""
 
 
 def refusal(error: psycopg.OperationalError) -> DatabaseError:

