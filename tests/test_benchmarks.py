@@ -2,6 +2,7 @@
 
 import ast
 import json
+import random
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -102,8 +103,14 @@ class OneToken:
 
 @pytest.mark.usefixtures("retrieval")
 def test_without_its_sparse_part_the_sparse_benchmark_ranks_as_searches_do() -> None:
-    documents = {str(number): text for number, text in enumerate(("a red kite", "the red queue", "a lease", "kites"))}
-    questions = [import_module("judged").Question(text, "s", {"1": 1.0, "3": 2.0}) for text in ("red kite", "a queue")]
+    drawn = random.Random(7)
+    words = ["kite", "kites", "red", "queue", "lease", "shard", "storage", "store", "stores", "index"]
+    documents = {str(number): " ".join(drawn.choices(words, k=number % 15 + 3)) for number in range(40)}
+    texts = [" ".join(drawn.choices(words, k=3)) for _ in range(10)]
+    questions = [
+        import_module("judged").Question(text, "s", {str(drawn.randrange(40)): float(grade) for grade in range(1, 9)})
+        for text in texts
+    ]
     judged = import_module("judged").JudgedSet("j", documents, {"s": list(documents)}, questions)
     toy = ToyEngine()
     results, _ = import_module("sparse").measure(judged, toy, OneToken())
