@@ -2,11 +2,18 @@
 
 import ast
 import json
+import random
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+from tiny_models import WIDTH, Tiny
+from vector_memory.embedding import safetensors
+from vector_memory.embedding.toy_engine import ToyEngine
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -85,3 +92,54 @@ def test_the_public_file_of_longmemeval_is_read_by_sessions(tmp_path: Path) -> N
 def test_only_the_first_five_count_for_any_and_all(found: list[str], expected: tuple[float, float]) -> None:
     any_at_5, all_at_5, _ = import_module("conversations").metrics(found, {"a": 1.0, "b": 1.0})
     assert (any_at_5, all_at_5) == expected
+
+
+class OneToken:
+    """A sparse model that knows one token, which every text has."""
+
+    def weights(self, texts: list[str], only: Any = None) -> Any:
+        return np.ones((len(texts), 1 if only is None else len(only)), np.float32)
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_without_its_sparse_part_the_sparse_benchmark_ranks_as_searches_do() -> None:
+    drawn = random.Random(7)
+    words = ["kite", "kites", "red", "queue", "lease", "shard", "storage", "store", "stores", "index"]
+    documents = {str(number): " ".join(drawn.choices(words, k=number % 15 + 3)) for number in range(40)}
+    texts = [" ".join(drawn.choices(words, k=3)) for _ in range(10)]
+    questions = [
+        import_module("judged").Question(text, "s", {str(drawn.randrange(40)): float(grade) for grade in range(1, 9)})
+        for text in texts
+    ]
+    judged = import_module("judged").JudgedSet("j", documents, {"s": list(documents)}, questions)
+    toy = ToyEngine()
+    results, _ = import_module("sparse").measure(judged, toy, OneToken())
+    score = import_module("scoring").score
+    with import_module("rankings").rankings(judged, toy) as ways:
+        expected = [score(ways["hybrid"].rank(question), question.grades) for question in questions]
+    assert results["today"].tolist() == [list(values) for values in expected]
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_the_weights_of_some_tokens_are_those_that_they_have_among_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splade = import_module("splade")
+    tiny = Tiny(tmp_path, prefix="bert.")
+    head = {"transform.dense.weight": np.eye(WIDTH), "transform.dense.bias": np.zeros(WIDTH)}
+    head |= {"transform.LayerNorm.gamma": np.ones(WIDTH), "transform.LayerNorm.beta": np.zeros(WIDTH)}
+    tensors = {f"bert.{name}": each for name, each in tiny.weights.items()}
+    tensors |= {f"cls.predictions.{name}": each for name, each in (head | {"bias": np.zeros(tiny.vocabulary)}).items()}
+    old = {
+        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensors[name] for name in tensors
+    }
+    floats = {name: ("F32", each.shape, each.astype(np.float32).tobytes()) for name, each in old.items()}
+    safetensors.write(tmp_path / "model.safetensors", floats)
+    monkeypatch.setattr(splade, "SHA256", {})
+    model = splade.Splade(tmp_path)
+    every = model.weights(["the lease of a shard", "one queue"])
+    assert every.shape == (2, tiny.vocabulary)
+    assert (every >= 0).all()
+    assert every.any()
+    assert (every[0] != every[1]).any()
+    assert (model.weights(["the lease of a shard", "one queue"], np.array([3, 7])) == every[:, [3, 7]]).all()
