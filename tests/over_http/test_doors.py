@@ -219,6 +219,9 @@ def test_a_signed_token_opens_its_namespace(signed: Signed) -> None:
         {"scopes": ["openid"]},
         {"additional_claims": {}},
         {"additional_claims": {"namespace": ["red"]}},
+        {"additional_claims": {"namespace": "red", "exp": None}},
+        {"additional_claims": {"namespace": "red", "nbf": 9_999_999_999}},
+        {"additional_claims": {"namespace": "red", "nbf": "soon"}},
     ],
     ids=str,
 )
@@ -253,3 +256,16 @@ def test_a_server_that_others_can_reach_needs_tokens_and_a_name(tmp_path: Path) 
         with pytest.raises(ValueError, match="can be reached from other machines"):
             HttpOptions(http=True, host="0.0.0.0", **options)  # noqa: S104
     HttpOptions(http=True, host="0.0.0.0", data_dir=tmp_path, public_url="https://memory.example.com")  # noqa: S104
+
+
+@pytest.mark.parametrize("url", ["memory.example.com", "ftp://memory.example.com", "https://", "https://a b"])
+def test_the_public_url_must_be_one(url: str) -> None:
+    with pytest.raises(ValueError, match="public_url"):
+        HttpOptions(http=True, public_url=url)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("::1", "http://[::1]:80/mcp"), ("127.0.0.1", "http://127.0.0.1:80/mcp")]
+)
+def test_the_address_that_a_server_names_is_a_url(host: str, address: str) -> None:
+    assert HttpOptions(http=True, host=host).address(80) == address

@@ -1,6 +1,7 @@
 """Who may come in: the owners of this server's tokens, and of those that an identity provider has signed."""
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 THREADS = 4
 """Tokens are looked up in threads of their own: neither searches nor the event loop wait for them."""
+
+LEEWAY_SECONDS = 60.0
+"""How far the clock of an identity provider may be ahead."""
 
 NAMESPACE_CLAIM = "namespace"
 """The claim of a signed token that names the caller's namespace."""
@@ -80,9 +84,12 @@ class Door(Unavailable, TokenVerifier):
 
 
 def with_caller(token: AccessToken) -> AccessToken | None:
-    """Return a signed token with the caller that it is for; None: it names no namespace or no scope."""
-    namespace = token.claims.get(NAMESPACE_CLAIM)
+    """Return a signed token with the caller that it is for; None: it lacks a claim, or is not valid yet."""
+    namespace, begins = token.claims.get(NAMESPACE_CLAIM), token.claims.get("nbf", 0)
     permission = largest(token.scopes)
+    if token.expires_at is None or not isinstance(begins, int | float) or begins > time.time() + LEEWAY_SECONDS:
+        logger.info("A signed token was refused: it never expires, or is not valid yet")
+        return None
     if not isinstance(namespace, str) or permission is None:
         logger.info("A signed token was refused: it needs the claim %s and a scope", NAMESPACE_CLAIM)
         return None
