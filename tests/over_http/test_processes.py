@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from over_http.test_doors import post
 from servers import QUICK
@@ -142,6 +143,39 @@ def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_
         assert server.process.wait(60) == 0
 
 
+@contextmanager
+def call_that_waits(server: Running, seconds: int) -> Iterator[socket.socket]:
+    """Begin a call that waits so long for changes, and yield the connection that its answer comes from."""
+    call = {"name": "search_changes", "arguments": {"session_id": "s", "since": "now", "wait": seconds}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.secret}\r\nConnection: close\r\n"
+    head += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(server.address) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        assert connection.recv(10) == b"HTTP/1.1 2"  # it has begun
+        yield connection
+
+
+def test_ctrl_c_lets_workers_answer_what_they_have_begun(tmp_path: Path) -> None:
+    """A terminal and systemd send a signal to each process, and the supervisor sends its workers another one."""
+    with running(tmp_path, "--workers", "2") as server, call_that_waits(server, 2) as waiting:
+        for process in (*workers_of(server), server.process.pid):
+            os.kill(process, signal.SIGINT)
+        answer = b"".join(iter(lambda: waiting.recv(2**16), b""))
+        assert b'"success":true' in answer
+        assert server.process.wait(60) == 0
+
+
+def test_a_second_signal_ends_workers_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "2") as server, call_that_waits(server, 50):
+        left = workers_of(server)
+        server.process.terminate()
+        eventually(lambda: sum(map(is_running, left)) == 1)
+        server.process.terminate()
+        assert server.process.wait(15) == 0
+        assert not any(map(is_running, left))
+
+
 def established(address: tuple[str, int]) -> int:
     """Return the number of connections to a port."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
@@ -166,6 +200,26 @@ def test_a_port_that_is_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -
         ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ended.returncode == 2
     assert f"Cannot listen on 127.0.0.1, port {port}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("wrong", ["data-dir", "tls-cert", "missing"])
+def test_files_that_cannot_be_used_are_an_error_and_not_tried_again(
+    tmp_path: Path, wrong: str, flags: tuple[str, ...]
+) -> None:
+    nonsense, missing = tmp_path / "nonsense", tmp_path / "missing"
+    nonsense.write_text("nonsense")
+    files = {"data-dir": tmp_path} | {
+        "data-dir": {"data-dir": nonsense},
+        "tls-cert": {"tls-cert": nonsense, "tls-key": nonsense},
+        "missing": {"tls-cert": missing, "tls-key": missing},
+    }[wrong]
+    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", "0", *words, *flags]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert "cannot be used" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
