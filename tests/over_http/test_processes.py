@@ -18,6 +18,7 @@ import pytest
 
 from over_http.test_doors import post
 from servers import QUICK
+from vector_memory.server.tools.changes import MAX_WAIT
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
@@ -143,31 +144,41 @@ def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_
         assert server.process.wait(60) == 0
 
 
-@contextmanager
-def call_that_waits(server: Running, seconds: int) -> Iterator[socket.socket]:
-    """Begin a call that waits so long for changes, and yield the connection that its answer comes from."""
-    call = {"name": "search_changes", "arguments": {"session_id": "s", "since": "now", "wait": seconds}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
-    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.secret}\r\nConnection: close\r\n"
-    head += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(server.address) as connection:
-        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        assert connection.recv(10) == b"HTTP/1.1 2"  # it has begun
-        yield connection
+def head(server: Running, length: int) -> bytes:
+    """Return the headers of a call. The server answers them with 100 when it reads the body."""
+    lines = [
+        "POST /mcp HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Authorization: Bearer {server.secret}",
+        "Accept: application/json, text/event-stream",
+        "Content-Type: application/json",
+        f"Content-Length: {length}",
+        "Expect: 100-continue",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
-def test_ctrl_c_lets_workers_answer_what_they_have_begun(tmp_path: Path) -> None:
+def test_ctrl_c_lets_workers_answer_what_they_have_begun_and_what_waits_for_changes(tmp_path: Path) -> None:
     """A terminal and systemd send a signal to each process, and the supervisor sends its workers another one."""
-    with running(tmp_path, "--workers", "2") as server, call_that_waits(server, 2) as waiting:
+    call = {"name": "search_changes", "arguments": {"session_id": "s", "since": "now", "wait": MAX_WAIT}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+    with running(tmp_path, "--workers", "2") as server, socket.create_connection(server.address) as client:
+        client.sendall(head(server, len(body)) + body)
+        answer = b""
+        while b" 200 " not in answer:  # until the tool has been called
+            answer += client.recv(2**16)
         for process in (*workers_of(server), server.process.pid):
             os.kill(process, signal.SIGINT)
-        answer = b"".join(iter(lambda: waiting.recv(2**16), b""))
+        answer += b"".join(iter(lambda: client.recv(2**16), b""))
         assert b'"success":true' in answer
         assert server.process.wait(60) == 0
 
 
 def test_a_second_signal_ends_workers_at_once(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "2") as server, call_that_waits(server, 50):
+    with running(tmp_path, "--workers", "2") as server, socket.create_connection(server.address) as client:
+        client.sendall(head(server, 9))
+        assert b" 100 " in client.recv(100)  # its worker waits for the body
         left = workers_of(server)
         server.process.terminate()
         eventually(lambda: sum(map(is_running, left)) == 1)

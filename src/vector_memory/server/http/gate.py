@@ -40,6 +40,9 @@ class Gate:
             await answer(send, 200, b"ok\n")
         elif self._is_closed:
             await answer(send, 503, b"The server is ending.\n", (b"retry-after", str(RETRY_SECONDS).encode()))
+        elif {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            # A proxy may have seen another end of the body: what follows could be part of it, or another request.
+            await answer(send, 400, b"Content-Length or Transfer-Encoding, not both.\n", (b"connection", b"close"))
         else:
             await self._pass(scope, receive, send)
 

@@ -32,6 +32,7 @@ from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
+from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
 from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.store import SessionMemoryStore
@@ -74,6 +75,7 @@ class Server(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def _end_when_empty(self) -> None:
+        stop_waiting()
         await self._gate.wait_until_empty(SECONDS_TO_FINISH)
         self.should_exit = True
 
