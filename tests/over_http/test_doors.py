@@ -18,7 +18,9 @@ from joserfc import jwk
 from over_http.conftest import Team, serving
 from servers import ENVELOPE, MODERN
 from vector_memory.settings import HttpOptions
+from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.tokens import token_file
 
 NAMES = map("door-{}".format, itertools.count())
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
@@ -239,6 +241,27 @@ def test_a_call_beyond_the_scope_of_a_signed_token_is_forbidden_and_names_all_sc
 def test_a_token_that_somebody_else_signed_is_refused(signed: Signed) -> None:
     stranger = Signed(signed.url, RSAKeyPair.generate())
     assert post(signed.url, stranger.token()).status_code == 401
+
+
+def test_while_the_keys_of_the_issuer_are_away_callers_are_told_to_come_back(tmp_path: Path) -> None:
+    """They would throw their tokens away at 401."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        away = taken.getsockname()[1]
+    options = HttpOptions(
+        http=True,
+        data_dir=tmp_path,
+        public_url="https://memory.example.com",
+        jwt_issuer=ISSUER,
+        jwt_audience=AUDIENCE,
+        jwt_jwks_url=f"http://127.0.0.1:{away}/keys",
+    )
+    FolderRegistry(tmp_path).create("red")
+    own = token_file(tmp_path).create("ada", "red", Permission.READ)
+    with serving(options, tmp_path) as url:
+        for _ in range(2):  # the second time, nobody has tried to fetch them
+            answer = post(url, Signed(url, RSAKeyPair.generate()).token())
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert post(url, own).status_code == 200
 
 
 def test_a_stranger_is_told_where_to_get_a_token(signed: Signed) -> None:
