@@ -179,11 +179,16 @@ def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("file", "line"), [*itertools.product([0, 1], [0, 1, 2])])
-@pytest.mark.parametrize("change", ["remove", "edit", "repeat"])
+@pytest.mark.parametrize("change", ["remove", "edit", "repeat", "name twice"])
 def test_a_line_that_was_removed_or_changed_shows(log: AuditLog, file: int, line: int, change: str) -> None:
     path = log.files()[file]
     lines = path.read_bytes().splitlines(keepends=True)
-    changed = {"remove": [], "edit": [lines[line].replace(b"ada", b"eve")], "repeat": [lines[line]] * 2}[change]
+    changed = {
+        "remove": [],
+        "edit": [lines[line].replace(b"ada", b"eve")],
+        "repeat": [lines[line]] * 2,
+        "name twice": [lines[line].replace(b"{", b'{"token":"eve",', 1)],
+    }[change]
     path.write_bytes(b"".join([*lines[:line], *changed, *lines[line + 1 :]]))
     assert log.verify() is not None
 
