@@ -18,7 +18,9 @@ from joserfc import jwk
 from over_http.conftest import Team, serving
 from servers import ENVELOPE, MODERN
 from vector_memory.settings import HttpOptions
+from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.tokens import token_file
 
 NAMES = map("door-{}".format, itertools.count())
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
@@ -219,6 +221,9 @@ def test_a_signed_token_opens_its_namespace(signed: Signed) -> None:
         {"scopes": ["openid"]},
         {"additional_claims": {}},
         {"additional_claims": {"namespace": ["red"]}},
+        {"additional_claims": {"namespace": "red", "exp": None}},
+        {"additional_claims": {"namespace": "red", "nbf": 9_999_999_999}},
+        {"additional_claims": {"namespace": "red", "nbf": "soon"}},
     ],
     ids=str,
 )
@@ -238,6 +243,27 @@ def test_a_token_that_somebody_else_signed_is_refused(signed: Signed) -> None:
     assert post(signed.url, stranger.token()).status_code == 401
 
 
+def test_while_the_keys_of_the_issuer_are_away_callers_are_told_to_come_back(tmp_path: Path) -> None:
+    """They would throw their tokens away at 401."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        away = taken.getsockname()[1]
+    options = HttpOptions(
+        http=True,
+        data_dir=tmp_path,
+        public_url="https://memory.example.com",
+        jwt_issuer=ISSUER,
+        jwt_audience=AUDIENCE,
+        jwt_jwks_url=f"http://127.0.0.1:{away}/keys",
+    )
+    FolderRegistry(tmp_path).create("red")
+    own = token_file(tmp_path).create("ada", "red", Permission.READ)
+    with serving(options, tmp_path) as url:
+        for _ in range(2):  # the second time, nobody has tried to fetch them
+            answer = post(url, Signed(url, RSAKeyPair.generate()).token())
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert post(url, own).status_code == 200
+
+
 def test_a_stranger_is_told_where_to_get_a_token(signed: Signed) -> None:
     challenge = post(signed.url).headers["www-authenticate"]
     where = "https://memory.example.com/.well-known/oauth-protected-resource/mcp"
@@ -253,3 +279,16 @@ def test_a_server_that_others_can_reach_needs_tokens_and_a_name(tmp_path: Path) 
         with pytest.raises(ValueError, match="can be reached from other machines"):
             HttpOptions(http=True, host="0.0.0.0", **options)  # noqa: S104
     HttpOptions(http=True, host="0.0.0.0", data_dir=tmp_path, public_url="https://memory.example.com")  # noqa: S104
+
+
+@pytest.mark.parametrize("url", ["memory.example.com", "ftp://memory.example.com", "https://", "https://a b"])
+def test_the_public_url_must_be_one(url: str) -> None:
+    with pytest.raises(ValueError, match="public_url"):
+        HttpOptions(http=True, public_url=url)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("::1", "http://[::1]:80/mcp"), ("127.0.0.1", "http://127.0.0.1:80/mcp")]
+)
+def test_the_address_that_a_server_names_is_a_url(host: str, address: str) -> None:
+    assert HttpOptions(http=True, host=host).address(80) == address

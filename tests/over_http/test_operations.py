@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -13,13 +14,14 @@ import pytest
 from mcp import MCPError
 from mcp_types import PromptReference
 
-from over_http.conftest import Team, serving
+from over_http.conftest import SETTINGS, Team, serving
 from over_http.test_doors import post
 from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Caller, Permission
 from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Pace, Quota
 from vector_memory.tenancy.tokens import token_file
 
@@ -34,6 +36,8 @@ def test_readiness_and_figures_need_a_token_of_an_admin(team: Team, path: str) -
     for permission, status in (("read", 404), ("write", 404), ("admin", 200)):
         secret = team.token(next(NAMES), permission=permission)
         assert httpx2.get(url, headers={"Authorization": f"Bearer {secret}"}).status_code == status
+    limited = team.token(next(NAMES), permission="admin", sessions=("mine",))
+    assert httpx2.get(url, headers={"Authorization": f"Bearer {limited}"}).status_code == 404
 
 
 def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
@@ -80,6 +84,21 @@ def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Te
     assert re.search(r"try again in \d+ s", said[2]["message"])
 
 
+def test_calls_that_store_at_the_same_time_cannot_overfill_a_namespace(tmp_path: Path) -> None:
+    registry = FolderRegistry(tmp_path)
+    registry.create("small")
+    registry.set_quota("small", Quota(memories=2))
+    with closing(Namespaces(registry, SETTINGS)) as spaces:
+        with spaces.in_use("small") as first, spaces.in_use("small") as second, spaces.in_use("small") as third:
+            spaces.open("small")
+            spaces.admit("small", first, stores=True)
+            spaces.admit("small", second, stores=True)
+            with pytest.raises(QuotaExceededError, match="is full"):
+                spaces.admit("small", third, stores=True)
+        with spaces.in_use("small") as later:  # the others have ended without storing
+            spaces.admit("small", later, stores=True)
+
+
 def test_a_pace_allows_so_many_calls_from_all_threads_together() -> None:
     pace, refused = Pace(), []
 
@@ -113,6 +132,17 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
     assert not any(re.search("launch|Plans|Friday", json.dumps(line)) for line in lines)
     assert secret not in b"".join(path.read_bytes() for path in log.files()).decode()
     assert log.verify() is None
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, [1], {"a": [1]}, "\n", "\u0664", 1.5, True])
+def test_a_call_is_recorded_whatever_it_names_as_an_id(team: Team, value: object) -> None:
+    name = next(NAMES)
+    answer = post(team.url, team.token(name), tool="get_memory_by_id", arguments={"memory_id": value})
+    assert answer.json()["result"]["structuredContent"]["error"] == "ValidationError"
+    lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
+    assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
+        ("get_memory_by_id", {}, "ValidationError")
+    ]
 
 
 WRITE_LINES = """
@@ -149,11 +179,16 @@ def test_the_chain_holds_over_several_files_and_processes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("file", "line"), [*itertools.product([0, 1], [0, 1, 2])])
-@pytest.mark.parametrize("change", ["remove", "edit", "repeat"])
+@pytest.mark.parametrize("change", ["remove", "edit", "repeat", "name twice"])
 def test_a_line_that_was_removed_or_changed_shows(log: AuditLog, file: int, line: int, change: str) -> None:
     path = log.files()[file]
     lines = path.read_bytes().splitlines(keepends=True)
-    changed = {"remove": [], "edit": [lines[line].replace(b"ada", b"eve")], "repeat": [lines[line]] * 2}[change]
+    changed = {
+        "remove": [],
+        "edit": [lines[line].replace(b"ada", b"eve")],
+        "repeat": [lines[line]] * 2,
+        "name twice": [lines[line].replace(b"{", b'{"token":"eve",', 1)],
+    }[change]
     path.write_bytes(b"".join([*lines[:line], *changed, *lines[line + 1 :]]))
     assert log.verify() is not None
 

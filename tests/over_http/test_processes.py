@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from over_http.test_doors import post
 from servers import QUICK
+from vector_memory.server.tools.changes import MAX_WAIT
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
@@ -142,6 +144,49 @@ def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_
         assert server.process.wait(60) == 0
 
 
+def head(server: Running, length: int) -> bytes:
+    """Return the headers of a call. The server answers them with 100 when it reads the body."""
+    lines = [
+        "POST /mcp HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Authorization: Bearer {server.secret}",
+        "Accept: application/json, text/event-stream",
+        "Content-Type: application/json",
+        f"Content-Length: {length}",
+        "Expect: 100-continue",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def test_ctrl_c_lets_workers_answer_what_they_have_begun_and_what_waits_for_changes(tmp_path: Path) -> None:
+    """A terminal and systemd send a signal to each process, and the supervisor sends its workers another one."""
+    call = {"name": "search_changes", "arguments": {"session_id": "s", "since": "now", "wait": MAX_WAIT}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+    with running(tmp_path, "--workers", "2") as server, socket.create_connection(server.address) as client:
+        client.sendall(head(server, len(body)) + body)
+        answer = b""
+        while b" 200 " not in answer:  # until the tool has been called
+            answer += client.recv(2**16)
+        for process in (*workers_of(server), server.process.pid):
+            os.kill(process, signal.SIGINT)
+        answer += b"".join(iter(lambda: client.recv(2**16), b""))
+        assert b'"success":true' in answer
+        assert server.process.wait(60) == 0
+
+
+def test_a_second_signal_ends_workers_at_once(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "2") as server, socket.create_connection(server.address) as client:
+        client.sendall(head(server, 9))
+        assert b" 100 " in client.recv(100)  # its worker waits for the body
+        left = workers_of(server)
+        server.process.terminate()
+        eventually(lambda: sum(map(is_running, left)) == 1)
+        server.process.terminate()
+        assert server.process.wait(15) == 0
+        assert not any(map(is_running, left))
+
+
 def established(address: tuple[str, int]) -> int:
     """Return the number of connections to a port."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
@@ -166,6 +211,26 @@ def test_a_port_that_is_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -
         ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ended.returncode == 2
     assert f"Cannot listen on 127.0.0.1, port {port}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("wrong", ["data-dir", "tls-cert", "missing"])
+def test_files_that_cannot_be_used_are_an_error_and_not_tried_again(
+    tmp_path: Path, wrong: str, flags: tuple[str, ...]
+) -> None:
+    nonsense, missing = tmp_path / "nonsense", tmp_path / "missing"
+    nonsense.write_text("nonsense")
+    files = {"data-dir": tmp_path} | {
+        "data-dir": {"data-dir": nonsense},
+        "tls-cert": {"tls-cert": nonsense, "tls-key": nonsense},
+        "missing": {"tls-cert": missing, "tls-key": missing},
+    }[wrong]
+    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--port", "0", *words, *flags]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60)
+    assert ended.returncode == 2
+    assert "cannot be used" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

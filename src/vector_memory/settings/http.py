@@ -1,12 +1,15 @@
 """How clients reach the server over HTTP, described once like every setting."""
 
+import re
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from vector_memory.settings.addresses import is_loopback
 from vector_memory.settings.locations import FullPath
 from vector_memory.settings.refusals import refused_together
+
+URL = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(/[^\s?#]*)?")
 
 
 class HttpOptions(BaseModel):
@@ -43,6 +46,13 @@ class HttpOptions(BaseModel):
     token_file: FullPath | None = Field(default=None, description="File with the token for the shared memory.")
     tls_cert: FullPath | None = Field(default=None, description="File with the TLS certificate chain, in PEM format.")
     tls_key: FullPath | None = Field(default=None, description="File with the TLS private key, in PEM format.")
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is not None and not URL.fullmatch(value):
+            raise ValueError("must be a URL such as https://memory.example.com")
+        return value
 
     @model_validator(mode="after")
     def _is_guarded(self) -> "HttpOptions":
@@ -86,5 +96,6 @@ class HttpOptions(BaseModel):
 
     def address(self, port: int) -> str:
         """Return the URL of a server that listens on a port."""
-        base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{self.host}:{port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        base = self.public_url or f"{'https' if self.tls_cert else 'http'}://{host}:{port}"
         return f"{base.rstrip('/')}/mcp"

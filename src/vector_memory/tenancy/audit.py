@@ -1,7 +1,7 @@
 """A record of who did what: one line for each call, chained by hashes, so that a removed or changed line shows.
 
 Lines hold names and ids, never content. Each file begins where the one before ended, so that whole files cannot be
-removed unseen either, except the last lines of the newest: note its last hash elsewhere to see that, too.
+removed unseen either, except the newest lines and files: note the last hash elsewhere to see that, too.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ class AuditLog:
                         return Broken(path, number, "this line is damaged")
                     if line.get("previous") != expected:
                         return Broken(path, number, "the line before it was changed or removed")
-                    if line.get("hash") != _hash(line):
+                    if line.get("hash") != _hash(line) or data != _encoded(line):
                         return Broken(path, number, "this line was changed")
                     expected = line["hash"]
         return None
@@ -103,7 +103,7 @@ class AuditLog:
             if newest:
                 _cut_half_line(newest[0])
             line = facts | {"previous": _last_hash(newest[0]) if newest else BEGINNING}
-            data = json.dumps(line | {"hash": _hash(line)}, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+            data = _encoded(line | {"hash": _hash(line)})
             path = newest[0] if newest and newest[0].stat().st_size < self._rotate_bytes else self._new_file()
             target = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             try:
@@ -115,6 +115,11 @@ class AuditLog:
 
     def _new_file(self) -> Path:
         return self._folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl"
+
+
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    """Return a line as it is in a file."""
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def _hash(line: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from vector_memory.errors import ClosedMemoryError, DatabaseError, where
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.callers import Caller
-from vector_memory.tenancy.quotas import Pace, Quota
+from vector_memory.tenancy.quotas import Pace
 from vector_memory.tenancy.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -29,12 +29,24 @@ MOST_OPEN = 64
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it."""
+    """A namespace that is open or in use. `lock`: held while it is opened or closed. `users`: calls that use it.
+
+    `storing`: calls that were admitted to store, and may not have done so yet.
+    """
 
     store: SessionMemoryStore | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     users: int = 0
+    storing: int = 0
     used_at: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Use:
+    """A call that uses a namespace. `stores`: it was admitted to store."""
+
+    place: Place
+    stores: bool = False
 
 
 class Namespaces:
@@ -65,18 +77,20 @@ class Namespaces:
         self._closed = False
 
     @contextmanager
-    def in_use(self, name: str) -> Iterator[Place]:
+    def in_use(self, name: str) -> Iterator[Use]:
         """Keep a namespace open during the block once it is opened. Opens nothing, and takes no time."""
         with self._lock:
             if self._closed:
                 raise ClosedMemoryError
             place = self._places.setdefault(name, Place())
             place.users += 1
+        use = Use(place)
         try:
-            yield place
+            yield use
         finally:
             with self._lock:
                 place.users -= 1
+                place.storing -= use.stores
                 place.used_at = time.monotonic()
                 if not place.users and place.store is None:
                     del self._places[name]
@@ -108,16 +122,20 @@ class Namespaces:
             raise ClosedMemoryError
         return store if caller.sessions is None else store.limited_to(caller.sessions)
 
-    def admit(self, name: str, *, stores: bool) -> None:
+    def admit(self, name: str, use: Use, *, stores: bool) -> None:
         """Count a call of a namespace that is open. Reads the registry: never call it in the event loop.
 
-        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full.
+        Raises QuotaExceededError if there were too many calls, or for a store if the namespace is full, or will be when
+        all that were admitted before have stored.
         """
         quota = self.registry.quota(name)
         self._paces[name].count(quota.calls_per_minute)
-        store = self._places[name].store
-        if stores and store is not None and quota != Quota(calls_per_minute=quota.calls_per_minute):
-            memories = 0 if quota.memories is None else store.count_memories()
+        store = use.place.store
+        if stores and store is not None and quota.limits_size:
+            with self._lock:
+                before, use.stores = use.place.storing, True
+                use.place.storing += 1
+            memories = 0 if quota.memories is None else before + store.count_memories()
             quota.require_room(memories, self.registry.sizes(name).database_bytes)
 
     @property
@@ -190,7 +208,8 @@ class Namespaces:
         ]
         if not unused:
             return False
-        with self.in_use(min(unused)[1]) as place, place.lock:
+        with self.in_use(min(unused)[1]) as use, use.place.lock:
+            place = use.place
             with self._lock:
                 if place.users > 1:
                     return False

@@ -21,6 +21,11 @@ class Quota:
     megabytes: int | None = None
     calls_per_minute: int | None = None
 
+    @property
+    def limits_size(self) -> bool:
+        """Whether it limits what the namespace may hold."""
+        return self.memories is not None or self.megabytes is not None
+
     def require_room(self, memories: int, size: int) -> None:
         """Raise QuotaExceededError if a namespace of so many memories and bytes may not grow any more."""
         if self.memories is not None and memories >= self.memories:

@@ -1,6 +1,7 @@
 """Counts the calls of each namespace against its quota, and records them."""
 
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 NAMES = {function.__name__ for groups in FUNCTIONS.values() for group in groups.values() for function in group}
 NAMES |= HOOKS.keys()
 IDS = ("memory_id", "chunk_id", "parent_report_id")
+ID = re.compile(r"[0-9]{1,19}")
+"""What an id looks like. An argument may be anything that a client sends."""
+
 LONGEST_NAME = 200
 CANCELLED = "Cancelled"
 """The error of a call whose client has not waited for the answer."""
@@ -121,10 +125,10 @@ class Accounting(Middleware):
     async def _admitted(self, *, stores: bool) -> AsyncIterator[None]:
         """Keep the caller's namespace open during the block. Raises the errors of `open` and `admit`."""
         name = current_caller().namespace
-        with self._namespaces.in_use(name):
+        with self._namespaces.in_use(name) as use:
             if not self._namespaces.is_open(name):
                 await run_sync(self._namespaces.open, name, limiter=self._opening)
-            await run_sync(partial(self._namespaces.admit, name, stores=stores), limiter=self._threads)
+            await run_sync(partial(self._namespaces.admit, name, use, stores=stores), limiter=self._threads)
             yield
 
     async def _record(self, call: str, ids: Mapping[str, list[int | str]], error: str | None) -> None:
@@ -140,8 +144,8 @@ def ids_in(arguments: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, l
     """Return the ids and the session that a call names, and the id of what it stored; no other value."""
     found: dict[str, list[int | str]] = {}
     for name in IDS:
-        numbers = {value for value in (arguments.get(name), body.get(name)) if str(value).isdecimal()}
-        found[name] = sorted(int(number) for number in map(str, numbers))
+        numbers = {text for text in (str(arguments.get(name)), str(body.get(name))) if ID.fullmatch(text)}
+        found[name] = sorted(map(int, numbers))
     session = arguments.get("session_id")
     if isinstance(session, str) and len(session) <= LONGEST_NAME:
         found["session_id"] = [session]

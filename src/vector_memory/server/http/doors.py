@@ -1,9 +1,11 @@
 """Who may come in: the owners of this server's tokens, and of those that an identity provider has signed."""
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
+import httpx2
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastmcp.server.auth import AccessToken, AuthProvider, RemoteAuthProvider, TokenVerifier
@@ -26,6 +28,12 @@ logger = logging.getLogger(__name__)
 THREADS = 4
 """Tokens are looked up in threads of their own: neither searches nor the event loop wait for them."""
 
+SECONDS_FOR_KEYS = 10.0
+"""How long the keys of an identity provider may take."""
+
+LEEWAY_SECONDS = 60.0
+"""How far the clock of an identity provider may be ahead."""
+
 NAMESPACE_CLAIM = "namespace"
 """The claim of a signed token that names the caller's namespace."""
 
@@ -44,13 +52,27 @@ def unavailable(_connection: HTTPConnection, error: Exception) -> Response:
     return PlainTextResponse(f"{error}\n", 503, {"Retry-After": str(RETRY_SECONDS)})
 
 
+class Keys(httpx2.AsyncHTTPTransport):
+    """Fetches the keys of an identity provider, and notes whether it could. The verifier alone tells nobody."""
+
+    are_away = False
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request."""
+        self.are_away = True
+        response = await super().handle_async_request(request)
+        self.are_away = not response.is_success
+        return response
+
+
 class Door(Unavailable, TokenVerifier):
     """Checks tokens at each call, so that a revoked one is refused at the next."""
 
-    def __init__(self, tokens: Tokens, signed: TokenVerifier | None = None, base_url: str | None = None) -> None:
-        super().__init__(base_url=base_url, required_scopes=[Permission.READ])
+    def __init__(self, tokens: Tokens, http: HttpOptions) -> None:
+        super().__init__(base_url=http.public_url, required_scopes=[Permission.READ])
         self._tokens = tokens
-        self._signed = signed
+        self._keys = Keys()
+        self._signed = verifier(http, self._keys) if http.jwt_issuer is not None else None
         self._threads = CapacityLimiter(THREADS)
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -58,6 +80,8 @@ class Door(Unavailable, TokenVerifier):
         if self._signed is None or token.startswith(PREFIX):
             return await self._own(token)
         found = await self._signed.verify_token(token)
+        if found is None and self._keys.are_away:
+            raise AuthenticationError("Signed tokens cannot be checked for now: their issuer's keys cannot be fetched.")
         return None if found is None else with_caller(found)
 
     async def _own(self, secret: str) -> AccessToken | None:
@@ -80,9 +104,12 @@ class Door(Unavailable, TokenVerifier):
 
 
 def with_caller(token: AccessToken) -> AccessToken | None:
-    """Return a signed token with the caller that it is for; None: it names no namespace or no scope."""
-    namespace = token.claims.get(NAMESPACE_CLAIM)
+    """Return a signed token with the caller that it is for; None: it lacks a claim, or is not valid yet."""
+    namespace, begins = token.claims.get(NAMESPACE_CLAIM), token.claims.get("nbf", 0)
     permission = largest(token.scopes)
+    if token.expires_at is None or not isinstance(begins, int | float) or begins > time.time() + LEEWAY_SECONDS:
+        logger.info("A signed token was refused: it never expires, or is not valid yet")
+        return None
     if not isinstance(namespace, str) or permission is None:
         logger.info("A signed token was refused: it needs the claim %s and a scope", NAMESPACE_CLAIM)
         return None
@@ -102,13 +129,21 @@ class SignedDoor(Unavailable, RemoteAuthProvider):
 
 def door_of(tokens: Tokens, http: HttpOptions) -> AuthProvider:
     """Return what lets callers in, with OAuth metadata (RFC 9728) if there is an identity provider."""
+    door = Door(tokens, http)
     if http.jwt_issuer is None:
-        return Door(tokens, base_url=http.public_url)
-    signed = JWTVerifier(jwks_uri=http.jwt_jwks_url, issuer=http.jwt_issuer, audience=http.jwt_audience)
+        return door
     return SignedDoor(
-        Door(tokens, signed),
+        door,
         authorization_servers=[AnyHttpUrl(http.jwt_issuer)],
         base_url=http.public_url or "",
         scopes_supported=list(Permission),
         resource_name="vector-memory",
+    )
+
+
+def verifier(http: HttpOptions, keys: Keys) -> TokenVerifier:
+    """Return what checks signed tokens."""
+    client = httpx2.AsyncClient(transport=keys, timeout=SECONDS_FOR_KEYS)
+    return JWTVerifier(
+        jwks_uri=http.jwt_jwks_url, issuer=http.jwt_issuer, audience=http.jwt_audience, http_client=client
     )

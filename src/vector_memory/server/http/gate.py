@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -18,6 +19,9 @@ MISSING = "vector_memory.missing"
 BODY_SECONDS = 30.0
 """Time for a client to send the body of a request."""
 
+LARGE_BODY = 2**20
+"""Bytes of a body that is parsed alone: while it is parsed it can take twenty times its size in memory."""
+
 RETRY_SECONDS = 5
 """When a client should try again after the server was told to end."""
 
@@ -29,6 +33,7 @@ class Gate:
         self._app = app
         self._inside = 0
         self._is_closed = False
+        self._parses_large = asyncio.Lock()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -40,6 +45,9 @@ class Gate:
             await answer(send, 200, b"ok\n")
         elif self._is_closed:
             await answer(send, 503, b"The server is ending.\n", (b"retry-after", str(RETRY_SECONDS).encode()))
+        elif {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            # A proxy may have seen another end of the body: what follows could be part of it, or another request.
+            await answer(send, 400, b"Content-Length or Transfer-Encoding, not both.\n", (b"connection", b"close"))
         else:
             await self._pass(scope, receive, send)
 
@@ -58,7 +66,9 @@ class Gate:
         self._inside += 1
         self._empty.clear()
         try:
-            await self._app(scope, in_time(receive), forbidding(scope, send))
+            async with AsyncExitStack() as parsing:
+                body = alone_if_large(in_time(receive), self._parses_large, parsing)
+                await self._app(scope, body, releasing(forbidding(scope, send), parsing))
         finally:
             self._inside -= 1
             if not self._inside:
@@ -82,6 +92,32 @@ def in_time(receive: Receive) -> Receive:
         return message
 
     return receive_in_time
+
+
+def alone_if_large(receive: Receive, lock: asyncio.Lock, parsing: AsyncExitStack) -> Receive:
+    """Return a `receive` that hands out the end of a large body once no other is parsed, until `parsing` is closed."""
+    size = 0
+
+    async def receive_alone() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > LARGE_BODY and not message.get("more_body", False):
+            size = 0
+            await parsing.enter_async_context(lock)
+        return message
+
+    return receive_alone
+
+
+def releasing(send: Send, parsing: AsyncExitStack) -> Send:
+    """Return a `send` that closes `parsing`: whoever answers has read the body."""
+
+    async def send_and_release(message: Message) -> None:
+        await parsing.aclose()
+        await send(message)
+
+    return send_and_release
 
 
 def forbidding(scope: MutableMapping[str, Any], send: Send) -> Send:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-import signal
 import socket
+import ssl
+import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
@@ -31,7 +32,9 @@ from vector_memory.server.http.metrics import Metrics
 from vector_memory.server.http.operations import add_operations
 from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
+from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
+from vector_memory.storage.disk.filesystem import make_private_folders
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.databases import DatabaseRegistry
@@ -52,22 +55,27 @@ SECONDS_TO_FINISH = 20.0
 
 
 class Server(uvicorn.Server):
-    """Lets running calls finish before it ends; a second signal ends it at once."""
+    """Lets running calls finish before it ends; a second signal ends it at once.
 
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+    A worker is not hurried by signals: Ctrl-C and systemd send one to each process, and its supervisor sends another.
+    """
+
+    def __init__(self, config: uvicorn.Config, gate: Gate, *, is_worker: bool) -> None:
         super().__init__(config)
         self._gate = gate
+        self._is_worker = is_worker
         self._ending: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End after the calls that are running, or at once when asked again."""
-        if self._ending is not None or sig == signal.SIGQUIT:
+        if self._ending is None:
+            self._gate.close()
+            self._ending = asyncio.get_running_loop().create_task(self._end_when_empty())
+        elif not self._is_worker:
             super().handle_exit(sig, frame)
-            return
-        self._gate.close()
-        self._ending = asyncio.get_running_loop().create_task(self._end_when_empty())
 
     async def _end_when_empty(self) -> None:
+        stop_waiting()
         await self._gate.wait_until_empty(SECONDS_TO_FINISH)
         self.should_exit = True
 
@@ -76,9 +84,11 @@ def run_http_server(
     address: MemoryAddress, settings: Settings, export_folders: Sequence[Path], offer: ServerOptions, http: HttpOptions
 ) -> None:
     """Serve clients over HTTP until a signal arrives: one memory without tokens, or the namespaces of a data folder."""
-    listening = inherited_socket()
-    if listening is None:
-        listening = listen(http.host, http.port)
+    inherited = inherited_socket()
+    if inherited is None:
+        require_usable(http)
+    listening = inherited or listen(http.host, http.port)
+    if inherited is None:
         logger.info("Serving %s", http.address(listening.getsockname()[1]))
         if http.workers > 1:
             supervise(listening, http.workers)
@@ -96,7 +106,28 @@ def run_http_server(
         server_header=False,
         lifespan="on",
     )
-    asyncio.run(Server(config, gate).serve(sockets=[listening]))
+    asyncio.run(Server(config, gate, is_worker=inherited is not None).serve(sockets=[listening]))
+
+
+def require_usable(http: HttpOptions) -> None:
+    """Raise ConfigurationError for files of TLS or a data folder that no server could use.
+
+    Workers do not check it: they would be started again and again.
+    """
+    if http.tls_cert is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(http.tls_cert, http.tls_key)
+        except OSError as error:  # also that of the ssl module
+            reason = "not a certificate chain and its key" if isinstance(error, ssl.SSLError) else error.strerror
+            raise ConfigurationError(f"--tls-cert and --tls-key cannot be used: {reason}.") from error
+    if http.data_dir is not None:
+        try:
+            make_private_folders(http.data_dir)
+            tempfile.TemporaryFile(dir=http.data_dir).close()
+        except OSError as error:
+            raise ConfigurationError(
+                f"The data folder {http.data_dir} cannot be used: {error.strerror}. Choose another --data-dir."
+            ) from error
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -17,6 +17,7 @@ SOCKET = "VECTOR_MEMORY_INHERITED_SOCKET"
 SECONDS_BEFORE_RESTART = 1.0
 SECONDS_TO_END = 30.0
 SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_BETWEEN_GLANCES = 0.05
 
 
 def inherited_socket() -> socket.socket | None:
@@ -40,10 +41,13 @@ def end_without(supervisor: int) -> None:
 
 
 def supervise(listening: socket.socket, count: int) -> None:
-    """Run this program `count` times on a socket until a signal arrives; start a worker again that has ended."""
-    stopping = threading.Event()
+    """Run this program `count` times on a socket until a signal arrives; start a worker again that has ended.
+
+    Running calls are answered first, unless a second signal arrives.
+    """
+    stopping, hurrying = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+        signal.signal(number, lambda _number, _frame: (hurrying if stopping.is_set() else stopping).set())
     workers = [start(listening) for _ in range(count)]
     logger.info("%d workers", count)
     while not stopping.wait(SECONDS_BEFORE_RESTART):
@@ -54,11 +58,12 @@ def supervise(listening: socket.socket, count: int) -> None:
     for worker in workers:
         worker.terminate()
     until = time.monotonic() + SECONDS_TO_END
+    while any(worker.poll() is None for worker in workers) and time.monotonic() < until:
+        if hurrying.wait(SECONDS_BETWEEN_GLANCES):
+            break
     for worker in workers:
-        try:
-            worker.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            worker.kill()
+        worker.kill()
+        worker.wait()
 
 
 def start(listening: socket.socket) -> "subprocess.Popen[bytes]":
