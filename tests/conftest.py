@@ -4,12 +4,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
 
+from engines import ON_BOTH, schemas_instead_of_files
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import Settings
@@ -48,8 +50,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out what does not depend on the engine."""
     if config.option.engine == "sqlite" or not collection_path.name.startswith("test_"):
         return None
-    from engines import ON_BOTH
-
     place = collection_path.relative_to(Path(__file__).parent)
     return None if any(place.is_relative_to(one) for one in ON_BOTH) else True
 
@@ -66,12 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True, scope="session")
 def chosen_engine(pytestconfig: pytest.Config) -> Iterator[None]:
     """Keep the memories of all tests where `--engine` says."""
-    if pytestconfig.option.engine == "sqlite":
-        yield
-        return
-    from engines import schemas_instead_of_files
-
-    with schemas_instead_of_files():
+    with nullcontext() if pytestconfig.option.engine == "sqlite" else schemas_instead_of_files():
         yield
 
 

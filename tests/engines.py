@@ -3,7 +3,6 @@
 Tests name a memory by the path of its file either way: a schema is named after that path.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -19,6 +18,7 @@ from vector_memory.settings import DatabaseUrl, MemoryAddress
 from vector_memory.storage.base import Storage
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.store import SessionMemoryStore
 
 OPENING = (vector_memory.store, vector_memory.cli.commands.opening)
@@ -30,16 +30,26 @@ ON_BOTH = (
     "hooks", "over_http", "report", "search", "tagged", "tools", "transcripts/test_importing.py",
     "test_any_metadata.py", "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_deadly_texts.py",
     "test_documents.py", "test_exporting.py", "test_maintenance.py", "test_partial_vectors.py",
-    "test_redacted_stores.py", "test_reembedding.py", "test_state_machine.py", "test_storing.py", "test_threads.py",
+    "test_redacted_stores.py", "test_state_machine.py", "test_storing.py", "test_threads.py",
     "test_transfer.py", "test_vector_leases.py",
 )  # fmt: skip
-"""The folders and files of tests that `--engine` runs on another engine; all else is about files, or about no memory."""
+"""The folders and files of tests that run on every engine. All else is about files, or about no memory."""
+
+
+TABLES = (
+    "session_memories", "memory_chunks", "memory_passages", "keyword_blocks", "keyword_memories", "keyword_postings",
+)  # fmt: skip
 
 
 def url_of(path: Path) -> str:
     """Return the URL of the schema that stands for a file."""
-    name = sha256(os.path.abspath(path).encode()).hexdigest()[:16]
+    name = sha256(bytes(path.absolute())).hexdigest()[:16]
     return f"{shared_cluster().url()}&schema=test_{name}"
+
+
+def address_of(path: Path) -> Path | str:
+    """Return what a process must be told to open the memory that this one knows by the path of a file."""
+    return url_of(path) if vector_memory.store.open_storage is not open_storage else path
 
 
 @contextmanager
@@ -56,19 +66,35 @@ def schemas_instead_of_files() -> Iterator[None]:
 
 
 def execute(store: SessionMemoryStore, sql: str, *values: object) -> list[tuple[Any, ...]]:
-    """Execute a statement on the tables of a memory behind the store's back, and return the rows."""
-    with store._storage._database.write() as connection:  # type: ignore[attr-defined]
+    """Execute a statement, with `?` for values, on the tables of a memory; return the rows."""
+    database: Any = store._storage._database  # type: ignore[attr-defined]
+    with database.read() if sql.lstrip().startswith("select") else database.write() as connection:
         if not isinstance(connection, Connection):
             return list(connection.execute(sql, values))
-        cursor = connection.execute(sql.replace("?", "%s"), values)
+        cursor = connection.execute(sql.replace("?", "%s"), values or None)
         return cursor.fetchall() if cursor.description else []
 
 
+def column(store: SessionMemoryStore, sql: str, *values: object) -> list[Any]:
+    """Return the only column of a query."""
+    return [value for (value,) in execute(store, sql, *values)]
+
+
 def counts(store: SessionMemoryStore) -> dict[str, int]:
-    """Return the number of rows of each table that has rows of memories."""
-    with store._storage._database.read() as connection:  # type: ignore[attr-defined]
-        is_file = not isinstance(connection, Connection)
-        tables = ["session_memories", "memory_chunks", "memory_passages", "pending_vectors", "canonical_tags"]
-        tables += ["keyword_blocks", "keyword_memories", "keyword_postings"]
-        tables += ["vec_chunk_search", "vec_session_search"] if is_file else []
-        return {table: connection.execute(f"select count(*) from {table}").fetchall()[0][0] for table in tables}
+    """Return the number of rows in each table with something of memories, and of `vectors` in all."""
+    found = {table: column(store, f"select count(*) from {table}")[0] for table in TABLES}
+    vectors = ["memory_passages"] if is_in_schema(store) else ["vec_chunk_search", "vec_session_search"]
+    return found | {"vectors": sum(column(store, f"select count(*) from {table}")[0] for table in vectors)}
+
+
+def is_in_schema(store: SessionMemoryStore) -> bool:
+    """Return whether a memory is in PostgreSQL."""
+    return isinstance(store._storage, PostgresStorage)
+
+
+def definitions(store: SessionMemoryStore) -> list[tuple[Any, ...]]:
+    """Return how the tables and their columns are defined."""
+    if is_in_schema(store):
+        columns = "select table_name, column_name, data_type from information_schema.columns"
+        return execute(store, f"{columns} where table_schema = current_schema() order by 1, 2")
+    return execute(store, "select sql from sqlite_schema order by name")

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engines import address_of, execute
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from test_background_vectors import DOCUMENT, REPORTS, GatedEmbedder, deferring, passages, without_vectors
@@ -19,6 +20,7 @@ from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import BATCH
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.search import retriever
+from vector_memory.settings import memory_address
 from vector_memory.storage.records import Lease
 from vector_memory.storage.sqlite import pending
 from vector_memory.storage.sqlite.storage import SqliteWriter
@@ -67,18 +69,21 @@ class OtherModel(LatticeEmbedder):
 
 def leases(store: SessionMemoryStore) -> list[tuple[str, float]]:
     """Return who holds the leases of the file, and until when."""
-    with store._storage._database.read() as connection:
-        return list(connection.execute("select owner, leased_until from pending_vectors order by memory_id"))
+    return execute(store, "select owner, leased_until from pending_vectors order by memory_id")
 
 
 def abandon(store: SessionMemoryStore, text: str, until: float = 0.0) -> int:
     """Store a memory as a process does that is killed before it has computed the vectors."""
     memory_id = store.store_memory("report", text, session_id="s").memory_id
-    with store._storage._database.write() as connection:
-        connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
-        connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
-        connection.execute("insert into pending_vectors values (?, 'killed', ?, 0)", (memory_id, until))
+    lose_vectors(store, memory_id, until)
     return memory_id
+
+
+def lose_vectors(store: SessionMemoryStore, memory_id: int, until: float) -> None:
+    """Leave a memory without vectors, which a process that was killed has promised for a time."""
+    execute(store, "insert into pending_vectors values (?, 'killed', ?, 0)", memory_id, until)
+    execute(store, "delete from memory_passages where memory_id = ?", memory_id)
+    execute(store, "update session_memories set embedding_model_id = null where id = ?", memory_id)
 
 
 def test_nobody_takes_over_what_a_process_embeds_for_longer_than_a_lease(
@@ -151,8 +156,7 @@ def test_a_lease_of_a_memory_that_has_its_vectors_ends(opened: SessionMemoryStor
     embedder.gate.set()
     memory_id = opened.store_memory("report", "Whole.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._storage._database.write() as connection:
-        connection.execute("insert into pending_vectors values (?, 'killed', 0, 0)", (memory_id,))
+    execute(opened, "insert into pending_vectors values (?, 'killed', 0, 0)", memory_id)
     eventually(lambda: not leases(opened))
 
 
@@ -207,7 +211,9 @@ def test_nobody_is_told_to_backfill_what_is_being_computed(opened: SessionMemory
     opened.tagged.store("Lemurs leap.")
     assert "repeat the search in a moment" in (opened.search_chunks("lemurs", REPORTS, mode="keyword").message or "")
     assert opened.tagged.stats().health_status == "healthy"
-    contents = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    contents = (
+        Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    )
     (found,) = [finding for finding in contents if finding.name == "unindexed"]
     assert (found.state, "2 new memories" in found.message) == ("ok", True)
 
