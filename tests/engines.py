@@ -15,7 +15,7 @@ import vector_memory.cli.commands.opening
 import vector_memory.store
 from clusters import shared_cluster
 from vector_memory.settings import DatabaseUrl, MemoryAddress
-from vector_memory.storage.base import Storage
+from vector_memory.storage.base import Storage, Writer
 from vector_memory.storage.opening import open_storage
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.storage import PostgresStorage
@@ -52,6 +52,12 @@ def address_of(path: Path) -> Path | str:
     return url_of(path) if vector_memory.store.open_storage is not open_storage else path
 
 
+def place_of(path: Path) -> tuple[str, Path | str]:
+    """Return the flag with which a command in another process opens that memory."""
+    address = address_of(path)
+    return ("--database-path" if isinstance(address, Path) else "--database-url"), address
+
+
 @contextmanager
 def schemas_instead_of_files() -> Iterator[None]:
     """Open a schema wherever the block opens the memory of a path."""
@@ -63,6 +69,12 @@ def schemas_instead_of_files() -> Iterator[None]:
         for module in OPENING:
             patch.setattr(module, "open_storage", opened)
         yield
+
+
+def writer_of(store: SessionMemoryStore) -> type[Writer]:
+    """Return the class of what writes to a memory, for tests to patch."""
+    with store._storage.write() as writer:
+        return type(writer)
 
 
 def execute(store: SessionMemoryStore, sql: str, *values: object) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import execute
+from engines import address_of, execute
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from vector_memory.domain import Page, Scope
@@ -67,7 +67,7 @@ def opened(tmp_path: Path, embedder: GatedEmbedder) -> Iterator[SessionMemorySto
         yield store
 
 
-def deferring(path: Path, embedder: LatticeEmbedder) -> SessionMemoryStore:
+def deferring(path: Path | str, embedder: LatticeEmbedder) -> SessionMemoryStore:
     store = SessionMemoryStore(path, SETTINGS, embedder=embedder)
     store.defer_vectors()
     return store
@@ -208,10 +208,9 @@ KILLED = """
 import os, sys, threading
 sys.path[:0] = sys.argv[2:]
 from test_background_vectors import DOCUMENT, GatedEmbedder, deferring
-from pathlib import Path
 from vector_memory.indexing import background
 background.LEASE_SECONDS = 0.5
-store = deferring(Path(sys.argv[1]), GatedEmbedder())
+store = deferring(sys.argv[1], GatedEmbedder())
 print(store.store_memory("report", DOCUMENT, session_id="s").memory_id, flush=True)
 os._exit(9)
 """
@@ -221,7 +220,7 @@ os._exit(9)
 def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
     with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
         told = subprocess.run(
-            [sys.executable, "-c", KILLED, str(tmp_path / "memory.db"), str(Path(__file__).parent)],
+            [sys.executable, "-c", KILLED, str(address_of(tmp_path / "memory.db")), str(Path(__file__).parent)],
             stdout=subprocess.PIPE,
             text=True,
             check=False,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines import address_of, column, counts, execute
+from engines import address_of, column, counts, execute, writer_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from search.test_exact import load_index
@@ -26,7 +26,7 @@ from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.search import retriever
 from vector_memory.settings import Settings, memory_address
-from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
+from vector_memory.storage.base import Writer
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -262,14 +262,15 @@ def test_a_text_whose_batches_cannot_be_stored_for_a_while_gets_its_rest_later(
 ) -> None:
     begun(opened, embedder, 1)
     monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
-    add, failures = SqliteWriter.add_vectors, iter([False, True, True])
+    writer_class = writer_of(opened)
+    add, failures = writer_class.add_vectors, iter([False, True, True])
 
-    def add_unless_full(writer: SqliteWriter, *args: Any, **named: Any) -> bool:
+    def add_unless_full(writer: Writer, *args: Any, **named: Any) -> bool:
         if next(failures, False):
             raise DatabaseError("The disk is full.")
         return add(writer, *args, **named)
 
-    monkeypatch.setattr(SqliteWriter, "add_vectors", add_unless_full)
+    monkeypatch.setattr(writer_class, "add_vectors", add_unless_full)
     finish(opened, embedder)
     assert next(failures, None) is None
     with reference(tmp_path) as expected:
@@ -370,13 +371,13 @@ def test_a_short_text_gets_its_vectors_in_one_transaction(
 ) -> None:
     opened.store_memory("report", "Something short.", session_id="s")
     writes: list[str] = []
-    write = SqliteStorage.write
+    write = opened._storage.write
 
-    def noted(storage: SqliteStorage) -> Any:
+    def noted() -> Any:
         if threading.current_thread().name == "vectors":
             writes.append("vectors")
-        return write(storage)
+        return write()
 
-    monkeypatch.setattr(SqliteStorage, "write", noted)
+    monkeypatch.setattr(opened._storage, "write", noted)
     finish(opened, embedder)
     assert writes == ["vectors"]

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import apsw
 import pytest
 
-from engines import address_of, execute
+from engines import address_of, execute, writer_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from test_background_vectors import DOCUMENT, REPORTS, GatedEmbedder, deferring, passages, without_vectors
@@ -21,9 +20,8 @@ from vector_memory.indexing.indexer import BATCH
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.search import retriever
 from vector_memory.settings import memory_address
+from vector_memory.storage.base import Writer
 from vector_memory.storage.records import Lease
-from vector_memory.storage.sqlite import pending
-from vector_memory.storage.sqlite.storage import SqliteWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -104,15 +102,17 @@ def test_only_the_process_that_gets_the_lease_computes_what_was_left_behind(
 ) -> None:
     asked = threading.Event()
 
-    def take_too_late(writer: SqliteWriter, lease: Lease) -> None:
-        pending.take_over(writer.connection, lease._replace(owner="faster", until=lease.until + 10))
-        pending.take_over(writer.connection, lease)
+    def take_too_late(writer: Writer, lease: Lease) -> None:
+        take_over(writer, lease._replace(owner="faster", until=lease.until + 10))
+        take_over(writer, lease)
         asked.set()
 
     embedder.gate.set()
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as earlier:
         abandon(earlier, "Left behind.")
-    monkeypatch.setattr(SqliteWriter, "take_over", take_too_late)
+        writer_class = writer_of(earlier)
+    take_over = writer_class.take_over
+    monkeypatch.setattr(writer_class, "take_over", take_too_late)
     with deferring(path, embedder) as late:
         assert asked.wait(60)
         monkeypatch.undo()
@@ -128,11 +128,10 @@ def test_a_process_whose_model_cannot_be_used_takes_nothing_over(path: Path, cap
         earlier.store_memory("report", "Something with vectors.", session_id="s")
         abandon(earlier, "Left behind.")
     with deferring(path, OtherModel()) as other:
-        observer = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        before = observer.pragma("data_version")
-        eventually(lambda: caplog.text.count("Vectors were not computed yet") > 1)
-        assert observer.pragma("data_version") == before
-        observer.close()
+        with SessionMemoryStore(path, SETTINGS, read_only=True) as observer:
+            before = observer._storage.version()
+            eventually(lambda: caplog.text.count("Vectors were not computed yet") > 1)
+            assert observer._storage.version() == before
         assert leases(other) == [("killed", 0.0)]
 
 
