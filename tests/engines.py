@@ -26,7 +26,7 @@ OPENING = (vector_memory.store, vector_memory.cli.commands.opening)
 
 ON_BOTH = (
     "commands/test_maintain.py", "commands/test_moving.py", "commands/test_searching.py", "commands/test_show.py",
-    "commands/test_syncing.py", "commands/test_tagged_import.py", "commands/test_ingesting.py",
+    "commands/test_syncing.py", "commands/test_ingesting.py",
     "hooks", "over_http", "report", "search", "tagged", "tools", "transcripts/test_importing.py",
     "test_any_metadata.py", "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_deadly_texts.py",
     "test_documents.py", "test_exporting.py", "test_maintenance.py", "test_partial_vectors.py",
@@ -90,6 +90,12 @@ def execute(store: SessionMemoryStore, sql: str, *values: object) -> list[tuple[
 def column(store: SessionMemoryStore, sql: str, *values: object) -> list[Any]:
     """Return the only column of a query."""
     return [value for (value,) in execute(store, sql, *values)]
+
+
+def contents(path: Path) -> list[str]:
+    """Return the texts of a memory in the order of their ids."""
+    with SessionMemoryStore(path, read_only=True) as store:
+        return column(store, "select content from session_memories order by id")
 
 
 def counts(store: SessionMemoryStore) -> dict[str, int]:
