@@ -25,13 +25,15 @@ OPENING = (vector_memory.store, vector_memory.cli.commands.opening)
 """The modules that open the memory of a path."""
 
 ON_BOTH = (
-    "commands/test_maintain.py", "commands/test_moving.py", "commands/test_searching.py", "commands/test_show.py",
-    "commands/test_syncing.py", "commands/test_ingesting.py",
-    "hooks", "over_http", "report", "search", "tagged", "tools", "transcripts/test_importing.py",
+    "commands/test_ingesting.py", "commands/test_maintain.py", "commands/test_moving.py", "commands/test_searching.py",
+    "commands/test_show.py", "commands/test_syncing.py",
+    "hooks", "report", "tagged", "tools",
+    "search/test_change_of_model.py", "search/test_coarse.py", "search/test_confidence.py", "search/test_dates.py",
+    "search/test_explaining.py", "search/test_medium.py", "search/test_paging.py",
     "test_any_metadata.py", "test_background_vectors.py", "test_budget.py", "test_changes.py", "test_deadly_texts.py",
     "test_documents.py", "test_exporting.py", "test_maintenance.py", "test_partial_vectors.py",
-    "test_redacted_stores.py", "test_state_machine.py", "test_storing.py", "test_threads.py",
-    "test_transfer.py", "test_vector_leases.py",
+    "test_redacted_stores.py", "test_state_machine.py", "test_storing.py", "test_threads.py", "test_transfer.py",
+    "test_vector_leases.py",
 )  # fmt: skip
 """The folders and files of tests that run on every engine. All else is about files, or about no memory."""
 
