@@ -401,7 +401,7 @@ def test_a_file_is_complete_or_does_not_exist(tmp_path: Path) -> None:
     target = tmp_path / "export.jsonl"
 
     def write(text: str, *, overwrite: bool, fail: bool = False) -> None:
-        with new_file(target, overwrite=overwrite, memory=Path(__file__)) as stream:
+        with new_file(target, overwrite=overwrite, databases=[Path(__file__)]) as stream:
             stream.write(text.encode())
             if fail:
                 raise RuntimeError
