@@ -46,23 +46,23 @@ def test_a_longer_word_for_a_category_is_stored_as_other_and_the_receipt_says_wh
 
 
 def test_tags_get_their_vectors_before_the_next_ones_are_compared_with_them(
-    modelless_store: SessionMemoryStore, store: SessionMemoryStore, tmp_path: Path
+    modelless_store: SessionMemoryStore, store: SessionMemoryStore
 ) -> None:
     """What became canonical without a model is compared like any other as soon as there is one."""
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
-    assert without_vectors(tmp_path / "memory.db") == ["laravel framework", "docker"]
+    assert without_vectors(store) == ["laravel framework", "docker"]
     assert store.tagged.search("one", tags=["laravel"]).total == 0
     assert store.tagged.store("Two.", tags=["laravel"]).tags == ["laravel framework"]
-    assert without_vectors(tmp_path / "memory.db") == []
+    assert without_vectors(store) == []
     assert store.tagged.search("one", tags=["laravel"]).total == 2
 
 
 def test_the_backfill_also_computes_the_vectors_of_tags(
-    modelless_store: SessionMemoryStore, store: SessionMemoryStore, tmp_path: Path
+    modelless_store: SessionMemoryStore, store: SessionMemoryStore
 ) -> None:
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
     store.backfill_embeddings()
-    assert without_vectors(tmp_path / "memory.db") == []
+    assert without_vectors(store) == []
     assert store.tagged.search("one", tags=["laravel"]).count == 1
 
 
