@@ -33,6 +33,7 @@ def kept(store: SessionMemoryStore) -> set[int]:
     return {memory.id for memory in store.tagged.list_recent(50).results}
 
 
+@pytest.mark.sqlite("compares with the size of the file")
 def test_statistics_say_how_much_there_is_and_how_much_room_is_left(
     toy_store: SessionMemoryStore, tmp_path: Path
 ) -> None:
