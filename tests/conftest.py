@@ -4,12 +4,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
 
+from engines import ON_BOTH, schemas_instead_of_files
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import Settings
@@ -37,6 +39,35 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     is_little = all(Path(argument.partition("::")[0]).is_file() for argument in config.args)
     return 0 if is_little or config.option.markexpr == "distribution" else None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the tests be run on another engine."""
+    parser.addoption("--engine", choices=["sqlite", "postgres"], default="sqlite", help="what keeps memories")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what does not depend on the engine."""
+    if config.option.engine == "sqlite" or not collection_path.name.startswith("test_"):
+        return None
+    place = collection_path.relative_to(Path(__file__).parent)
+    return None if any(place.is_relative_to(one) for one in ON_BOTH) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what is about files."""
+    if config.option.engine == "sqlite":
+        return
+    for item in items:
+        if marker := item.get_closest_marker("sqlite"):
+            item.add_marker(pytest.mark.skip(f"SQLite only: {marker.args[0]}"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def chosen_engine(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Keep the memories of all tests where `--engine` says."""
+    with nullcontext() if pytestconfig.option.engine == "sqlite" else schemas_instead_of_files():
+        yield
 
 
 def pytest_sessionfinish() -> None:

@@ -6,7 +6,6 @@ It computes what others have left behind until its standard input ends.
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
@@ -29,7 +28,7 @@ class MortalEmbedder(LatticeEmbedder):
         return super().embed(texts)
 
 
-def serve(database: Path) -> None:
+def serve(database: str) -> None:
     """Work in the background."""
     background.LEASE_SECONDS, indexer.BATCH = LEASE, BATCH
     with SessionMemoryStore(database, SETTINGS, embedder=MortalEmbedder()) as store:
@@ -38,4 +37,4 @@ def serve(database: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(sys.argv[1])

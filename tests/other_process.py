@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from engines import address_of
 from forked import Forked
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.errors import VectorMemoryError
@@ -19,7 +20,7 @@ class OtherProcess:
     """Calls the facade's methods in another process."""
 
     def __init__(self, database: Path) -> None:
-        self._process = Forked("-m", "other_process", database, text=True)
+        self._process = Forked("-m", "other_process", address_of(database), text=True)
 
     def call(self, method: str, *arguments: Any, **named: Any) -> dict[str, Any]:
         """Return the result's fields; of a failure `success` false, its `error` and `memory_id`."""
@@ -29,7 +30,7 @@ class OtherProcess:
 
     def use(self, database: Path) -> None:
         """Close the store, and open one on this database: as a process would that is started anew, but quicker."""
-        self.call("use", str(database))
+        self.call("use", str(address_of(database)))
 
     def close(self) -> None:
         """End the process."""
@@ -41,7 +42,7 @@ class OtherProcess:
         self._process.communicate()
 
 
-def serve(database: Path) -> None:
+def serve(database: str) -> None:
     """Answer the calls on standard input."""
     store = SessionMemoryStore(database, SETTINGS, embedder=LatticeEmbedder())
     for line in sys.stdin:
@@ -64,4 +65,4 @@ def answered(method: Callable[..., Any], arguments: list[Any], named: dict[str, 
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(sys.argv[1])

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 
 from any_json import json_objects
+from engines import execute
 from faults.effort import effort
-from faults.soundness import connected
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
 from vector_memory.errors import ValidationError
@@ -118,8 +118,11 @@ def test_notes_with_an_unknown_category_are_shown_as_other(tmp_path: Path) -> No
         note = store.tagged.store("A note.", "security").memory_id or 0
         for number, odd in enumerate(["[1]", "5", "true", '"x"', "null", '{"a": 1}']):
             store.tagged.store(f"Odd {number}.")
-            with connected(tmp_path / "memory.db") as connection:
-                sql = "update session_memories set metadata = json_object('category', json(?)) where id = ?"
-                connection.execute(sql, (odd, note + 1 + number))
+            execute(
+                store,
+                "update session_memories set metadata = ? where id = ?",
+                f'{{"category":{odd}}}',
+                note + 1 + number,
+            )
         assert store.tagged.stats().categories == {"other": 6, "security": 1}
         assert [found.category for found in store.tagged.list_recent().results] == ["other"] * 6 + ["security"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engines import address_of, execute
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from vector_memory.domain import Page, Scope
@@ -66,7 +67,7 @@ def opened(tmp_path: Path, embedder: GatedEmbedder) -> Iterator[SessionMemorySto
         yield store
 
 
-def deferring(path: Path, embedder: LatticeEmbedder) -> SessionMemoryStore:
+def deferring(path: Path | str, embedder: LatticeEmbedder) -> SessionMemoryStore:
     store = SessionMemoryStore(path, SETTINGS, embedder=embedder)
     store.defer_vectors()
     return store
@@ -180,9 +181,8 @@ def test_a_memory_that_is_deleted_before_its_vectors_are_there_leaves_nothing(
     kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
     embedder.gate.set()
     eventually(lambda: passages(opened, kept))
-    with opened._storage._database.read() as connection:
-        assert connection.execute("select count(*) from memory_passages where memory_id = ?", (gone,)).get == 0
-        assert connection.execute("select count(*) from pending_vectors").get == 0
+    assert not execute(opened, "select id from memory_passages where memory_id = ?", gone)
+    assert not execute(opened, "select * from pending_vectors")
 
 
 def test_a_text_that_the_engine_fails_on_holds_nothing_up(opened: SessionMemoryStore, embedder: GatedEmbedder) -> None:
@@ -208,10 +208,9 @@ KILLED = """
 import os, sys, threading
 sys.path[:0] = sys.argv[2:]
 from test_background_vectors import DOCUMENT, GatedEmbedder, deferring
-from pathlib import Path
 from vector_memory.indexing import background
 background.LEASE_SECONDS = 0.5
-store = deferring(Path(sys.argv[1]), GatedEmbedder())
+store = deferring(sys.argv[1], GatedEmbedder())
 print(store.store_memory("report", DOCUMENT, session_id="s").memory_id, flush=True)
 os._exit(9)
 """
@@ -221,7 +220,7 @@ os._exit(9)
 def test_what_a_killed_process_leaves_undone_another_running_one_does(tmp_path: Path) -> None:
     with deferring(tmp_path / "memory.db", LatticeEmbedder()) as survivor:
         told = subprocess.run(
-            [sys.executable, "-c", KILLED, str(tmp_path / "memory.db"), str(Path(__file__).parent)],
+            [sys.executable, "-c", KILLED, str(address_of(tmp_path / "memory.db")), str(Path(__file__).parent)],
             stdout=subprocess.PIPE,
             text=True,
             check=False,
@@ -241,10 +240,9 @@ def test_a_lease_from_before_the_clock_was_set_back_counts_as_run_out(
     embedder.gate.set()
     memory_id = opened.store_memory("report", DOCUMENT, session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._storage._database.write() as connection:
-        connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
-        connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
-        connection.execute("insert into pending_vectors values (?, 'gone', 1e11, 0)", (memory_id,))
+    execute(opened, "delete from memory_passages where memory_id = ?", memory_id)
+    execute(opened, "update session_memories set embedding_model_id = null where id = ?", memory_id)
+    execute(opened, "insert into pending_vectors values (?, 'gone', 1e11, 0)", memory_id)
     eventually(lambda: passages(opened, memory_id))
 
 
@@ -264,5 +262,4 @@ def test_without_a_model_nothing_is_promised(tmp_path: Path) -> None:
         store.defer_vectors()
         receipt = store.store_memory("report", DOCUMENT, session_id="s")
         assert receipt.vectors == "unavailable"
-        with store._storage._database.read() as connection:
-            assert connection.execute("select count(*) from pending_vectors").get == 0
+        assert not execute(store, "select * from pending_vectors")

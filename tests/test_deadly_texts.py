@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dying_process import BATCH, DEADLY, LEASE
+from engines import address_of, column, counts, execute
 from forked import Forked
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
@@ -14,6 +15,7 @@ from test_vector_leases import leases
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.indexing import background, indexer
 from vector_memory.maintenance.doctor import Doctor
+from vector_memory.settings import memory_address
 from vector_memory.storage.sqlite.pending import MAX_ATTEMPTS
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
@@ -42,18 +44,16 @@ def leave(path: Path, *texts: str, model: EmbeddingModel | None = None) -> None:
 
 
 def attempts(store: SessionMemoryStore) -> list[int]:
-    with store._storage._database.read() as connection:
-        return [number for (number,) in connection.execute("select attempts from pending_vectors order by memory_id")]
+    return column(store, "select attempts from pending_vectors order by memory_id")
 
 
 def passages(store: SessionMemoryStore) -> int:
-    with store._storage._database.read() as connection:
-        return int(connection.execute("select count(*) from memory_passages").get)
+    return counts(store)["memory_passages"]
 
 
 def die(path: Path) -> None:
     """Let a process work in the background until it dies."""
-    with Forked("-m", "dying_process", path) as process:
+    with Forked("-m", "dying_process", address_of(path)) as process:
         process.stdout.read()
     assert process.returncode == 9
 
@@ -63,13 +63,18 @@ def test_a_text_that_has_killed_three_processes_is_left_to_a_backfill(path: Path
     leave(path, DEADLY_TEXT, "First.", "Second.", model=model)
     for _ in range(MAX_ATTEMPTS):
         die(path)
-    with Forked("-m", "dying_process", path), SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
+    with (
+        Forked("-m", "dying_process", address_of(path)),
+        SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store,
+    ):
         eventually(lambda: without_vectors(store) == 1)
         leave(path, "Third.")
         eventually(lambda: without_vectors(store) == 1)
         assert attempts(store) == [MAX_ATTEMPTS]
         eventually(lambda: leases(store)[0][1] < time.time())
-    contents = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    contents = (
+        Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    )
     (found,) = [finding for finding in contents if finding.name == "unindexed"]
     assert "1 memory lacks vectors" in found.message
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
@@ -79,12 +84,12 @@ def test_a_text_that_has_killed_three_processes_is_left_to_a_backfill(path: Path
 
 def test_only_attempts_without_any_new_vectors_count(path: Path) -> None:
     leave(path, LATE_DEATH)
-    counts = []
+    after = []
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
         for _ in range(1 + MAX_ATTEMPTS):
             die(path)
-            counts.append((attempts(store), passages(store)))
-    assert counts == [([number], 2 * BATCH) for number in range(1 + MAX_ATTEMPTS)]
+            after.append((attempts(store), passages(store)))
+    assert after == [([number], 2 * BATCH) for number in range(1 + MAX_ATTEMPTS)]
 
 
 def test_an_attempt_of_a_process_that_ends_in_order_does_not_count(path: Path) -> None:
@@ -101,9 +106,6 @@ def test_an_attempt_of_a_process_that_ends_in_order_does_not_count(path: Path) -
 def test_a_backfill_comes_last_to_texts_that_have_killed_processes(path: Path) -> None:
     leave(path, DEADLY_TEXT, "First.", "Second.")
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store:
-        with store._storage._database.write() as connection:
-            connection.execute("update pending_vectors set attempts = ? where memory_id = 1", (MAX_ATTEMPTS,))
+        execute(store, "update pending_vectors set attempts = ? where memory_id = 1", MAX_ATTEMPTS)
         store.backfill_embeddings()
-        with store._storage._database.read() as connection:
-            found = connection.execute("select memory_id from memory_passages order by id").fetchall()
-    assert found == [(2,), (3,), (1,)]
+        assert column(store, "select memory_id from memory_passages order by id") == [2, 3, 1]

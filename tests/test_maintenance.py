@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from engines import counts, execute
 from lattice import LatticeEmbedder
 from original_files import unpacked
 from vector_memory.domain import Page, Scope
@@ -15,28 +17,15 @@ from vector_memory.results.overview import BackfillResult
 from vector_memory.results.values import to_second
 from vector_memory.settings import Settings
 from vector_memory.storage.sqlite.database import Connection
-from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
 DOCUMENT = "# Title\n\n" + "\n\n".join(f"zanzibar{number} " * 20 for number in range(12))
-TABLES = (
-    "session_memories", "memory_chunks", "memory_passages", "vec_chunk_search", "vec_session_search",
-    "keyword_blocks", "keyword_memories", "keyword_postings",
-)  # fmt: skip
-
-
-def counts(store: SessionMemoryStore) -> dict[str, int]:
-    with store._storage._database.read() as connection:
-        return {table: fetch_value(connection, f"select count(*) from {table}") for table in TABLES}
 
 
 def age(store: SessionMemoryStore, memory_id: int, days: int) -> None:
-    with store._storage._database.write() as connection:
-        connection.execute(
-            "update session_memories set created_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', ?) where id = ?",
-            (f"-{days} days", memory_id),
-        )
+    created_at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
+    execute(store, "update session_memories set created_at = ? where id = ?", created_at, memory_id)
 
 
 def test_deleting_a_memory_deletes_everything_derived_from_it(store: SessionMemoryStore) -> None:
@@ -181,7 +170,7 @@ def test_a_memory_that_another_process_indexes_at_the_same_time_is_indexed_once(
         store.store_memory("system_memory", "a b c", session_id="s")
         embedder.ready = True
         store.backfill_embeddings()
-        assert counts(store)["memory_passages"] == counts(store)["vec_session_search"] == 1
+        assert counts(store)["memory_passages"] == counts(store)["vectors"] == 1
 
 
 def test_a_memory_on_which_the_engine_fails_does_not_stop_the_others(
@@ -237,6 +226,7 @@ def run_in_background(path: Path, settings: Settings, wait: Callable[[SessionMem
         return counts(store)["memory_passages"]
 
 
+@pytest.mark.sqlite("the original has files only")
 def test_a_file_of_the_original_is_indexed_in_the_background_at_start(original: Path) -> None:
     def wait(store: SessionMemoryStore) -> None:
         eventually(lambda: store.get_memory_stats().without_vectors == 0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engines import address_of, column, counts, execute, writer_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from search.test_exact import load_index
@@ -24,8 +25,8 @@ from vector_memory.indexing.completion import complete
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.search import retriever
-from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
+from vector_memory.settings import Settings, memory_address
+from vector_memory.storage.base import Writer
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -84,8 +85,7 @@ def opened(path: Path, embedder: SteppingEmbedder) -> Iterator[SessionMemoryStor
 
 def spans(store: SessionMemoryStore) -> list[tuple[int, int]]:
     """Return where the passages are that are stored, in order."""
-    with store._storage._database.read() as connection:
-        return list(connection.execute("select start_char, end_char from memory_passages order by id"))
+    return execute(store, "select start_char, end_char from memory_passages order by id")
 
 
 def begun(store: SessionMemoryStore, embedder: SteppingEmbedder, batches: int, kind: str = "report") -> int:
@@ -131,9 +131,7 @@ def test_the_beginning_of_a_long_text_is_found_by_meaning_before_its_end_has_vec
         load_index(opened)
     begun(opened, embedder, 2)
     answer = opened.search_chunks("Part 0", REPORTS, Page(limit=20), mode="vector")
-    with opened._storage._database.read() as connection:
-        ready = {chunk_id for (chunk_id,) in connection.execute("select chunk_id from memory_passages")}
-    assert {hit.chunk_id for hit in answer.results} == ready
+    assert {hit.chunk_id for hit in answer.results} == set(column(opened, "select chunk_id from memory_passages"))
     assert "1 memory in this scope still lacks vectors" in (answer.message or "")
     assert without_vectors(opened) == 1
 
@@ -181,8 +179,7 @@ def test_passages_that_were_cut_in_another_way_are_computed_again(
     with deferring(path, embedder) as store:
         begun(store, embedder, 2)
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as store, reference(tmp_path) as expected:
-        with store._storage._database.write() as connection:
-            connection.execute("update memory_passages set end_char = end_char - 1 where id = 3")
+        execute(store, "update memory_passages set end_char = end_char - 1 where id = 3")
         load_index(store)
         store.backfill_embeddings()
         assert contents(store) == contents(expected)
@@ -265,14 +262,15 @@ def test_a_text_whose_batches_cannot_be_stored_for_a_while_gets_its_rest_later(
 ) -> None:
     begun(opened, embedder, 1)
     monkeypatch.setattr(background, "LEASE_SECONDS", 0.5)
-    add, failures = SqliteWriter.add_vectors, iter([False, True, True])
+    writer_class = writer_of(opened)
+    add, failures = writer_class.add_vectors, iter([False, True, True])
 
-    def add_unless_full(writer: SqliteWriter, *args: Any, **named: Any) -> bool:
+    def add_unless_full(writer: Writer, *args: Any, **named: Any) -> bool:
         if next(failures, False):
             raise DatabaseError("The disk is full.")
         return add(writer, *args, **named)
 
-    monkeypatch.setattr(SqliteWriter, "add_vectors", add_unless_full)
+    monkeypatch.setattr(writer_class, "add_vectors", add_unless_full)
     finish(opened, embedder)
     assert next(failures, None) is None
     with reference(tmp_path) as expected:
@@ -286,10 +284,9 @@ def test_a_text_that_is_deleted_between_two_batches_leaves_nothing(
     embedder.go_on()
     kept = opened.store_memory("report", "Something else.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._storage._database.read() as connection:
-        assert connection.execute("select distinct memory_id from memory_passages").fetchall() == [(kept,)]
-        assert connection.execute("select count(*) from vec_chunk_search").get == len(spans(opened))
-        assert connection.execute("select count(*) from pending_vectors").get == 0
+    assert column(opened, "select distinct memory_id from memory_passages") == [kept]
+    assert counts(opened)["vectors"] == len(spans(opened))
+    assert not execute(opened, "select * from pending_vectors")
 
 
 def test_what_is_changed_to_another_model_between_two_batches_gets_vectors_of_that_one_only(
@@ -344,7 +341,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
 ) -> None:
     with deferring(path, embedder) as store:
         begun(store, embedder, 2)
-    doctor = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder))
+    doctor = Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder))
     report = doctor.examine()
     wrong = [finding.name for finding in report.parts["contents"] if finding.state != State.OK]
     assert wrong == ["unindexed"]
@@ -353,12 +350,12 @@ def test_the_doctor_finds_nothing_wrong_with_the_beginning_of_a_text_and_repairs
         assert contents(store) == contents(expected)
 
 
+@pytest.mark.sqlite("the columns of PostgreSQL have types")
 def test_vectors_of_an_unknown_model_are_not_continued(path: Path, embedder: SteppingEmbedder, tmp_path: Path) -> None:
     with deferring(path, embedder) as store:
         begun(store, embedder, 2)
-        with store._storage._database.write() as connection:
-            connection.execute("update embedding_models set dimensions = 'many'")
-    doctor = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder))
+        execute(store, "update embedding_models set dimensions = 'many'")
+    doctor = Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder))
     report = doctor.examine()
     assert report.fixable()
     later = SteppingEmbedder()
@@ -374,13 +371,13 @@ def test_a_short_text_gets_its_vectors_in_one_transaction(
 ) -> None:
     opened.store_memory("report", "Something short.", session_id="s")
     writes: list[str] = []
-    write = SqliteStorage.write
+    write = opened._storage.write
 
-    def noted(storage: SqliteStorage) -> Any:
+    def noted() -> Any:
         if threading.current_thread().name == "vectors":
             writes.append("vectors")
-        return write(storage)
+        return write()
 
-    monkeypatch.setattr(SqliteStorage, "write", noted)
+    monkeypatch.setattr(opened._storage, "write", noted)
     finish(opened, embedder)
     assert writes == ["vectors"]

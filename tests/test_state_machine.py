@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from engines import execute
 from faults.effort import effort
 from lattice import LatticeEmbedder
 from other_process import SETTINGS, OtherProcess
@@ -123,12 +125,8 @@ class StoreMachine(RuleBasedStateMachine):
     def grow_older(self, number: int, days: int) -> None:
         if number in self.model:
             self.model[number] = replace(self.model[number], days_old=days)
-            with self.store._storage._database.write() as connection:
-                connection.execute(
-                    "update session_memories set created_at = strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now', ?) "
-                    "where id = ?",
-                    (f"-{days} days", number),
-                )
+            created_at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
+            execute(self.store, "update session_memories set created_at = ? where id = ?", created_at, number)
 
     @rule(days=st.integers(1, 200), dry_run=st.booleans(), elsewhere=st.booleans())
     def clean_up(self, days: int, dry_run: bool, elsewhere: bool) -> None:

@@ -6,21 +6,22 @@ import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines import column, execute
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.chunking import MAX_CHUNKS
-from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Page, Scope
+from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Page, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.maintenance.transfer import Imported, new_file
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite.rows import fetch_value
 from vector_memory.store import SessionMemoryStore
 
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8)
@@ -76,35 +77,26 @@ def as_stream(lines: list[dict[str, Any]]) -> io.BytesIO:
     return io.BytesIO("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def contents(store: SessionMemoryStore) -> list[tuple[Any, ...]]:
-    """Return everything that is stored, in order, with positions in the place of ids."""
-    memories = """
-        select m.id, memory_type, agent_id, session_id, session_iter, task_code, content, title, description, tags,
-            metadata, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count, e.model
-        from session_memories m left join embedding_models e on e.id = m.embedding_model_id order by m.id
-    """
-    chunks = """
-        select chunk_index, content, chunk_type, start_char, end_char, token_count, header_path, level, content_hash,
-            section_hierarchy, chunk_position_ratio, sibling_count, contains_code, contains_table, is_oversized
-        from memory_chunks where parent_id = ? order by id
-    """
-    passages = """
-        select c.chunk_index, p.start_char, p.end_char, coalesce(v.embedding, w.embedding)
-        from memory_passages p left join memory_chunks c on c.id = p.chunk_id
-        left join vec_chunk_search v on v.passage_id = p.id left join vec_session_search w on w.passage_id = p.id
-        where p.memory_id = ? order by p.id
-    """
-    with store._storage._database.read() as connection:
-        rows = connection.execute(memories).fetchall()
-        positions = {row[0]: position for position, row in enumerate(rows)}
-        found = []
-        for memory_id, *columns in rows:
-            metadata = json.loads(columns[9])
-            if isinstance(metadata.get("parent_report_id"), int):
-                metadata["parent_report_id"] = positions.get(metadata["parent_report_id"])
-            columns[9] = metadata
-            parts = [connection.execute(sql, (memory_id,)).fetchall() for sql in (chunks, passages)]
-            found.append((*columns, *parts))
+class Content(NamedTuple):
+    """A memory without its id, and with what is derived from it. A report is named by its place in the list."""
+
+    memory: dict[str, Any]
+    chunks: list[tuple[Chunk, bool]]
+    passages: list[tuple[object, ...]] | None
+
+
+def contents(store: SessionMemoryStore) -> list[Content]:
+    """Return everything that is stored, in order."""
+    with store._storage.read() as reader:
+        stored = reader.upkeep.portions.memories(0, 1_000)
+    places = {one.memory.id: place for place, one in enumerate(stored)}
+    found = []
+    for one in stored:
+        memory = asdict(one.memory)
+        del memory["id"]
+        if isinstance(report_id := memory["metadata"].get("parent_report_id"), int):
+            memory["metadata"]["parent_report_id"] = places.get(report_id)
+        found.append(Content(memory, [(chunk.chunk, chunk.enriched) for chunk in one.chunks], one.places()))
     return found
 
 
@@ -233,8 +225,8 @@ def test_a_fork_is_independent(store: SessionMemoryStore) -> None:
     assert store.import_memories(exported(store, "s"), as_session="fork") == Imported(added=2)
     assert contents(store)[:2] == before
     forked, observation = contents(store)[2:]
-    assert (forked[2], observation[2]) == ("fork", "fork")
-    assert observation[9] == {"parent_report_id": 2}
+    assert (forked.memory["session_id"], observation.memory["session_id"]) == ("fork", "fork")
+    assert observation.memory["metadata"] == {"parent_report_id": 2}
 
 
 def test_several_sessions_cannot_be_imported_as_one(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
@@ -254,11 +246,11 @@ def test_an_observation_finds_its_report_in_another_session(
     store.store_memory("report_observation", "It runs at noon, too.", session_id="s", parent_report_id=report)
     stream = exported(store, "s")
     assert store.import_memories(stream, as_session="fork") == Imported(added=1)
-    assert contents(store)[2][9] == {"parent_report_id": 0}
+    assert contents(store)[2].memory["metadata"] == {"parent_report_id": 0}
     stream.seek(0)
     other.store_memory("report", "Another report with the same id.", session_id="reports")
     assert other.import_memories(stream) == Imported(added=1, orphaned=1)
-    assert contents(other)[1][9] == {}
+    assert contents(other)[1].memory["metadata"] == {}
 
 
 def test_an_interrupted_import_is_repeated(store: SessionMemoryStore, other: SessionMemoryStore) -> None:
@@ -287,8 +279,8 @@ def test_vectors_of_another_model_are_not_imported(store: SessionMemoryStore, em
     with opened(embedder) as other:
         assert other.import_memories(exported(store)) == Imported(added=1, without_vectors=1)
         (memory,) = contents(other)
-        assert memory[-1] == []
-        assert memory[-2] == contents(store)[0][-2]
+        assert not memory.passages
+        assert memory.chunks == contents(store)[0].chunks
         assert other.search_chunks("ledger", Scope(kind=MemoryKind.REPORT), Page(limit=5), mode="keyword").results
 
 
@@ -409,7 +401,7 @@ def test_a_file_is_complete_or_does_not_exist(tmp_path: Path) -> None:
     target = tmp_path / "export.jsonl"
 
     def write(text: str, *, overwrite: bool, fail: bool = False) -> None:
-        with new_file(target, overwrite=overwrite, memory=Path(__file__)) as stream:
+        with new_file(target, overwrite=overwrite, databases=[Path(__file__)]) as stream:
             stream.write(text.encode())
             if fail:
                 raise RuntimeError
@@ -434,9 +426,7 @@ def test_tagged_memories_bring_their_tags(store: SessionMemoryStore, other: Sess
     expected = [note.model_dump(exclude={"id"}) for note in store.tagged.list_recent().results]
     # The one that was stored here is newer than those that were stored elsewhere before.
     assert [note.model_dump(exclude={"id"}) for note in other.tagged.list_recent().results][1:] == expected
-    with other._storage._database.read() as connection:
-        rows = connection.execute("select tag, frequency from canonical_tags order by tag").fetchall()
-    assert rows == [("deploying", 2), ("friday", 2)]
+    assert execute(other, "select tag, frequency from canonical_tags order by tag") == [("deploying", 2), ("friday", 2)]
 
 
 LONG_CHUNK = {"start": 0, "end": 4, "kind": "text", "token_count": 1, "headings": ["# A"], "level": 1}
@@ -479,5 +469,4 @@ def test_too_many_chunks_are_not_imported_but_cut_again(other: SessionMemoryStor
     source = io.BytesIO("\n".join(map(json.dumps, (header, memory))).encode())
     assert other.import_memories(source) == Imported(added=1, without_vectors=1)
     assert other.reconstruct_document(1).chunk_count < MAX_CHUNKS
-    with other._storage._database.read() as connection:
-        assert "b" in fetch_value(connection, "select content from memory_chunks where parent_id = 1 limit 1")
+    assert "b" in column(other, "select content from memory_chunks where parent_id = 1 limit 1")[0]

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import apsw
 import pytest
 
+from engines import address_of, execute, writer_of
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
 from test_background_vectors import DOCUMENT, REPORTS, GatedEmbedder, deferring, passages, without_vectors
@@ -19,9 +19,9 @@ from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import BATCH
 from vector_memory.maintenance.doctor import Doctor
 from vector_memory.search import retriever
+from vector_memory.settings import memory_address
+from vector_memory.storage.base import Writer
 from vector_memory.storage.records import Lease
-from vector_memory.storage.sqlite import pending
-from vector_memory.storage.sqlite.storage import SqliteWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -67,18 +67,21 @@ class OtherModel(LatticeEmbedder):
 
 def leases(store: SessionMemoryStore) -> list[tuple[str, float]]:
     """Return who holds the leases of the file, and until when."""
-    with store._storage._database.read() as connection:
-        return list(connection.execute("select owner, leased_until from pending_vectors order by memory_id"))
+    return execute(store, "select owner, leased_until from pending_vectors order by memory_id")
 
 
 def abandon(store: SessionMemoryStore, text: str, until: float = 0.0) -> int:
     """Store a memory as a process does that is killed before it has computed the vectors."""
     memory_id = store.store_memory("report", text, session_id="s").memory_id
-    with store._storage._database.write() as connection:
-        connection.execute("update session_memories set embedding_model_id = null where id = ?", (memory_id,))
-        connection.execute("delete from memory_passages where memory_id = ?", (memory_id,))
-        connection.execute("insert into pending_vectors values (?, 'killed', ?, 0)", (memory_id, until))
+    lose_vectors(store, memory_id, until)
     return memory_id
+
+
+def lose_vectors(store: SessionMemoryStore, memory_id: int, until: float) -> None:
+    """Leave a memory without vectors, which a process that was killed has promised for a time."""
+    execute(store, "insert into pending_vectors values (?, 'killed', ?, 0)", memory_id, until)
+    execute(store, "delete from memory_passages where memory_id = ?", memory_id)
+    execute(store, "update session_memories set embedding_model_id = null where id = ?", memory_id)
 
 
 def test_nobody_takes_over_what_a_process_embeds_for_longer_than_a_lease(
@@ -99,15 +102,17 @@ def test_only_the_process_that_gets_the_lease_computes_what_was_left_behind(
 ) -> None:
     asked = threading.Event()
 
-    def take_too_late(writer: SqliteWriter, lease: Lease) -> None:
-        pending.take_over(writer.connection, lease._replace(owner="faster", until=lease.until + 10))
-        pending.take_over(writer.connection, lease)
+    def take_too_late(writer: Writer, lease: Lease) -> None:
+        take_over(writer, lease._replace(owner="faster", until=lease.until + 10))
+        take_over(writer, lease)
         asked.set()
 
     embedder.gate.set()
     with SessionMemoryStore(path, SETTINGS, embedder=LatticeEmbedder()) as earlier:
         abandon(earlier, "Left behind.")
-    monkeypatch.setattr(SqliteWriter, "take_over", take_too_late)
+        writer_class = writer_of(earlier)
+    take_over = writer_class.take_over
+    monkeypatch.setattr(writer_class, "take_over", take_too_late)
     with deferring(path, embedder) as late:
         assert asked.wait(60)
         monkeypatch.undo()
@@ -123,11 +128,10 @@ def test_a_process_whose_model_cannot_be_used_takes_nothing_over(path: Path, cap
         earlier.store_memory("report", "Something with vectors.", session_id="s")
         abandon(earlier, "Left behind.")
     with deferring(path, OtherModel()) as other:
-        observer = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        before = observer.pragma("data_version")
-        eventually(lambda: caplog.text.count("Vectors were not computed yet") > 1)
-        assert observer.pragma("data_version") == before
-        observer.close()
+        with SessionMemoryStore(path, SETTINGS, read_only=True) as observer:
+            before = observer._storage.version()
+            eventually(lambda: caplog.text.count("Vectors were not computed yet") > 1)
+            assert observer._storage.version() == before
         assert leases(other) == [("killed", 0.0)]
 
 
@@ -151,8 +155,7 @@ def test_a_lease_of_a_memory_that_has_its_vectors_ends(opened: SessionMemoryStor
     embedder.gate.set()
     memory_id = opened.store_memory("report", "Whole.", session_id="s").memory_id
     eventually(lambda: not without_vectors(opened))
-    with opened._storage._database.write() as connection:
-        connection.execute("insert into pending_vectors values (?, 'killed', 0, 0)", (memory_id,))
+    execute(opened, "insert into pending_vectors values (?, 'killed', 0, 0)", memory_id)
     eventually(lambda: not leases(opened))
 
 
@@ -207,7 +210,9 @@ def test_nobody_is_told_to_backfill_what_is_being_computed(opened: SessionMemory
     opened.tagged.store("Lemurs leap.")
     assert "repeat the search in a moment" in (opened.search_chunks("lemurs", REPORTS, mode="keyword").message or "")
     assert opened.tagged.stats().health_status == "healthy"
-    contents = Doctor(path, SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    contents = (
+        Doctor(memory_address(address_of(path)), SETTINGS, EmbeddingModel(LatticeEmbedder)).examine().parts["contents"]
+    )
     (found,) = [finding for finding in contents if finding.name == "unindexed"]
     assert (found.state, "2 new memories" in found.message) == ("ok", True)
 

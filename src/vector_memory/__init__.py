@@ -1,4 +1,4 @@
-"""A vector memory for AI agents: one SQLite file, shared by many server processes.
+"""A vector memory for AI agents: one SQLite file or PostgreSQL schema, shared by many servers.
 
 The names in `__all__` are the public API (docs/python-api.md). Each is imported on first use.
 """

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from engines import address_of
 from vector_memory.cli import main as cli
 from vector_memory.cli.commands import ingest as ingesting
 from vector_memory.cli.commands import maintain as upkeep
@@ -45,7 +46,9 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
         monkeypatch.delenv(name.upper(), raising=False)
     for module in (ingesting, moving, searching, upkeep):
         monkeypatch.setattr(module, "set_up_logging", lambda *_: None)
-    monkeypatch.setenv("VECTOR_MEMORY_DATABASE_PATH", str(tmp_path / "memory.db"))
+    address = address_of(tmp_path / "memory.db")
+    variable = "VECTOR_MEMORY_DATABASE_PATH" if isinstance(address, Path) else "VECTOR_MEMORY_DATABASE_URL"
+    monkeypatch.setenv(variable, str(address))
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)

@@ -10,8 +10,10 @@ import pytest
 
 import vector_memory.embedding.fetch
 from commands.conftest import Run
-from memory_files import bytes_of, change, contents
+from engines import contents, execute, place_of
+from memory_files import bytes_of
 from tiny_models import Tiny
+from vector_memory.store import SessionMemoryStore
 
 
 def test_delete_removes_a_memory_for_good(memory: Path, run: Run) -> None:
@@ -38,7 +40,8 @@ def test_a_session_is_deleted_whole(memory: Path, run: Run) -> None:
 
 def test_a_cleanup_deletes_what_is_old(memory: Path, run: Run) -> None:
     """Of all kinds."""
-    change(memory, "update session_memories set created_at = '2020-01-01T00:00:00+00:00' where id in (1, 5)")
+    with SessionMemoryStore(memory) as store:
+        execute(store, "update session_memories set created_at = '2020-01-01T00:00:00+00:00' where id in (1, 5)")
     assert run("cleanup", "--dry-run").out == "Would delete 2 memories older than 90 days.\n"
     assert len(contents(memory)) == 5
     assert run("cleanup", "--days", "30", "--json").json["memories_deleted"] == 2
@@ -50,7 +53,7 @@ def test_a_cleanup_deletes_what_is_old(memory: Path, run: Run) -> None:
 def test_in_a_terminal_deleting_asks_first(answer: bytes, left: int, memory: Path) -> None:
     """Whatever is not yes deletes nothing."""
     controller, terminal = pty.openpty()
-    command = [sys.executable, "-P", "-m", "vector_memory", "delete", "--session", "outage", "--database-path", memory]
+    command = [sys.executable, "-P", "-m", "vector_memory", "delete", "--session", "outage", *place_of(memory)]
     with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal) as child:
         os.close(terminal)
         asked = b""
@@ -67,6 +70,7 @@ def test_in_a_terminal_deleting_asks_first(answer: bytes, left: int, memory: Pat
     )
 
 
+@pytest.mark.sqlite("backup and restore are for files")
 def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command prints one object that says what it did."""
     assert run("backfill", "--json").json["memories_remaining"] == 0
@@ -93,9 +97,8 @@ def test_models_lists_the_known_ones_where_they_are_and_which_is_in_use(
     assert "gte-small is in use and not installed." in shown
 
 
-def test_models_lists_a_model_of_the_users_own_and_reembed_changes_over_to_it(
-    memory: Path, run: Run, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("memory")
+def test_models_lists_a_model_of_the_users_own_and_reembed_changes_over_to_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     own = Tiny(tmp_path / "own")
     flags = ("--embedding-model", str(own.folder), "--embedding-dim", "64")
@@ -103,7 +106,6 @@ def test_models_lists_a_model_of_the_users_own_and_reembed_changes_over_to_it(
     assert "The vectors are from tiny@" in run("reembed", *flags).out
     found = run("search", "lease", *flags, "--json").json
     assert "by words only" not in str(found.get("message"))
-    assert memory.exists()
 
 
 def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:

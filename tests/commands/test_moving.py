@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import Run
-from memory_files import contents
+from engines import contents, place_of
+
+ITSELF = "memory.db is the memory itself: choose another file."
+IN_FILE = pytest.mark.sqlite("the memory is a file")
 
 
 @pytest.mark.parametrize("flags", [[], ["--vectors"]])
@@ -16,7 +19,7 @@ def test_a_memory_moves_to_another_file(flags: list[str], memory: Path, tmp_path
     assert made.code == 0
     with_them = "with" if flags else "without"
     assert made.out == f"Wrote 5 memories {with_them} vectors to {tmp_path / 'all.jsonl'}\n"
-    target = ["--database-path", tmp_path / "copy.db"]
+    target = place_of(tmp_path / "copy.db")
     assert run("import", "all.jsonl", *target) == (0, "Added 5 memories; 0 already existed.\n", "")
     assert run("import", "all.jsonl", *target).out == "Added 0 memories; 5 already existed.\n"
     assert contents(tmp_path / "copy.db") == contents(memory)
@@ -56,7 +59,7 @@ def test_without_a_model_texts_are_imported_and_a_message_says_so(
     run("export", "-o", "all.jsonl")
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
-    ended = run("import", "all.jsonl", "--database-path", tmp_path / "copy.db")
+    ended = run("import", "all.jsonl", *place_of(tmp_path / "copy.db"))
     assert ended.code == 0
     assert "5 memories without vectors: run `vector-memory backfill`." in ended.out
 
@@ -65,14 +68,11 @@ def test_without_a_model_texts_are_imported_and_a_message_says_so(
     ("words", "sentence"),
     [
         (["export", "nobody"], "Nothing is stored in this session"),
-        (["export", "-o", "memory.db"], "memory.db is the memory itself: choose another file."),
-        (["export", "-o", "memory.db", "--overwrite"], "memory.db is the memory itself: choose another file."),
-        (
-            ["report", "outage", "-o", "memory.db", "--overwrite"],
-            "memory.db is the memory itself: choose another file.",
-        ),
+        pytest.param(["export", "-o", "memory.db"], ITSELF, marks=IN_FILE),
+        pytest.param(["export", "-o", "memory.db", "--overwrite"], ITSELF, marks=IN_FILE),
+        pytest.param(["report", "outage", "-o", "memory.db", "--overwrite"], ITSELF, marks=IN_FILE),
         (["import", "nope.jsonl"], "nope.jsonl cannot be read (No such file or directory)"),
-        (["import", "memory.db"], "The database is not one of the tagged memory server"),
+        pytest.param(["import", "memory.db"], "The database is not one of the tagged memory server", marks=IN_FILE),
     ],
 )
 def test_a_refusal_is_one_sentence_and_ends_with_1(words: list[str], sentence: str, memory: Path, run: Run) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from commands.conftest import TOY, Run
-from memory_files import contents, process
+from engines import contents, place_of
+from memory_files import process
 from servers import QUICK
 from vector_memory.domain import Scope
 from vector_memory.store import SessionMemoryStore
@@ -153,6 +154,7 @@ with SessionMemoryStore(path, settings) as store:
 """
 
 
+@pytest.mark.sqlite("its processes share a file")
 def test_a_kill_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
     """At whatever moment it comes: one transaction deletes one and adds the other."""
     path = tmp_path / "killed.db"
@@ -167,7 +169,7 @@ def test_a_kill_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
 def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -> None:
     """Each change is said; Ctrl-C ends it without an error."""
     path = tmp_path / "memory.db"
-    command = [sys.executable, "-P", "-m", "vector_memory", "ingest", "notes", "--watch", "--database-path", path]
+    command = [sys.executable, "-P", "-m", "vector_memory", "ingest", "notes", "--watch", *place_of(path)]
     # A shell lets programs that it starts in the background ignore Ctrl-C, and these tests may be one.
     allowed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
     child = subprocess.Popen(

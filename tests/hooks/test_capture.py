@@ -97,6 +97,7 @@ async def test_a_text_that_is_too_long_is_stored_up_to_the_limit(talk: Any) -> N
     assert [one.content_length for one in talk.memories()] == [500_000]
 
 
+@pytest.mark.sqlite("reads the file")
 @pytest.mark.parametrize("redact", Redact)
 async def test_private_parts_are_in_no_byte_of_the_file(
     talking: Callable[..., Any], redact: Redact, tmp_path: Path
@@ -165,6 +166,7 @@ async def test_a_failure_is_logged_without_content_and_not_shown(
     assert PROMPT not in caplog.text
 
 
+@pytest.mark.sqlite("holds the lock of the file")
 async def test_a_prompt_does_not_wait_for_the_write_lock_and_is_stored_later(
     talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ async def test_a_session_without_a_name_is_one_of_its_project(talking: Callable[
         assert "Locks (mcp)" in await talk.prompt("three", NEXT)
 
 
+@pytest.mark.sqlite("reads its query plans")
 @pytest.mark.parametrize("project", [SHOP, Project("/work/shop", owns_memory=True)])
 def test_the_last_session_and_what_was_left_since_are_found_by_indexes(project: Project, tmp_path: Path) -> None:
     asked: list[tuple[str, Any]] = []

@@ -49,6 +49,7 @@ def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     assert 'vector_memory_call_seconds_count{tool="get_memory_by_id"} 1' in said
     assert "stranger" not in said
     assert re.search(r"^vector_memory_open_namespaces [1-9]", said, re.MULTILINE)
+    assert "\nvector_memory_running_calls 0\n" in said
     assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said.splitlines())
 
 

@@ -9,7 +9,8 @@ import pytest
 from clusters import Cluster, binaries, running_cluster
 from servers import Server
 from vector_memory import SessionMemoryStore, Settings
-from vector_memory.errors import DatabaseError
+from vector_memory.embedding import Embedder, EmbeddingModel
+from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
 from vector_memory.storage.postgres import pool
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.refusals import UnreachableError
@@ -66,6 +67,29 @@ def test_a_stdio_server_starts_while_its_database_is_away_and_says_so_to_each_ca
             assert (answer["error"], AWAY in answer["message"]) == ("DatabaseError", True)
             cluster.start()
             assert store(server, "# Late\n\nThis is kept.")["success"]
+    finally:
+        if cluster.process is None:
+            cluster.start()
+
+
+def test_a_server_that_starts_without_its_database_computes_missing_vectors_when_it_is_back(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    def missing() -> Embedder:
+        raise EmbeddingUnavailableError("There is no model.")
+
+    url = cluster.create_database("missing")
+    with SessionMemoryStore(url, Settings(embedding_model="toy"), model=EmbeddingModel(missing)) as writing:
+        writing.store_memory("report", "# Kept\n\nThe ledger was locked.", agent_id="a", session_id="s")
+        assert writing.get_memory_stats().without_vectors == 1
+    cluster.stop()
+    try:
+        with Server(tmp_path, url=url) as server:
+            server.hello()
+            assert server.call("list_sessions")["error"] == "DatabaseError"
+            cluster.start()
+            with SessionMemoryStore(url, read_only=True) as looking:
+                eventually(lambda: looking.get_memory_stats().without_vectors == 0)
     finally:
         if cluster.process is None:
             cluster.start()

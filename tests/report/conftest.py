@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from memory_files import change
+from engines import column, execute
 from report_page import HOSTILE, WORD
 from vector_memory.maintenance.report import SessionReports
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
 from vector_memory.store import SessionMemoryStore
 
 
@@ -44,14 +42,11 @@ def session(store: SessionMemoryStore) -> SessionMemoryStore:
 
 
 @pytest.fixture
-def page(session: SessionMemoryStore, tmp_path: Path) -> Path:  # noqa: ARG001 - stores the memories
+def page(session: SessionMemoryStore, tmp_path: Path) -> Path:
     """The page of that session, which took twenty seconds."""
-    change(
-        tmp_path / "memory.db",
-        "update session_memories set created_at = '2026-11-22T10:00:' || printf('%02d', id * 5) || '.000000+00:00'",
-    )
-    database = Database(tmp_path / "memory.db", dimensions=16, read_only=True)
+    for memory_id in column(session, "select id from session_memories"):
+        created_at = f"2026-11-22T10:00:{memory_id * 5:02}.000000+00:00"
+        execute(session, "update session_memories set created_at = ? where id = ?", created_at, memory_id)
     file = tmp_path / "session.html"
-    file.write_text(SessionReports(SqliteStorage(database)).page("s").html, encoding="utf-8")
-    database.close()
+    file.write_text(SessionReports(session._storage).page("s").html, encoding="utf-8")
     return file

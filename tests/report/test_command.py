@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engines import place_of
 from forked import finished
 from vector_memory.cli.commands.report import file_name
 
@@ -18,7 +19,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.usefixtures("session")
 def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: Path) -> None:
-    file, place = tmp_path / "session.html", ("--database-path", tmp_path / "memory.db")
+    file, place = tmp_path / "session.html", place_of(tmp_path / "memory.db")
     old = os.umask(0)
     try:
         made = run("s", "-o", file, "--json", *place)
@@ -47,7 +48,7 @@ def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: P
 
 @pytest.mark.usefixtures("session")
 def test_an_unknown_session_creates_no_file(tmp_path: Path) -> None:
-    ended = run("nobody", "-o", tmp_path / "n.html", "--database-path", tmp_path / "memory.db")
+    ended = run("nobody", "-o", tmp_path / "n.html", *place_of(tmp_path / "memory.db"))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith('vector-memory: There is no session "nobody": ')
     assert not list(tmp_path.glob("*.html*"))
@@ -56,7 +57,7 @@ def test_an_unknown_session_creates_no_file(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("session")
 def test_without_a_file_the_page_is_named_like_the_session(tmp_path: Path) -> None:
     """With --all each session has a page of its own, in the folder that is given."""
-    place = ("--database-path", tmp_path / "memory.db")
+    place = place_of(tmp_path / "memory.db")
     said = json.loads(run("--all", "-o", tmp_path / "pages", "--json", *place).stdout)
     assert sorted(page["file"] for page in said["pages"]) == [
         str(tmp_path / "pages" / f"{name}.html") for name in ("other", "s")
@@ -81,6 +82,6 @@ def test_no_two_sessions_have_pages_of_the_same_name() -> None:
 
 @pytest.mark.parametrize("words", [(), ("s", "--all")])
 def test_a_page_needs_a_session_or_all(words: tuple[str, ...], tmp_path: Path) -> None:
-    ended = run(*words, "--database-path", tmp_path / "memory.db")
+    ended = run(*words, *place_of(tmp_path / "memory.db"))
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "Name a session, or use --all" in ended.stderr

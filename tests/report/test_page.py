@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engines import execute
 from report_page import HOSTILE, WORD
 from vector_memory.errors import NotFoundError, ValidationError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.report import session_report as reporting
 from vector_memory.maintenance.report.page import SCRIPTS, script_data, source
-from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.store import SessionMemoryStore
 
 
 class Reader(HTMLParser):
@@ -94,20 +94,18 @@ def test_each_memory_has_a_point_on_the_map_and_neighbours(page: Path) -> None:
     assert all(len(memory["point"]) == 2 and len(memory["near"]) == 3 for memory in memories)
 
 
-@pytest.mark.usefixtures("session")
-def test_a_session_without_memories_has_no_page(tmp_path: Path) -> None:
-    reports = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16, read_only=True)))
+def test_a_session_without_memories_has_no_page(session: SessionMemoryStore) -> None:
+    reports = SessionReports(session._storage)
     with pytest.raises(NotFoundError, match="vector-memory sessions"):
         reports.page("nobody")
     with pytest.raises(ValidationError):
         reports.page("")
 
 
-@pytest.mark.usefixtures("session")
 def test_memories_that_make_a_page_too_large_are_left_out_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SessionMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reports = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16, read_only=True)))
+    reports = SessionReports(session._storage)
     monkeypatch.setattr(reporting, "MAX_MEMORIES", 4)
     monkeypatch.setattr(reporting, "MAX_TEXT", len((HOSTILE + WORD).encode()) + 25)
     made = reports.page("s")
@@ -120,9 +118,7 @@ def test_memories_that_make_a_page_too_large_are_left_out_and_counted(
     assert memories[0]["size"] == len("It waits a second.")
 
 
-@pytest.mark.usefixtures("session")
-def test_memories_without_vectors_are_shown_without_a_point(tmp_path: Path) -> None:
-    with Database(tmp_path / "memory.db", dimensions=16).write() as connection:
-        connection.execute("delete from memory_passages")
-    made = SessionReports(SqliteStorage(Database(tmp_path / "memory.db", dimensions=16))).page("s")
+def test_memories_without_vectors_are_shown_without_a_point(session: SessionMemoryStore) -> None:
+    execute(session, "delete from memory_passages")
+    made = SessionReports(session._storage).page("s")
     assert made.html.count('"point":null') == made.shown == 5

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from engines import execute
 from memory_files import change, create_file
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -24,16 +25,15 @@ def fill(store: SessionMemoryStore, ages: Sequence[int], uses: Sequence[int]) ->
     for number, (age, used) in enumerate(zip(ages, uses, strict=True), start=1):
         store.tagged.store(f"Note {number}.")
         stored_at = (datetime.now(UTC) - timedelta(days=age)).isoformat(timespec="microseconds")
-        with store._storage._database.write() as connection:
-            connection.execute(
-                "update session_memories set created_at = ?, access_count = ? where id = ?", (stored_at, used, number)
-            )
+        sql = "update session_memories set created_at = ?, access_count = ? where id = ?"
+        execute(store, sql, stored_at, used, number)
 
 
 def kept(store: SessionMemoryStore) -> set[int]:
     return {memory.id for memory in store.tagged.list_recent(50).results}
 
 
+@pytest.mark.sqlite("compares with the size of the file")
 def test_statistics_say_how_much_there_is_and_how_much_room_is_left(
     toy_store: SessionMemoryStore, tmp_path: Path
 ) -> None:
@@ -131,6 +131,7 @@ def test_a_clean_up_refuses_invalid_arguments(toy_store: SessionMemoryStore, day
         toy_store.tagged.clear(days_old, max_to_keep)
 
 
+@pytest.mark.sqlite("PostgreSQL erases with VACUUM")
 def test_deleted_text_is_erased_from_the_file_but_its_tags_are_not(
     toy_store: SessionMemoryStore, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_lists_of_tags_continue_from_an_offset_when_they_do_not_fit(tmp_path: Pa
             assert len(seen) == answer.total == 60
 
 
+@pytest.mark.sqlite("fills the file")
 def test_tags_beyond_the_ten_thousandth_can_be_read(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
     create_file(tmp_path / "toy.db", 384)
     change(
@@ -199,6 +201,7 @@ def test_content_that_does_not_fit_can_be_continued_by_offset(tmp_path: Path) ->
     assert "".join(parts) == text
 
 
+@pytest.mark.sqlite("tests/doctor/test_postgres.py has the like")
 def test_the_doctor_notices_and_restores_a_lost_canonical_tag(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     settings = Settings(embedding_model="toy")
@@ -215,6 +218,7 @@ def test_the_doctor_notices_and_restores_a_lost_canonical_tag(tmp_path: Path) ->
         assert store.tags.frequencies().frequencies == {"redis": 2, "laravel": 1}
 
 
+@pytest.mark.sqlite("only files have backups of our own")
 def test_a_backup_contains_tagged_memories_and_their_vocabulary(toy_store: SessionMemoryStore, tmp_path: Path) -> None:
     toy_store.tagged.store("One.", "bug", ["laravel"])
     back_up(tmp_path / "toy.db", tmp_path / "copy.db")

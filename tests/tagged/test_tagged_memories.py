@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.soundness import connected
+from engines import column
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
@@ -218,8 +218,8 @@ def test_only_reading_by_id_counts_as_use(store: SessionMemoryStore, tmp_path: P
     store.tagged.list_recent()
     assert store.tagged.get(1).memory is not None
     store.close()  # what was read is counted by then
-    with connected(tmp_path / "memory.db") as connection:
-        assert connection.execute("select access_count from session_memories").get == 1
+    with SessionMemoryStore(tmp_path / "memory.db") as opened:
+        assert column(opened, "select access_count from session_memories") == [1]
 
 
 def test_the_newest_are_listed_first(tagged: TaggedMemories) -> None:

@@ -4,17 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from faults.soundness import connected
+from engines import column
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
-from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.store import SessionMemoryStore
 
 
-def without_vectors(path: Path) -> list[str]:
-    with connected(path) as connection:
-        return fetch_column(connection, "select tag from canonical_tags where embedding is null order by id")
+def without_vectors(store: SessionMemoryStore) -> list[str]:
+    return column(store, "select tag from canonical_tags where embedding is null order by id")
 
 
 def test_notes_are_stored_and_found_by_their_words(modelless_store: SessionMemoryStore) -> None:
@@ -48,23 +46,23 @@ def test_a_longer_word_for_a_category_is_stored_as_other_and_the_receipt_says_wh
 
 
 def test_tags_get_their_vectors_before_the_next_ones_are_compared_with_them(
-    modelless_store: SessionMemoryStore, store: SessionMemoryStore, tmp_path: Path
+    modelless_store: SessionMemoryStore, store: SessionMemoryStore
 ) -> None:
     """What became canonical without a model is compared like any other as soon as there is one."""
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
-    assert without_vectors(tmp_path / "memory.db") == ["laravel framework", "docker"]
+    assert without_vectors(store) == ["laravel framework", "docker"]
     assert store.tagged.search("one", tags=["laravel"]).total == 0
     assert store.tagged.store("Two.", tags=["laravel"]).tags == ["laravel framework"]
-    assert without_vectors(tmp_path / "memory.db") == []
+    assert without_vectors(store) == []
     assert store.tagged.search("one", tags=["laravel"]).total == 2
 
 
 def test_the_backfill_also_computes_the_vectors_of_tags(
-    modelless_store: SessionMemoryStore, store: SessionMemoryStore, tmp_path: Path
+    modelless_store: SessionMemoryStore, store: SessionMemoryStore
 ) -> None:
     modelless_store.tagged.store("One.", tags=["laravel framework", "docker"])
     store.backfill_embeddings()
-    assert without_vectors(tmp_path / "memory.db") == []
+    assert without_vectors(store) == []
     assert store.tagged.search("one", tags=["laravel"]).count == 1
 
 
@@ -74,17 +72,15 @@ def test_with_another_model_tags_are_compared_by_letters_until_reembed_recompute
     path = tmp_path / "memory.db"
     with SessionMemoryStore(path, embedder=ToyEngine()) as store:
         store.tagged.store("One.", tags=["laravel framework", "docker"])
-        with connected(path) as connection:
-            before = fetch_column(connection, "select embedding from canonical_tags order by id")
+        before = column(store, "select embedding from canonical_tags order by id")
     with SessionMemoryStore(path, model=model) as store:
         assert store.tagged.store("Two.", tags=["laravel"]).tags == ["laravel"]
-        assert without_vectors(path) == ["laravel"]
+        assert without_vectors(store) == ["laravel"]
         store.reembed()
-        assert without_vectors(path) == []
-        with connected(path) as connection:
-            after = fetch_column(connection, "select embedding from canonical_tags order by id limit 2")
-            assert {len(vector) for vector in (*before, *after)} == {384 * 4}
-            assert fetch_value(connection, "select model from embedding_models") == model.fingerprint.model
+        assert without_vectors(store) == []
+        after = column(store, "select embedding from canonical_tags order by id limit 2")
+        assert {len(vector) for vector in (*before, *after)} == {384 * 4}
+        assert column(store, "select model from embedding_models") == [model.fingerprint.model]
         assert before[0] != after[0]
         assert before[1] != after[1]
         assert store.tagged.store("Three.", tags=["docker container"]).tags != []

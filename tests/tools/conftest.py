@@ -8,8 +8,8 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.client import CallToolResult
 
+from engines import counts, execute
 from eras import ERAS, Call, Rows
-from faults.soundness import connected
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.app import create_server
 from vector_memory.store import SessionMemoryStore
@@ -54,18 +54,11 @@ def call(client: Client) -> Call:
 
 
 @pytest.fixture
-def rows(store: SessionMemoryStore, tmp_path: Path) -> Rows:  # noqa: ARG001 - the store makes the file
+def rows(store: SessionMemoryStore) -> Rows:
     """Count the rows of every table, and give the memories' texts."""
 
     def rows() -> dict[str, object]:
-        with connected(tmp_path / "memory.db") as connection:
-            tables = connection.execute(
-                "select name from sqlite_master where type = 'table' and sql not like 'create virtual%'"
-            )
-            counts: dict[str, object] = {
-                name: connection.execute(f"select count(*) from [{name}]").get for (name,) in tables.fetchall()
-            }
-            texts = connection.execute("select id, memory_type, content, tags, metadata from session_memories")
-            return counts | {"texts": texts.fetchall()}
+        texts = execute(store, "select id, memory_type, content, tags, metadata from session_memories order by id")
+        return {**counts(store), "texts": texts}
 
     return rows

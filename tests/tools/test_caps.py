@@ -1,5 +1,6 @@
 """Whatever is stored and requested, no answer exceeds its limit of bytes; cut text is marked."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from typing import Any
@@ -9,6 +10,7 @@ from fastmcp import Client
 from mcp import MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
+from engines import execute, is_in_schema
 from tool_calls import good_arguments
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -76,11 +78,12 @@ def fill(store: SessionMemoryStore) -> None:
         store.tagged.store(
             f"{number} databases " + "\x01" * 9_000, tags=[f"{number} {'t' * 90} {tag}" for tag in range(9)]
         )
-    with store._storage._database.write() as connection:  # as an import of an earlier release could leave it
-        connection.execute(
-            "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", (HEADING,) * 2
-        )
-        connection.execute("update session_memories set title = ? where id % 2", (HEADING,))
+    # as an import of an earlier release could leave it
+    if is_in_schema(store):
+        execute(store, "update memory_chunks set headings = ?", json.dumps([HEADING]))
+    else:
+        execute(store, "update memory_chunks set header_path = ?, section_hierarchy = json_array(?)", HEADING, HEADING)
+    execute(store, "update session_memories set title = ? where mod(id, 2) = 1", HEADING)
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ def make_old(store: SessionMemoryStore, memory_id: int) -> None:
         connection.execute("update session_memories set created_at = '2020' where id = ?", (memory_id,))
 
 
+@pytest.mark.sqlite("PostgreSQL erases with VACUUM")
 @pytest.mark.parametrize("way", ["delete_memory", "cleanup_old_memories"])
 @pytest.mark.parametrize("tool", STORING, ids=[tool.name for tool in STORING])
 async def test_deleted_text_names_and_vectors_are_erased_from_the_files(

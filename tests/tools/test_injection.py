@@ -8,9 +8,9 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.client import CallToolResult
 
+from engines import definitions, execute
 from eras import Call
 from faults.effort import effort
-from faults.soundness import connected
 from tool_calls import SESSION_TOOLS, with_text
 from vector_memory.server.tools.memory_tool import MemoryTool
 from vector_memory.store import SessionMemoryStore
@@ -77,18 +77,16 @@ def bystanders(store: SessionMemoryStore) -> None:
     store.store_memory("knowledge_base", BYSTANDERS[0], agent_id="a", title="T", category="c")
 
 
-SHAPE = (
-    "select sql from sqlite_schema order by name",
+KEPT = (
     "select id, agent_id, session_id, task_code, content, title, metadata from session_memories where id < 4",
     "select id, parent_id, content from memory_chunks where parent_id < 4",
     "select id, memory_id from memory_passages where memory_id < 4",
 )
 
 
-def shape(folder: Path) -> list[Any]:
+def shape(store: SessionMemoryStore) -> list[Any]:
     """Return the schema, and what is kept of the bystanders; not when they were read, and how often."""
-    with connected(folder / "memory.db") as connection:
-        return [connection.execute(sql).fetchall() for sql in SHAPE]
+    return [definitions(store), *(execute(store, f"{sql} order by id") for sql in KEPT)]
 
 
 def nowhere(tool: MemoryTool) -> dict[str, str]:
@@ -130,9 +128,9 @@ async def came_back(call: Call, body: dict[str, Any], parameter: str, text: str)
 @pytest.mark.usefixtures("bystanders")
 @pytest.mark.parametrize("tool", SESSION_TOOLS, ids=[tool.name for tool in SESSION_TOOLS])
 async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
-    call: Call, tmp_path: Path, tool: MemoryTool
+    call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
 ) -> None:
-    before = shape(tmp_path)
+    before = shape(store)
     for share, parameter in enumerate(tool.parameters["properties"], SESSION_TOOLS.index(tool)):
         for text in HOSTILE[share % SHARES :: SHARES]:
             for arguments in with_text(tool, parameter, text):
@@ -147,7 +145,7 @@ async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
                     assert not answer.is_error, (text, body)
                     narrowed = await call(tool.name, **{**arguments, **nowhere(tool)})
                     assert narrowed.structured_content["results"] == [], text
-    assert shape(tmp_path) == before
+    assert shape(store) == before
     assert files_outside(tmp_path, tmp_path / "exports") == set()
 
 

@@ -1,18 +1,17 @@
 """Progress of long stores, and receipts that say what was indexed."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from anyio import BrokenResourceError
 from fastmcp import Client
 from mcp.server.session import ServerSession
 
+from engines import counts, execute
 from eras import Call
-from faults.soundness import connected
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.indexing.indexer import BATCH, Indexer
-from vector_memory.storage.sqlite.database import Connection
+from vector_memory.store import SessionMemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -100,24 +99,21 @@ async def test_receipts_say_what_was_indexed(call: Call) -> None:
     assert prompt.structured_content["token_count"] is None
 
 
-async def test_the_passages_that_a_receipt_counts_contain_the_whole_text(call: Call, tmp_path: Path) -> None:
+async def test_the_passages_that_a_receipt_counts_contain_the_whole_text(call: Call, store: SessionMemoryStore) -> None:
     """No character but white space is outside the passages that have a vector."""
     for tool in ("store_report", "store_system_memory"):
         receipt = (await call(tool, **REPORT)).structured_content
-        with connected(tmp_path / "memory.db") as connection:
-            spans = passages(connection, receipt["memory_id"])
+        spans = passages(store, receipt["memory_id"])
         assert len(spans) == receipt["passages_created"]
         covered = set().union(*(range(start, end) for start, end in spans))
         assert all(LONG[at].isspace() for at in set(range(len(LONG))) - covered)
 
 
-def passages(connection: Connection, memory_id: int) -> list[tuple[int, int]]:
-    sql = """
-        select start_char, end_char from memory_passages p where memory_id = ? and (
-            exists (select 1 from vec_chunk_search where passage_id = p.id)
-            or exists (select 1 from vec_session_search where passage_id = p.id))
-    """
-    return connection.execute(sql, (memory_id,)).fetchall()
+def passages(store: SessionMemoryStore, memory_id: int) -> list[tuple[int, int]]:
+    """Return where the passages with vectors begin and end."""
+    found = counts(store)
+    assert found["memory_passages"] == found["vectors"]
+    return execute(store, "select start_char, end_char from memory_passages where memory_id = ?", memory_id)
 
 
 async def test_a_receipt_without_a_model_says_what_is_not_indexed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.elicitation import ElicitResult
 
+from engines import column
 from eras import Call
-from faults.soundness import connected
 from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, text_of
 from vector_memory.server.tools import offered
@@ -190,7 +190,7 @@ GOOD = {"content": "Words about databases.", "query": "databases", "memory_id": 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
 async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
-    hostile_call: Call, store: SessionMemoryStore, tmp_path: Path, tool: MemoryTool
+    hostile_call: Call, store: SessionMemoryStore, tool: MemoryTool
 ) -> None:
     """Whatever stands in any text parameter changes no table and finds nothing that it should not."""
     store.tagged.store("The bystander, about databases.", "learning", ["bystander"])
@@ -203,12 +203,11 @@ async def test_every_tool_treats_hostile_text_as_text_or_refuses_it(
                 assert body["error"] in (None, "ValidationError"), (parameter, text, body)
                 if tool.name == "search_memories" and parameter in ("category", "tags") and value != '["laravel"]':
                     assert body["results"] == [], (parameter, text)
-    with connected(tmp_path / "memory.db") as connection:
-        assert connection.execute("select content from session_memories where id = 1").get in (
-            "The bystander, about databases.",
-            *([None] if tool.name.startswith(("delete", "clear")) else []),
-        )
-        assert connection.execute("select count(*) from canonical_tags where tag = 'bystander'").get == 1
+    assert column(store, "select content from session_memories where id = 1") in (
+        ["The bystander, about databases."],
+        *([[]] if tool.name.startswith(("delete", "clear")) else []),
+    )
+    assert column(store, "select count(*) from canonical_tags where tag = 'bystander'") == [1]
 
 
 async def test_the_handbook_can_be_read_level_by_level(client: Client) -> None:

@@ -7,12 +7,13 @@ words long before they have vectors.
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
+from vector_memory.errors import ClosedMemoryError, DatabaseError, VectorMemoryError, where
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
@@ -24,6 +25,8 @@ from vector_memory.tagged.vocabulary import Vocabulary
 logger = logging.getLogger(__name__)
 
 BACKFILL_STOP_SECONDS = 0.1
+RETRY_SECONDS = 2.0
+"""How often a backfill that could not read the memory tries again."""
 
 T = TypeVar("T")
 
@@ -42,21 +45,20 @@ class Backfill:
         self._thread: threading.Thread | None = None
 
     def start(self, threshold: int, background: BackgroundVectors) -> None:
-        """Leave what is missing to the background; `threshold` memories or more are left to a command."""
+        """Leave what is missing to the background, at once or when the memory can be read.
+
+        `threshold` memories or more are left to a command.
+        """
+        missing: int | None = None
         try:
-            with self._storage.read() as reader:
-                missing = reader.count(Scope(), without_vectors=True)
+            missing = self._count_missing()
         except ClosedMemoryError:  # the server is ending
             return
         except VectorMemoryError as error:
-            logger.warning("Backfill not started: %s", error)
-            return
-        if missing:
+            logger.warning("Backfill postponed: %s", error)
+        if missing != 0:
             thread = threading.Thread(
-                target=self._run_quietly,
-                args=(background if missing < threshold else None,),
-                name="backfill",
-                daemon=True,
+                target=self._run_quietly, args=(missing, threshold, background), name="backfill", daemon=True
             )
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
@@ -74,8 +76,7 @@ class Backfill:
         """
         # All before the first gets vectors: then no two processes can cut one in different ways.
         self._storage.cut_documents(partial(self._indexer.chunk, MemoryKind.REPORT))
-        with self._storage.read() as reader:
-            total = reader.count(Scope(), without_vectors=True)
+        total = self._count_missing()
         indexed = chunks = 0
         for done, memory in enumerate(self._missing(), start=1):
             chunk_count = if_possible(partial(complete, self._storage, self._indexer), memory)
@@ -96,10 +97,19 @@ class Backfill:
             f"{remaining:,} remaining{being_computed(coming)}.",
         )
 
-    def _run_quietly(self, background: BackgroundVectors | None) -> None:
+    def _count_missing(self) -> int:
+        with self._storage.read() as reader:
+            return reader.count(Scope(), without_vectors=True)
+
+    def _run_quietly(self, missing: int | None, threshold: int, background: BackgroundVectors) -> None:
         try:
+            while missing is None:  # the database is away
+                if self._stopping.wait(RETRY_SECONDS):
+                    return
+                with suppress(DatabaseError):
+                    missing = self._count_missing()
             self._storage.cut_documents(self._indexer.cut_without_model)
-            if background is not None:
+            if missing < threshold:
                 fingerprint = self._indexer.fingerprint
                 with self._storage.write() as writer:
                     writer.require_comparable(fingerprint)

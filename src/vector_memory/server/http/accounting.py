@@ -67,8 +67,9 @@ class Accounting(Middleware):
             return await call_next(context)
         body: Mapping[str, Any] = {"error": CANCELLED}
         try:
-            async with self._admitted(stores=name.startswith(("store_", "hook_"))):
-                answer = await call_next(context)
+            with self._metrics.running():
+                async with self._admitted(stores=name.startswith(("store_", "hook_"))):
+                    answer = await call_next(context)
             body = answer.structured_content or {}
         except VectorMemoryError as error:
             answer = failed_result(Result, error)

@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from vector_memory.errors import DatabaseError
 from vector_memory.tenancy.namespaces import Namespaces
@@ -25,6 +26,18 @@ class Metrics:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._latencies: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._running = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count a call as running during the block: it is worked on, or waits for a turn."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
 
     def count_call(self, tool: str, seconds: float, *, error: str | None) -> None:
         """Count a call. `tool` must be the name of a tool, so that strangers cannot add names without end."""
@@ -42,6 +55,8 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def _of_calls(self) -> Iterator[str]:
+        yield from described("running_calls", "gauge", "Calls that are worked on, or wait for a turn.")
+        yield f"vector_memory_running_calls {self._running}"
         yield from described("calls_total", "counter", "Calls by tool and error; no error: success.")
         for (tool, error), count in sorted(self._calls.items()):
             yield f'vector_memory_calls_total{{tool="{tool}",error="{error}"}} {count}'
