@@ -142,14 +142,16 @@ def test_a_url_with_a_password_is_recognized() -> None:
     assert has_password(f"postgresql://localhost/team?password={SECRET}")
     assert has_password(f"postgresql://ada:{SECRET}/@localhost/team")
     assert not has_password("postgresql://ada@localhost:5432/team?passfile=/x")
+    assert not has_password("the password of ada@localhost")
 
 
 def test_a_password_on_the_command_line_is_warned_of_and_repeated_nowhere(tmp_path: Path) -> None:
     url = f"postgresql://ada:{SECRET}@localhost/team?host={tmp_path}"
-    ended = finished("stats", "--database-url", url)
-    assert ended.returncode != 0
-    assert "Every user of this machine can see the password" in ended.stderr
-    assert SECRET not in ended.stderr + ended.stdout
+    for words in (["stats", "--database-url", url], ["copy", tmp_path / "memory.db", url]):
+        ended = finished(*words)
+        assert ended.returncode != 0
+        assert "Every user of this machine can see the password" in ended.stderr
+        assert SECRET not in ended.stderr + ended.stdout
 
 
 def test_a_path_and_a_url_are_refused_together(tmp_path: Path) -> None:

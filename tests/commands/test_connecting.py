@@ -330,6 +330,18 @@ def test_the_entry_has_the_flags_that_were_chosen(run: Run) -> None:
     ]
 
 
+def test_an_entry_for_a_database_names_its_url_and_the_file_of_the_password(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No client's configuration gets a password."""
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH", raising=False)
+    url = "postgresql://memory@db.example.com/agents"
+    assert "password" in run("install", "codex", "--database-url", "postgresql://a:secret@db/agents", "--yes").err
+    words = ["--database-url", url, "--database-password-file", str(tmp_path / "password")]
+    assert run("install", "codex", *words, "--yes").code == 0
+    assert written(CLIENTS["codex"], Scope.USER)["args"][-4:] == words
+
+
 def test_an_entry_for_a_shared_memory_names_the_file_of_the_token_and_never_the_token(run: Run, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("vm_secret")

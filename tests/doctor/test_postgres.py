@@ -90,6 +90,15 @@ def texts_in(store: SessionMemoryStore) -> list[str]:
     return [json.loads(line)["content"] for line in target.getvalue().splitlines()[1:]]
 
 
+def test_a_database_without_the_extension_is_a_warning_because_a_server_may_install_it() -> None:
+    cluster, name = shared_cluster(), f"bare_{uuid4().hex[:8]}"
+    with psycopg.connect(cluster.url(), autocommit=True) as connection:
+        connection.execute(f"create database {name}".encode())
+    report = doctor(cluster.url(name)).examine()
+    assert wrong_in(report) == USUAL | {"extension": State.WARNING, "schema": State.WARNING}
+    assert "create extension vector" in said(report, "extension")
+
+
 DAMAGES = {
     "keywords": "update keyword_postings set postings = substr(postings, 9) where id % 7 = 1",
     "chunks": "update memory_chunks set content = 'x' where id = (select max(id) from memory_chunks)",

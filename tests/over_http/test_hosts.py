@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from clusters import Cluster, binaries, running_cluster
-from forked import finished
 from over_http.conftest import ALL_TOOLS, SETTINGS, running
 from over_http.test_doors import post
+from vector_memory.cli import arguments, commands
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions, ServerOptions
@@ -148,7 +148,11 @@ def test_all_hosts_seal_questions_with_the_same_key_and_keep_an_audit_log_each(h
 
 def test_a_read_only_host_works_with_the_role_that_reads(hosts: Hosts) -> None:
     url, secret = hosts.start("reader", ServerOptions(read_only=True)), hosts.token("dora")
-    assert call(url, secret)["success"]
+    report = {"agent_id": "a", "session_id": "readable", "content": "# Outage\n\nThe ledger was locked."}
+    assert call(hosts.urls[0], secret, "store_report", **report)["success"]
+    found = call(url, secret, "search_reports_specific_chunks", query="ledger", session_id="readable")
+    assert len(found["results"]) == 1
+    assert call(url, secret, "get_memory_by_id", memory_id=found["results"][0]["memory_id"])["success"]
     assert call(url, secret, "store_report", content="x")["error"]
 
 
@@ -181,13 +185,16 @@ def test_while_the_database_is_away_hosts_say_so_and_go_on_when_it_is_back(hosts
     assert call(other, unseen)["success"]
 
 
-def test_commands_manage_the_namespaces_and_tokens_of_a_database(hosts: Hosts, tmp_path: Path) -> None:
+def test_commands_manage_the_namespaces_and_tokens_of_a_database(
+    hosts: Hosts, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = hosts.cluster.url("team")
 
     def run(*words: str) -> str:
-        ended = finished(*words, "--database-url", url, cwd=tmp_path)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
+        with pytest.raises(SystemExit) as ended:
+            arguments.run(commands.app, [*words, "--database-url", url])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
 
     assert "schemas: memory, ns_" in run("database", "prepare", "--serve", "server")
     assert "Created the namespace green" in run("namespace", "create", "green", "--max-memories", "5")

@@ -6,6 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from clusters import Cluster
 from vector_memory import MemoryKind, Scope, SessionMemoryStore, Settings
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, NotFoundError
@@ -112,6 +113,14 @@ def test_a_role_that_does_not_exist_is_refused_and_nothing_is_changed(database: 
 def test_only_a_role_that_may_create_tables_can_prepare(database: Database) -> None:
     with pytest.raises(DatabaseError, match="may not create tables"):
         prepare_database(DatabaseUrl.parse(database("stranger")), dimensions=384)
+
+
+def test_a_role_that_may_not_add_pgvector_is_told_who_must(cluster: Cluster) -> None:
+    with psycopg.connect(cluster.url(), autocommit=True) as connection:
+        connection.execute("create database without_pgvector")
+        connection.execute("grant create on database without_pgvector to owner")
+    with pytest.raises(DatabaseError, match="`create extension vector` in the database, as its administrator"):
+        prepare_database(DatabaseUrl.parse(cluster.url("without_pgvector", "owner")), dimensions=384)
 
 
 def test_roles_may_use_namespaces_that_are_created_later(database: Database) -> None:

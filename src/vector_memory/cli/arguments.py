@@ -55,7 +55,7 @@ SWITCHES = {
 }
 
 SEEN_BY_OTHERS = (
-    "Every user of this machine can see the password in --database-url in the list of processes: keep it in "
+    "Every user of this machine can see the password in the database URL in the list of processes: keep it in "
     "~/.pgpass, in the variable PGPASSWORD, or in a file that --database-password-file names."
 )
 
@@ -95,7 +95,7 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
     # A flag for the location overrides all variables for the location.
     if not flagged.isdisjoint(ALTERNATIVES):
         flagged |= set(ALTERNATIVES)
-    if "database_url" in known and any(has_password(token.value) for token in known["database_url"].tokens):
+    if any(has_password(token.value) for argument in arguments for token in argument.tokens):
         sys.stderr.write(f"vector-memory: {SEEN_BY_OTHERS}\n")
     tokens = {name: token for name in known if name not in flagged and (token := _from_environment(name))}
     for name in unusable({name: token.value for name, token in tokens.items() if name in Settings.model_fields}):

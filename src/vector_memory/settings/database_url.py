@@ -22,6 +22,7 @@ URL = re.compile(
         "HOST", r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
     )
 )
+SCHEMES = ("postgresql://", "postgres://")
 HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 SCHEMA = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 NOT_FOR_MEMORIES = re.compile(rf"pg_.*|information_schema|{SHARED_SCHEMA}")
@@ -105,16 +106,18 @@ MemoryAddress = Path | DatabaseUrl
 
 def memory_address(address: Path | str | DatabaseUrl) -> MemoryAddress:
     """Return the address that a path or URL names. Raises ConfigurationError for an invalid URL."""
-    if isinstance(address, str) and address.startswith(("postgresql://", "postgres://")):
+    if isinstance(address, str) and address.startswith(SCHEMES):
         return DatabaseUrl.parse(address)
     return address if isinstance(address, DatabaseUrl) else Path(address)
 
 
-def has_password(url: str) -> bool:
-    """Return whether a URL contains a password."""
-    match = URL.fullmatch(url)
+def has_password(text: str) -> bool:
+    """Return whether a text is a URL that contains a password, or may contain one, because it is invalid."""
+    if not text.startswith(SCHEMES):
+        return False
+    match = URL.fullmatch(text)
     if match is None:
-        return "password" in url or "@" in url  # it is invalid, and may contain one all the same
+        return "password" in text or "@" in text
     return ":" in (match["user"] or "") or "password" in _parameters(match["parameters"] or "")
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +35,15 @@ def program() -> list[str]:
     return [str(Path(known).absolute() if known and Path(known).samefile(script) else script)]
 
 
-def entry_for(
-    client: Client, scope: Scope, flags: list[str], database: Path | None, remote: tuple[str, Path] | None = None
-) -> dict[str, Any]:
+def entry_for(client: Client, scope: Scope, flags: list[str], memory: Sequence[str]) -> dict[str, Any]:
     """Return a client's entry for the server.
 
-    `flags`: more flags for `serve`. `database`: the memory; None for the project's, or for the shared one where the
-    client has no projects. `remote`: instead of a memory here, the URL of a shared one and the file with its token.
+    `flags`: more flags for `serve`. `memory`: the flags that name the memory; none for that of the project, or for the
+    shared one where the client has no projects.
     """
-    if database is None and scope in client.shared:
-        database = shared_memory()
-    place = ("--database-path", str(database)) if database else client.place
-    if remote:
-        place = ("--remote", remote[0], "--token-file", str(remote[1]))
+    place = memory or client.place
+    if not memory and scope in client.shared:
+        place = ("--database-path", str(shared_memory()))
     command, *words = program()
     transport = {"type": "stdio"} if client.names_transport else {}
     return {**transport, "command": command, "args": [*words, "serve", *flags, *place]}

@@ -57,8 +57,8 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
-WITHOUT_SETTINGS = {"install", "uninstall", "completion"}
-"""Commands that open no memory."""
+WITHOUT_SETTINGS = {"install", "uninstall", "copy", "completion"}
+"""Commands that accept no settings."""
 
 for _name, _function in COMMANDS.items():
     _notes = f"{SWITCHES_HELP}\n\n{VARIABLES_HELP}" if _name == "serve" else VARIABLES_HELP

@@ -33,8 +33,11 @@ def copy(
 ) -> None:
     """Copy a memory with its ids, times and vectors, from a file to PostgreSQL or back.
 
-    Everything written is read back and compared. Can be interrupted and repeated. Servers can use the source meanwhile:
-    the next run copies what they have stored. No process may use the target before the copy is complete.
+    Everything written is read back and compared. Can be interrupted and repeated.
+
+    Servers can use the source meanwhile: the next run copies what they have stored.
+
+    No process may use the target before the copy is complete.
     """
     source_at = existing(place_of(source, unencrypted=database_unencrypted))
     target_at = creatable(place_of(target, unencrypted=database_unencrypted))

@@ -13,7 +13,7 @@ from vector_memory.cli.clients.catalogue import CLIENTS, Scope
 from vector_memory.cli.flags import require_folder
 from vector_memory.cli.terminal import say
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import Profile, ServerOptions, Toolset, full_path
+from vector_memory.settings import DatabaseUrl, Profile, ServerOptions, Toolset, full_path, has_password
 
 if TYPE_CHECKING:
     from vector_memory.cli.clients.planning import Change, Place
@@ -77,6 +77,8 @@ def install(
     database_path: Annotated[
         Path | None, Parameter(help="Memory for all projects; default: each project has its own.")
     ] = None,
+    database_url: Annotated[str | None, Parameter(help="Memory in this PostgreSQL database, for all projects.")] = None,
+    database_password_file: Annotated[Path | None, Parameter(help="File with the password for the database.")] = None,
     profile: Annotated[
         ProfileName | None,
         Parameter(help="core: eight session tools in 1,200 tokens (default); full: all of the toolsets."),
@@ -100,9 +102,11 @@ def install(
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
-    memory = _existing_place(database_path) if database_path else None
-    remote = _remote(http, token_file)
-    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory, remote)
+    if database_path is not None and database_url is not None:
+        raise ConfigurationError("Name one memory: --database-path or --database-url.")
+    here = _file(database_path) or _database(database_url, database_password_file)
+    memory = _remote(http, token_file) or here
+    entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory)
     changes = installation(place, entry)
     if not changes:
         say(f"{place.client.title} is already connected in this way: nothing to change.")
@@ -136,27 +140,43 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
     return 0
 
 
-def _existing_place(database: Path) -> Path:
-    """Return the full path of a memory. Raises ConfigurationError if a server could not create it there."""
+def _file(database: Path | None) -> list[str]:
+    """Return the flags for a memory in a file. Raises ConfigurationError if a server could not create it there."""
+    if database is None:
+        return []
     try:
         path = full_path(database)
     except ValueError:
         raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
     require_folder(path.parent)
-    return path
+    return ["--database-path", str(path)]
 
 
-def _remote(url: str | None, token_file: Path | None) -> tuple[str, Path] | None:
-    """Return the shared memory and the file with its token. Raises ConfigurationError unless both can be used."""
+def _database(url: str | None, password_file: Path | None) -> list[str]:
+    """Return the flags for a memory in PostgreSQL. Raises ConfigurationError if a server could not use them."""
+    if url is None:
+        return []
+    if has_password(url):
+        raise ConfigurationError(
+            "The client's configuration would show the password in the URL: keep it in ~/.pgpass, or in a file that "
+            "--database-password-file names."
+        )
+    DatabaseUrl.parse(url)
+    of_password = [] if password_file is None else ["--database-password-file", str(full_path(password_file))]
+    return ["--database-url", url, *of_password]
+
+
+def _remote(url: str | None, token_file: Path | None) -> list[str]:
+    """Return the flags for a shared memory and its token. Raises ConfigurationError unless both can be used."""
     if url is None and token_file is None:
-        return None
+        return []
     if url is None or token_file is None:
         raise ConfigurationError("A shared memory needs both: --http URL and --token-file FILE.")
     from vector_memory.server.http.relaying import read_token
 
     path = full_path(token_file)
     read_token(path)
-    return url, path
+    return ["--remote", url, "--token-file", str(path)]
 
 
 def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
@@ -201,8 +221,9 @@ def _say_what_follows(place: "Place", words: list[str]) -> None:
     memory = f"memory/agent_session_memory.db in {whose}"
     if "--remote" in words:
         memory = f"the shared one at {words[words.index('--remote') + 1]}"
-    if "--database-path" in words:
-        memory = f"{words[words.index('--database-path') + 1]}, for all projects"
+    for flag in ("--database-path", "--database-url"):
+        if flag in words:
+            memory = f"{words[words.index(flag) + 1]}, for all projects"
     say(f"Connected {client.title}. {client.approval[place.scope]}")
     say(f"The memory is {memory}.")
     if client.checked_with:

@@ -4,6 +4,7 @@
 import re
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -51,27 +52,35 @@ def namespace(
     as_json: AsJson = False,
 ) -> None:
     """Create a namespace, set its limits, or list all: each is a memory of its own on a server for several teams."""
-    namespaces = registry_at(database, data_dir, settings.embedding_dim)
     quota = Quota(memories=max_memories, megabytes=max_mb, calls_per_minute=calls_per_minute)
-    if action == "limit":
-        name = required(name, "namespace limit NAME --max-memories N")
-        namespaces.set_quota(name, quota)
-        sys.stdout.write(f"Set the limits of {name}; those that you did not name are lifted.\n")
-    elif action == "create":
-        name = required(name, "namespace create NAME")
-        namespaces.create(name)
-        if quota != Quota():
-            namespaces.set_quota(name, quota)
-        if as_json:
-            print_json({"namespace": name})
+    with closing(registry_at(database, data_dir, settings.embedding_dim)) as registry:
+        if action == "list":
+            list_namespaces(registry, as_json=as_json)
+        elif action == "limit":
+            name = required(name, "namespace limit NAME --max-memories N")
+            registry.set_quota(name, quota)
+            sys.stdout.write(f"Set the limits of {name}; those that you did not name are lifted.\n")
         else:
-            sys.stdout.write(
-                f"Created the namespace {name}. Next: `vector-memory token create TOKEN --namespace {name}`\n"
-            )
-    elif as_json:
-        print_json({"namespaces": namespaces.names()})
+            create_namespace(registry, required(name, "namespace create NAME"), quota, as_json=as_json)
+
+
+def create_namespace(registry: Registry, name: str, quota: Quota, *, as_json: bool) -> None:
+    """Create a namespace with its limits, and say so."""
+    registry.create(name)
+    if quota != Quota():
+        registry.set_quota(name, quota)
+    if as_json:
+        print_json({"namespace": name})
     else:
-        sys.stdout.write("".join(f"{one}\n" for one in namespaces.names()))
+        sys.stdout.write(f"Created the namespace {name}. Next: `vector-memory token create TOKEN --namespace {name}`\n")
+
+
+def list_namespaces(registry: Registry, *, as_json: bool) -> None:
+    """Print the names of all namespaces."""
+    if as_json:
+        print_json({"namespaces": registry.names()})
+    else:
+        sys.stdout.write("".join(f"{one}\n" for one in registry.names()))
 
 
 def token(
@@ -93,27 +102,26 @@ def token(
     A new token is printed once and kept nowhere: only its SHA-256 is stored. A running server notices changes at the
     next call.
     """
-    registry = registry_at(database, data_dir)
-    tokens = registry.tokens
-    if action == "list":
-        show(tokens, as_json=as_json)
-        return
-    name = required(name, f"token {action} NAME")
-    if action == "revoke":
-        tokens.revoke(name)
-        said = {"revoked": name}
-    else:
-        chosen = required(namespace, f"token create {name} --namespace NAMESPACE")
-        registry.require(chosen)
-        secret = tokens.create(
-            name,
-            chosen,
-            Permission(scope),
-            sessions=tuple(session) if session else None,
-            agent_id=agent,
-            expires_at=None if expires is None else time.time() + seconds_in(expires),
-        )
-        said = {"token": secret, "name": name, "namespace": chosen, "scope": str(scope)}
+    with closing(registry_at(database, data_dir)) as registry:
+        if action == "list":
+            show(registry.tokens, as_json=as_json)
+            return
+        name = required(name, f"token {action} NAME")
+        if action == "revoke":
+            registry.tokens.revoke(name)
+            said = {"revoked": name}
+        else:
+            chosen = required(namespace, f"token create {name} --namespace NAMESPACE")
+            registry.require(chosen)
+            secret = registry.tokens.create(
+                name,
+                chosen,
+                Permission(scope),
+                sessions=tuple(session) if session else None,
+                agent_id=agent,
+                expires_at=None if expires is None else time.time() + seconds_in(expires),
+            )
+            said = {"token": secret, "name": name, "namespace": chosen, "scope": str(scope)}
     if as_json:
         print_json(said)
     elif action == "revoke":

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,12 +24,16 @@ UNIT_LENGTH_TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The ids of memories with changed text, and of those whose chunks, passages or vectors do not match the text."""
+    """The ids of memories with changed text, and of those whose chunks, passages or vectors do not match the text.
+
+    `searchable`: the memories whose words should be indexed, whatever is wrong with them.
+    """
 
     text: set[int] = field(default_factory=set)
     chunks: set[int] = field(default_factory=set)
     passages: set[int] = field(default_factory=set)
     vectors: set[int] = field(default_factory=set)
+    searchable: set[int] = field(default_factory=set)
 
     @property
     def derived(self) -> set[int]:
@@ -50,6 +54,8 @@ def faults_in(reader: Reader) -> Faults:
     faults = Faults()
     for whole in memories_in(reader):
         memory = whole.memory
+        if whole.chunks or not memory.chunked:
+            faults.searchable.add(memory.id)
         if hashlib.sha256(memory.content.encode()).hexdigest() != memory.content_hash:
             faults.text.add(memory.id)
         elif not are_chunks_correct(whole):
@@ -88,18 +94,17 @@ def are_passages_correct(whole: WholeMemory) -> bool:
     return not any(content[start:end].strip() for unit, (start, end) in units.items() if unit not in covered)
 
 
-def are_words_correct(reader: Reader, damaged: Collection[int]) -> bool:
-    """Return whether the keyword index matches the texts, apart from memories that are themselves damaged."""
-    wanted = {whole.memory.id for whole in memories_in(reader) if not whole.memory.chunked or whole.chunks}
-    last_id = 0
+def are_words_correct(reader: Reader, faults: Faults) -> bool:
+    """Return whether the keyword index matches the texts, apart from blocks with memories that are damaged."""
+    damaged, wanted, last_id = faults.text | faults.chunks, set(faults.searchable), 0
     while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
         for block in blocks:
             placed = {memory.memory_id for memory in block.memories}
-            if not placed <= wanted or not (placed & set(damaged) or is_block_correct(reader, block)):
+            if not placed <= wanted or not (placed & damaged or is_block_correct(reader, block)):
                 return False
             wanted -= placed
-    return wanted <= set(damaged)
+    return wanted <= damaged
 
 
 def is_block_correct(reader: Reader, block: WordBlock) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.metadata import version
 
 from vector_memory.domain import utc_now
 from vector_memory.domain.text import counted
@@ -54,8 +55,8 @@ class PostgresMemory:
         self._settings = settings
         self._model = model
 
-    def engine(self) -> list[Finding]:
-        return []
+    def engine(self) -> Iterator[Finding]:
+        yield fine("driver", f"psycopg {version('psycopg')} is installed.")
 
     def place(self) -> Iterator[Finding]:
         try:
@@ -86,9 +87,7 @@ class PostgresMemory:
         yield agreement(
             "keywords",
             "The keyword index matches the texts.",
-            ""
-            if are_words_correct(reader, faults.text | faults.chunks)
-            else "The keyword index does not match the texts.",
+            "" if are_words_correct(reader, faults) else "The keyword index does not match the texts.",
         )
         unknown = unknown_tags(reader)
         yield agreement(
@@ -140,11 +139,7 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
     server = inspection.server_of(connection)
     how = "over a socket" if server.is_socket else f"encrypted with {server.tls}" if server.tls else "not encrypted"
     yield fine("connection", f"Connected to PostgreSQL {server.version} as {server.role}, {how}.")
-    try:
-        require_supported(connection)
-        yield fine("extension", f"The database has pgvector {server.pgvector}.")
-    except VectorMemoryError as error:
-        yield problem("extension", str(error))
+    yield extension(connection, server)
     if server.is_standby:
         yield warning("standby", "The server is a standby.", "It can only be read: connect to the primary to store.")
     if not server.has_autovacuum:
@@ -155,6 +150,21 @@ def server_findings(connection: Connection) -> Iterator[Finding]:
             f"The role {server.role} may do anything on this server.",
             "Let servers use a role of their own: `vector-memory database prepare --serve ROLE`.",
         )
+
+
+def extension(connection: Connection, server: inspection.Server) -> Finding:
+    """Check that the database has a version of pgvector that this release can use."""
+    if server.pgvector is None and server.can_have_pgvector:
+        return warning(
+            "extension",
+            "pgvector is not yet installed in the database.",
+            "Run `create extension vector` in it. A server does so itself if its role may.",
+        )
+    try:
+        require_supported(connection)
+    except VectorMemoryError as error:
+        return problem("extension", str(error))
+    return fine("extension", f"The database has pgvector {server.pgvector}.")
 
 
 def privileges(connection: Connection) -> Finding:
@@ -178,12 +188,12 @@ def privileges(connection: Connection) -> Finding:
 
 def schema_findings(connection: Connection, schema: str) -> Iterator[Finding]:
     """Check the version of the schema and its tables."""
-    version = inspection.schema_version(connection, schema)
-    if version > VERSION:
+    applied = inspection.schema_version(connection, schema)
+    if applied > VERSION:
         yield problem("schema", "A newer release has changed the memory.", "Upgrade vector-memory to open it.")
-    elif not version:
+    elif not applied:
         yield warning("schema", f"There is no memory in the schema {schema}.", "The server creates it when it starts.")
-    elif version < VERSION:
+    elif applied < VERSION:
         yield warning("schema", "An earlier release has created the tables.", "The server upgrades them.")
     else:
         yield fine("schema", "The tables have the format of this release.")

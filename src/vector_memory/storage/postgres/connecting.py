@@ -18,6 +18,12 @@ OLDEST_SERVER = 15
 OLDEST_PGVECTOR = (0, 8, 4)
 """Of the releases before it, one reads beyond a buffer, and one may corrupt an index."""
 
+PGVECTOR_REQUIRED = ".".join(map(str, OLDEST_PGVECTOR))
+NO_PGVECTOR = (
+    f"The database has no pgvector: install pgvector {PGVECTOR_REQUIRED} or newer on its server, and run "
+    "`create extension vector` in the database, as its administrator."
+)
+
 ADDRESS: Mapping[str, str | int] = {
     "connect_timeout": 2,
     "application_name": "vector-memory",
@@ -99,16 +105,12 @@ def require_supported(connection: Connection) -> None:
             "newer."
         )
     row = connection.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
-    required = ".".join(map(str, OLDEST_PGVECTOR))
     if row is None:
-        raise DatabaseError(
-            f"The database has no pgvector: install pgvector {required} or newer on its server, and run "
-            "`create extension vector` in the database."
-        )
+        raise DatabaseError(NO_PGVECTOR)
     if version_of(row[0]) < OLDEST_PGVECTOR:
         raise DatabaseError(
-            f"The database has pgvector {row[0]}, which can return wrong results: install pgvector {required} or newer "
-            "on its server, and run `alter extension vector update` in the database."
+            f"The database has pgvector {row[0]}, which can return wrong results: install pgvector {PGVECTOR_REQUIRED} "
+            "or newer on its server, and run `alter extension vector update` in the database."
         )
 
 

@@ -29,6 +29,7 @@ MOST_DEAD = 0.3
 SERVER = """
 select current_setting('server_version') as version,
     (select extversion from pg_extension where extname = 'vector') as pgvector,
+    exists (select from pg_available_extensions where name = 'vector') as can_have_pgvector,
     current_user::text as role, rolsuper as is_superuser, pg_is_in_recovery() as is_standby,
     current_setting('autovacuum') = 'on' as has_autovacuum,
     (select version from pg_stat_ssl where pid = pg_backend_pid() and ssl) as tls,
@@ -68,16 +69,20 @@ where schemaname = current_schema() and (
 ) order by relname
 """
 
-# By table: the rows whose parent is missing.
+# By table, which is `t`: the rows whose parent is missing.
+NO_MEMORY = "not exists (select from session_memories where id = t.{column})"
 ORPHANS = {
-    "memory_chunks": "parent_id not in (select id from session_memories)",
-    "memory_passages": "memory_id not in (select id from session_memories) "
-    "or chunk_id not in (select id from memory_chunks)",
-    "keyword_memories": "memory_id not in (select id from session_memories) "
-    "or block_id not in (select id from keyword_blocks)",
-    "keyword_postings": f"id / {BUCKETS} not in (select id from keyword_blocks)",
-    "keyword_blocks": "id not in (select block_id from keyword_memories)",
-    "pending_vectors": "memory_id not in (select id from session_memories)",
+    "memory_chunks": NO_MEMORY.format(column="parent_id"),
+    "memory_passages": f"""
+        {NO_MEMORY.format(column="memory_id")}
+        or t.chunk_id is not null and not exists (select from memory_chunks where id = t.chunk_id)
+    """,
+    "keyword_memories": f"""
+        {NO_MEMORY.format(column="memory_id")} or not exists (select from keyword_blocks where id = t.block_id)
+    """,
+    "keyword_postings": f"not exists (select from keyword_blocks where id = t.id / {BUCKETS})",
+    "keyword_blocks": "not exists (select from keyword_memories where block_id = t.id)",
+    "pending_vectors": NO_MEMORY.format(column="memory_id"),
 }
 
 MISFILED = """
@@ -91,6 +96,7 @@ class Server(NamedTuple):
 
     version: str
     pgvector: str | None
+    can_have_pgvector: bool
     role: str
     is_superuser: bool
     is_standby: bool
@@ -176,7 +182,7 @@ def vacuum(connection: Connection) -> int:
 def count_orphans(connection: Connection) -> dict[str, int]:
     """Count the rows whose parent row is missing, by table."""
     counts = {
-        table: int(fetch_value(connection, f"select count(*) from {table} where {condition}"))
+        table: int(fetch_value(connection, f"select count(*) from {table} t where {condition}"))
         for table, condition in ORPHANS.items()
     }
     return {table: count for table, count in counts.items() if count}
@@ -185,7 +191,7 @@ def count_orphans(connection: Connection) -> dict[str, int]:
 def remove_orphans(connection: Connection) -> int:
     """Delete these rows; return their number."""
     return sum(
-        connection.execute(f"delete from {table} where {condition}").rowcount for table, condition in ORPHANS.items()
+        connection.execute(f"delete from {table} t where {condition}").rowcount for table, condition in ORPHANS.items()
     )
 
 

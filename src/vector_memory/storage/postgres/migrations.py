@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Identifier
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import schema as tables
-from vector_memory.storage.postgres.connecting import require_supported, set_up
+from vector_memory.storage.postgres.connecting import NO_PGVECTOR, require_supported, set_up
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.state import NEWER
 
@@ -58,7 +58,7 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
         with connection.transaction():
             connection.execute("select set_config('lock_timeout', '60s', true), pg_advisory_xact_lock(%s)", (LOCK_KEY,))
             if not has_extension(connection):
-                connection.execute("create extension vector with schema public")
+                create_extension(connection)
             require_supported(connection)
             done = applied(connection, schema)
             if not done:
@@ -69,6 +69,14 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
             connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (len(MIGRATIONS),))
     except postgres.InsufficientPrivilege:
         raise DatabaseError(OUTDATED if done else MISSING) from None
+
+
+def create_extension(connection: Connection) -> None:
+    """Add pgvector to the database. Raises DatabaseError if the server has none, or the role may not."""
+    try:
+        connection.execute("create extension vector with schema public")
+    except (postgres.InsufficientPrivilege, postgres.FeatureNotSupported, postgres.UndefinedFile):
+        raise DatabaseError(NO_PGVECTOR) from None
 
 
 def applied(connection: Connection, schema: str) -> int:

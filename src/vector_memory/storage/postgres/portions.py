@@ -72,6 +72,10 @@ SKIP_NUMBERS = """
 """
 
 
+# Until the server does so by itself, plans would be those of empty tables.
+ANALYZE = "analyze session_memories, memory_chunks, memory_passages, keyword_memories, keyword_blocks, keyword_postings"
+
+
 class PostgresPortions:
     """`storage.upkeep.Portions` over a connection in a transaction."""
 
@@ -178,6 +182,7 @@ class PostgresPortions:
         connection.execute("delete from canonical_tags")
         connection.execute(ADD_TAGS, columns([(tag.tag, tag.frequency, tag.created_at) for tag in tags], 3))
         connection.execute(SKIP_NUMBERS)
+        connection.execute(ANALYZE)
         connection.execute("update namespace set epoch = epoch + 1")
         self._raise_last_ids(last_ids)
 

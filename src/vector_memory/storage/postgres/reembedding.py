@@ -32,7 +32,7 @@ MISSING = """
 m.embedding_model_id is not null and not exists (select from spare_memory_passages where memory_id = m.id)
 """
 
-# Readers that began before wait for nothing; those that begin after would wait for us, so this is not tried for long.
+# Renaming waits for readers that are under way, and new readers wait for it meanwhile, so it gives up soon.
 SWAP_SOON = "select set_config('lock_timeout', '3s', true)"
 
 NOTHING_TO_SWAP = "The vectors of the new model are gone: run `vector-memory reembed` again."
