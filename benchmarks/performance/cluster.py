@@ -7,10 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psycopg
 from client import ROOT
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(ROOT / "tests"))
 from clusters import Cluster, make_cluster
@@ -18,6 +22,7 @@ from clusters import Cluster, make_cluster
 SETTINGS = {"fsync": "on", "shared_buffers": "1GB", "max_wal_size": "4GB", "autovacuum_naptime": "5s"}
 """What differs from the defaults of PostgreSQL."""
 
+SCHEMA = "memory"
 SOCKET = ".s.PGSQL.5432"
 
 
@@ -46,6 +51,36 @@ def copied(cluster: Cluster, file: Path) -> float | None:
     took = time.perf_counter() - began
     known.write_text(f"{took:.1f}")
     return took
+
+
+def seconds_to_copy(cluster: Cluster) -> float:
+    """Return how long copying took when it was done."""
+    return float((cluster.folder / "copied").read_text())
+
+
+def size_mb(cluster: Cluster) -> float:
+    """Return the size of the memory's tables with their indexes in MB (10**6)."""
+    with psycopg.connect(address(cluster)) as connection:
+        sql = """
+            select sum(pg_total_relation_size(oid)) from pg_class
+            where relkind = 'r' and relnamespace = %s::regnamespace
+        """
+        return float(connection.execute(sql, (SCHEMA,)).fetchall()[0][0]) / 1e6
+
+
+def index_mb(connection: Any, name: str) -> float:
+    """Return the size of an index in MB (10**6)."""
+    return float(connection.execute("select pg_relation_size(%s::regclass)", (name,)).fetchall()[0][0]) / 1e6
+
+
+def vectors_near(connection: Any, count: int) -> NDArray[np.float32]:
+    """Return unit vectors between stored ones and random ones, shape (count, dimensions)."""
+    sql = "select embedding from memory_passages tablesample bernoulli (5) repeatable (1) limit %s"
+    rows = connection.execute(sql, (count,), binary=True).fetchall()
+    stored = np.frombuffer(b"".join(row[0] for row in rows), ">f4").reshape(len(rows), -1)[:, 1:].astype(np.float32)
+    noise = np.random.default_rng(1).standard_normal(stored.shape).astype(np.float32) / stored.shape[1] ** 0.5
+    near: NDArray[np.float32] = stored + noise
+    return near / np.linalg.norm(near, axis=1, keepdims=True)
 
 
 def address(cluster: Cluster, through: Path | None = None) -> str:
@@ -86,7 +121,8 @@ def pass_on(listening: str, target: str, seconds: float) -> None:
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream, downstream = await asyncio.open_unix_connection(target)
-        await asyncio.gather(pump(reader, downstream, seconds), pump(upstream, writer, 0.0))
+        with suppress(ConnectionError):
+            await asyncio.gather(pump(reader, downstream, seconds), pump(upstream, writer, 0.0))
 
     async def serve() -> None:
         server = await asyncio.start_unix_server(connect, listening)

@@ -8,8 +8,9 @@ from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, calibration_of
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.search.from_tables import best_units
 from vector_memory.search.messages import NO_CLOSE_MATCH
-from vector_memory.search.retriever import Question, best_units, prepare
+from vector_memory.search.retriever import Question, prepare
 from vector_memory.storage.sqlite.file_contents import FileRevision, contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with

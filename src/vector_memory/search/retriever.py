@@ -11,24 +11,17 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
+from vector_memory.search.from_tables import DEPTH, best_units
+from vector_memory.search.fusion import Hit, SearchHits
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked, Vectors
+from vector_memory.storage.ranking import Method, Vectors
 from vector_memory.storage.terms import query_terms
 from vector_memory.validation import MAX_QUERY, check_text
-
-DEPTH = 50
-"""How many of the best units of each list are compared first; this usually settles ten results."""
-
-GROWTH = 4
-
-MAX_DEPTH = DEPTH * GROWTH**4
-"""The longest list: a search that needs a longer one gives up and says so."""
 
 LOADING_SECONDS = 1.0
 """Seconds a search waits for a model that is still loading before it answers by words."""
@@ -135,7 +128,7 @@ class Retriever:
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                coming, known = self._at_first(reader, scope)
+                coming, known = self._at_first(reader, scope, question.terms)
                 if time.monotonic() >= deadline or not coming.is_worth_waiting():
                     yield self.within(reader, question, known)
                     return
@@ -148,15 +141,16 @@ class Retriever:
             finally:
                 _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope) -> tuple["Coming", "Known"]:
+    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple["Coming", "Known"]:
         """Return which vectors are being computed, and what else a search of the scope asks for."""
-        visible = reader.visible(scope)
-        needs_members = self._index is not None and self._index.is_used and not Units.knows(visible)
-        longest, pending, missing, members = reader.together(
+        visible, index = reader.visible(scope), self._index
+        needs_members = index is not None and index.is_used and not Units.knows(visible)
+        longest, pending, missing, members, _ = reader.together(
             lambda reader: reader.longest_pending(scope),
             lambda reader: reader.count_pending(Scope()),
             lambda reader: reader.count(scope, without_vectors=True),
             lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
+            lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
         )
         return Coming(longest, pending), Known(scope, missing, visible, members)
 
@@ -260,48 +254,3 @@ class Retrieval:
 def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
     """Return the ids of the memories of hits of a scope if they are reports."""
     return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
-
-
-def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
-    """Return the `count` best units, or with `memories` the memories that have them.
-
-    Both lists grow until no unit outside them can rank before a returned one.
-    """
-    vector = question.vector
-    words = None if question.terms is None else source.rank_words(question.terms)
-    wording = None if words is None else words.wording
-    depth = max(DEPTH, count)
-    while True:
-        near = None if vector is None else source.nearest(vector, depth)
-        worded = None if words is None else words.best(depth)
-        if vector is not None and near is not None and words is not None and worded is not None:
-            near_only, worded_only = only_in(near, worded), only_in(worded, near)
-            near = replace(near, others=source.similarities(vector, worded_only))
-            worded = replace(worded, others=words.shares(near_only))
-        hits, horizon = merged(near, worded)
-        partial = near is not None and near.partial
-        settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
-        found = best_of_each_memory(settled) if memories else settled
-        nearest = clipped(near.matches[0].score) if near and near.matches else None
-        if horizon is None or partial or len(found) >= count:
-            return SearchHits(found[:count], nearest, partial, wording)
-        if depth >= MAX_DEPTH:
-            return SearchHits(
-                (best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True, wording=wording
-            )
-        depth *= GROWTH
-
-
-def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
-    """Return the units of the given lists, best first, and the horizon that no other unit ranks before."""
-    if worded is None:
-        return from_single(near or Ranked(), "vector")
-    if near is None:
-        return from_single(worded, "keyword")
-    return fuse(near, worded)
-
-
-def only_in(ranked: Ranked, other: Ranked) -> list[Match]:
-    """Return the matches of a list that another list has not found."""
-    known = {match.id for match in other.matches}
-    return [match for match in ranked.matches if match.id not in known]
