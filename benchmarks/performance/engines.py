@@ -38,7 +38,7 @@ from vector_memory.store import SessionMemoryStore
 SQLITE, POSTGRES, DISTANT = "SQLite", "PostgreSQL", "PostgreSQL, 1 ms away"
 DELAY_SECONDS = 0.001
 RUNS = 30
-TABLE_RUNS = 3
+TABLE_RUNS = 2
 STORES = {"short prompt": ("input_prompt", prompt, 100), "report of 5,000 tokens": ("report", report, 10)}
 PROCESSES = 8
 STORES_EACH = 150
@@ -109,23 +109,21 @@ def searched(
 ) -> tuple[Figure, dict[str, float]]:
     """Search each scope by each address in turn, first from the tables, then with the index in memory."""
     with opened_at(addresses, engine) as stores, counted_trips() as trips:
-
-        def each(runs: int) -> Figure:
-            return {
-                f"{name}, {how}": alternated(stores, part.scope, queries[: runs + 1], trips)
-                for name, part in where.items()
-                for how, queries in (
-                    ("something close", asked[name]),
-                    ("nothing close", [question(number) for number in range(runs + 1)]),
-                )
-            }
-
-        tables = each(TABLE_RUNS)
+        tables = {
+            f"{name}, something close": alternated(stores, part.scope, asked[name][: TABLE_RUNS + 1], trips)
+            for name, part in where.items()
+        }
         loading = {}
         for name, (store, _) in stores.items():
             store.start_background_work()
             loading[name] = timed(store._index.wait_for_loading)  # noqa: SLF001 - there is no other way to wait
-        return {"from the tables": tables, "with the index in memory": each(RUNS)}, loading
+        far = [question(number) for number in range(RUNS + 1)]
+        indexed = {
+            f"{name}, {how}": alternated(stores, part.scope, queries, trips)
+            for name, part in where.items()
+            for how, queries in (("something close", asked[name]), ("nothing close", far))
+        }
+        return {"from the tables": tables, "with the index in memory": indexed}, loading
 
 
 @contextmanager
