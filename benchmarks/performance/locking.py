@@ -10,6 +10,7 @@ from timing import Figures, summary
 
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
 from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
+from vector_memory.embedding.calibration import Calibration
 from vector_memory.indexing.indexer import Indexer, searchable_texts
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
@@ -49,6 +50,15 @@ class RandomVectors:
         vectors = np.random.default_rng(len(texts)).standard_normal((len(texts), self.fingerprint.dimensions))
         units: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
         return units
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return a unit vector."""
+        vector: Vectors = self.embed([text])[0]
+        return vector
+
+    def calibration_for(self, question: str) -> Calibration:
+        """Return the engine's."""
+        return self.engine.calibration_for(question)
 
 
 def measure(path: Path, documents: Path) -> dict[str, Figures]:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
+from vector_memory.embedding.calibration import Calibration
 
 Value = TypeVar("Value")
 
@@ -39,6 +40,16 @@ class MeteredEmbedder:
         vectors, took = clocked(lambda: self._engine.embed(texts))
         self.embedding += took
         return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the engine's vector of a question."""
+        vector, took = clocked(lambda: self._engine.embed_query(text))
+        self.embedding += took
+        return vector
+
+    def calibration_for(self, question: str) -> Calibration:
+        """Return the engine's."""
+        return self._engine.calibration_for(question)
 
     def reset(self) -> None:
         """Set both clocks to zero."""

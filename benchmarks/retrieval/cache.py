@@ -8,6 +8,7 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
+from vector_memory.embedding.calibration import Calibration
 
 KEY_BYTES = 32
 BATCH = 256
@@ -47,6 +48,14 @@ class CachedEmbedder:
         for start in range(0, len(unknown), BATCH):
             self._add(names[start : start + BATCH], self._embedder.embed(unknown[start : start + BATCH]))
         return np.array([self._rows[key] for key in keys], np.float32).reshape(-1, self.fingerprint.dimensions)
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the other one's unit vector of a question."""
+        return self._embedder.embed_query(text)
+
+    def calibration_for(self, question: str) -> Calibration:
+        """Return the other one's."""
+        return self._embedder.calibration_for(question)
 
     def _read(self) -> dict[bytes, Vectors]:
         if not self._keys_file.exists():

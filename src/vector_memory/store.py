@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self, Unpack, cast
 
-from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain import MemoryFields, MemoryKind, NewMemory, Page, Scope, SearchMode, SearchOrder, Window
 from vector_memory.embedding import Embedder, EmbeddingModel, load_embedder
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
@@ -16,6 +16,8 @@ from vector_memory.maintenance.transfer import Exported, Imported, Transfer
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import Packer
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
+from vector_memory.search.explaining import Explaining
+from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
@@ -71,10 +73,8 @@ class SessionMemoryStore:
         self._indexer = Indexer(self._model, settings)
         opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
         storage = opened(address, dimensions=settings.embedding_dim, read_only=read_only)
-        self._access = AccessRecorder(storage)
-        self._timer = SearchTimer(settings.log_slow_query_threshold)
-        self._index = PassageIndex(storage)
-        self._background = BackgroundVectors(storage, self._indexer)
+        self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
+        self._index, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._assemble(storage)
@@ -95,8 +95,7 @@ class SessionMemoryStore:
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         self._documents = Documents(storage, packer, self._access, self._exports)
-        self._task_context = TaskContext(storage, packer, self._access)
-        self._statistics = Statistics(storage, packer)
+        self._task_context, self._statistics = TaskContext(storage, packer, self._access), Statistics(storage, packer)
         self._deletion, self._overview = Deletion(storage), Overview(storage)
         vocabulary = Vocabulary(storage, self._model)
         self._backfill, self._transfer = Backfill(storage, indexer, vocabulary), Transfer(storage, indexer)
@@ -106,7 +105,7 @@ class SessionMemoryStore:
             storage, vocabulary, self._writer, notes, self._documents, self._deletion, settings.memory_limit
         )
         self.tags, self.batches = TagListing(storage, packer), Batches(storage, indexer)
-        self.past = Past(storage, retriever)
+        self.past, self.explaining = Past(storage, retriever), Explaining(storage, retriever)
 
     def __enter__(self) -> Self:
         return self
@@ -168,16 +167,16 @@ class SessionMemoryStore:
         return self._coarse.scoped(Scope.checked(scope), Page.checked(page), latest_first=latest_first)
 
     def search_memories(
-        self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+        self, query: str | None, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = 0
     ) -> sessions.SearchMemoriesResult:
         """Find whole memories of a kind that is not chunked, best match first; without a query list the newest."""
-        return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
+        return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), neighbours)
 
     def search_chunks(
-        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
     ) -> sessions.FineSearchResult:
-        """Find the chunks that match the query best."""
-        return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
+        """Find the chunks that match the query best; short memories come with 0-5 `neighbours` on either side."""
+        return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), neighbours)
 
     def search_sections(
         self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
@@ -247,9 +246,11 @@ class SessionMemoryStore:
         """Count what a session holds."""
         return self._statistics.session_stats(session_id)
 
-    def list_sessions(self, limit: int = 20, agent_id: str | None = None) -> overview.SessionsResult:
-        """Return sessions, latest activity first; limit 1-100."""
-        return self._statistics.list_sessions(limit, agent_id)
+    def list_sessions(
+        self, limit: int = 20, agent_id: str | None = None, **window: Unpack[Window]
+    ) -> overview.SessionsResult:
+        """Return sessions, latest activity first; limit 1-100. Only what an agent stored, or in a time, counts."""
+        return self._statistics.list_sessions(limit, Scope(agent_id=agent_id, **window))
 
     def get_timeline(self, scope: Scope, limit: int = 100) -> overview.TimelineResult:
         """Return what was stored last in a scope, the oldest first; limit 1-100,000."""

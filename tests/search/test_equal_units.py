@@ -118,12 +118,12 @@ def test_pages_of_equal_units_have_no_gaps_and_no_repeats(tmp_path: Path, room: 
 
 
 class NearlyEqual(LatticeEmbedder):
-    """Gives a text that ends in a digit a vector that is nearer the query `0` by less than anything is compared by."""
+    """Gives a text that ends in a digit a vector that is nearer the query `o` by less than anything is compared by."""
 
     def embed(self, texts: list[str]) -> Vectors:  # type: ignore[override]
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            row[0] = 1.0 if text == "0" else np.float32(0.6) + np.float32(1e-7) * int(text[-1])
+            row[0] = 1.0 if text == "o" else np.float32(0.6) + np.float32(1e-7) * int(text[-1])
             row[1] = np.sqrt(1 - row[0] ** 2)
         return vectors
 
@@ -140,16 +140,16 @@ def nearly_equal(request: pytest.FixtureRequest, tmp_path: Path, settings: Setti
 
 @pytest.mark.parametrize("mode", ["vector", "hybrid"])
 def test_units_that_differ_only_by_rounding_are_sorted_by_id(nearly_equal: SessionMemoryStore, mode: str) -> None:
-    chunks = nearly_equal.search_chunks("0", REPORTS, Page(limit=4), mode=mode).results
+    chunks = nearly_equal.search_chunks("o", REPORTS, Page(limit=4), mode=mode).results
     assert [chunk.chunk_id for chunk in chunks] == [1, 2, 3, 4]
     assert {chunk.similarity for chunk in chunks} == {0.6}
-    assert [s.memory_id for s in nearly_equal.search_sections("0", REPORTS, Page(limit=4), mode=mode).results] == [
+    assert [s.memory_id for s in nearly_equal.search_sections("o", REPORTS, Page(limit=4), mode=mode).results] == [
         1,
         2,
         3,
         4,
     ]
-    documents = nearly_equal.search_documents("0", REPORTS, Page(limit=4), order="relevance", mode=mode).results
+    documents = nearly_equal.search_documents("o", REPORTS, Page(limit=4), order="relevance", mode=mode).results
     assert [document.id for document in documents] == [1, 2, 3, 4]
 
 

@@ -20,6 +20,21 @@ from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 WORDS = list(string.ascii_lowercase[:12])
+TIMES = [
+    "2020-01-31T23:59:59.999999+00:00",
+    "2020-02-01T00:00:00.000000+00:00",
+    "2020-02-29T12:00:00.000000+00:00",
+    "2021-01-01T00:00:00.000000+00:00",
+]
+WINDOWS = [
+    ("2020-02", None),
+    (None, "2020-01"),
+    ("2020-02", "2020-02"),
+    ("2020-02-01", "2020-02-29T11:59"),
+    ("2020-02-01T00:00:00.000001", "2020-12-31T23:59:59Z"),
+    ("2021-01-01T01:00+01:00", None),
+    (None, "2019"),
+]
 KINDS = [MemoryKind.REPORT, MemoryKind.WORKING_MEMORY, MemoryKind.KNOWLEDGE_BASE, MemoryKind.SYSTEM_MEMORY]
 
 
@@ -60,6 +75,7 @@ def fill(store: SessionMemoryStore, source: random.Random, count: int) -> None:
             title="entry",
             tags=source.sample(["x", "y", "z"], source.choice([0, 1, 2])),
             category=source.choice([None, "go", "sql"]),
+            created_at=source.choice(TIMES),
         )
 
 
@@ -69,11 +85,11 @@ def passages_of(store: SessionMemoryStore) -> list[Passage]:
         rows = connection.execute(
             """
             select p.memory_id, p.chunk_id, p.start_char, p.end_char, m.content, m.memory_type, m.agent_id,
-                m.session_id, m.session_iter, m.task_code, m.tags, json_extract(m.metadata, '$.category')
+                m.session_id, m.session_iter, m.task_code, m.tags, json_extract(m.metadata, '$.category'), m.created_at
             from memory_passages p join session_memories m on m.id = p.memory_id
             """
         ).fetchall()
-    names = ("kind", "agent_id", "session_id", "session_iter", "task_code", "tags", "category")
+    names = ("kind", "agent_id", "session_id", "session_iter", "task_code", "tags", "category", "created_at")
     return [Passage(row[0], row[1], row[4][row[2] : row[3]], dict(zip(names, row[5:], strict=True))) for row in rows]
 
 
@@ -84,6 +100,7 @@ def passes(memory: dict[str, Any], scope: Scope) -> bool:
         memory["kind"] == scope.kind
         and all(getattr(scope, name) in (None, memory[name]) for name in exact)
         and (not scope.tags or any(f'"{tag}"' in memory["tags"] for tag in scope.tags))
+        and (scope.created_after or "") <= memory["created_at"] <= (scope.created_before or "9")
     )
 
 
@@ -108,8 +125,13 @@ def similarity(distance: float) -> float:
     return max(0.0, round(1 - distance**2 / 2, 6))
 
 
+def scope_of(window: tuple[str | None, str | None], **filters: Any) -> Scope:
+    return Scope(**filters, created_after=window[0], created_before=window[1])
+
+
 SCOPES = st.builds(
-    Scope,
+    scope_of,
+    window=st.one_of(st.just((None, None)), st.sampled_from(WINDOWS)),
     kind=st.sampled_from(KINDS),
     agent_id=st.sampled_from([None, None, "a1", "a2", "nobody"]),
     session_id=st.sampled_from([None, None, "s1", "s2"]),

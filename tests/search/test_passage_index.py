@@ -319,7 +319,7 @@ def test_the_likeliest_are_those_whose_signs_agree_best_with_the_query(share: fl
 def passages_with(vectors: NDArray[np.float32]) -> Passages:
     """Return the passages of a memory of this many chunks with one passage each."""
     count, dimensions = vectors.shape
-    memory = IndexedMemory(1, "report", "s", "a", "", 1, 1 << 20, np.ones(count, np.uint32))
+    memory = IndexedMemory(1, "report", "s", "a", "", 1, "2026-01-01", 1 << 20, np.ones(count, np.uint32))
     chunks = np.array([[1, number + 1] for number in range(count)])
     units = Units.empty(1).extended([memory], chunks, Revision(1, 0, 1, count, count))
     passages = [PlacedPassage(number + 1, 1, number + 1) for number in range(count)]

@@ -212,8 +212,14 @@ IDENTIFIERS = {
     "HTTPServer": ("httpserver", "server", "http"),
     "ECONNREFUSED": ("econnrefused",),
     "task #42": ("#42", "42", "task #42"),
-    "v1.2.3": ("v1.2.3", "v1"),
-    "see `a/b/c.py`.": ("a/b/c.py", "c.py", "py"),
+    "v1.2.3": ("v1.2.3", "v1", "1.2.3"),
+    "numpy 1.26.4": ("v1.26.4", "1.26.4", "numpy-1.26.4"),
+    "numpy-1.26.4": ("1.26.4", "v1.26.4"),
+    "3f2a9c8ed01b4c5d6e7f8091a2b3c4d5e6f70819": ("3f2a9c8", "3F2A9C8", "3f2a9c8ed01b"),
+    "3f2a9ed": ("3f2a9ed01b4c5d6e7f8091a2b3c4d5e6f70819aa",),
+    "1234567a9c8ed01b": ("1234567",),
+    "https://www.acme.io/a/b-c.html": ("acme.io/a/b-c.html", "/a/b-c.html", "http://acme.io/a/b-c.html", "acme.io"),
+    "see `a/b/c.py`.": ("a/b/c.py", "b/c.py", "c.py", "py"),
     "src/vector_memory/values.py:check_text()": ("check_text", "vector_memory", "values.py", "src/vector_memory"),
     "std::io::Error": ("std::io::error", "Error", "io"),
     "Crème brûlée": ("creme", "BRULEE"),
@@ -249,6 +255,12 @@ def test_an_identifier_is_a_term_as_it_stands(inside: str) -> None:
 def test_identifiers_inside_an_identifier_are_also_terms() -> None:
     assert {"a/b/c.py", "c.py"} <= set(terms("a/b/c.py"))
     assert {"src/values.py:check_text", "values.py", "check_text"} <= set(terms("src/values.py:check_text"))
+
+
+def test_only_hashes_are_known_by_their_beginning() -> None:
+    """A word, a number and a longer name that only contains such characters are not hashes."""
+    for text in ("defaced", "12345678", "decade_12345", "3f2a9c", "3f2a9c8xyz", "f" * 70):
+        assert text[:7] not in set(terms(text)) - {text}
 
 
 def test_stop_words_are_dropped_from_queries_of_other_words_only() -> None:
@@ -341,6 +353,24 @@ def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert found == [wanted] * 200
+
+
+def test_a_file_indexed_with_fewer_terms_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "memory.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:-1])
+        patch.setattr(postings, "terms", lambda text: text.split())
+        older = Database(path, dimensions=16)
+        with older.write() as connection:
+            wanted = save(connection, ["commit 3f2a9c8ed01b4c5d6e7f"])
+            before = fetch_value(connection, "select epoch from revision")
+        older.close()
+    database = Database(path, dimensions=16)
+    with database.read() as connection:
+        assert [match.memory_id for match in find(connection, "3f2a9c8")] == [wanted]
+        assert is_keyword_index_correct(connection, ())
+        assert fetch_value(connection, "select epoch from revision") > before
+    database.close()
 
 
 def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(

@@ -231,6 +231,15 @@ def test_the_newest_are_listed_first(tagged: TaggedMemories) -> None:
     assert [memory.content for memory in tagged.list_recent(3, 3).results] == ["Note 0."]
 
 
+def test_notes_of_a_time_are_searched_and_listed(tagged: TaggedMemories) -> None:
+    """What is counted is what is in the time."""
+    today = tagged.store("A note about caching.").created_at[:10]
+    for listed in (tagged.list_recent(created_after=today), tagged.search("caching", created_before=today)):
+        assert (listed.count, listed.total) == (1, 1)
+    for listed in (tagged.list_recent(created_before="2020"), tagged.search("caching", created_before="2020")):
+        assert (listed.count, listed.total) == (0, 0)
+
+
 def test_memories_of_other_kinds_are_not_found_by_their_ids(store: SessionMemoryStore) -> None:
     report = store.store_memory("report", "A report.", session_id="s").memory_id or 0
     for act in (store.tagged.get, store.tagged.delete, store.tagged.describe):

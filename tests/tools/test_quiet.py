@@ -68,7 +68,11 @@ def calls(tool: MemoryTool) -> Iterator[dict[str, Any]]:
 def with_text_everywhere(tool: MemoryTool) -> dict[str, Any]:
     """Return arguments that reach the store, with the secret wherever any text does."""
     free = {name: schema["type"] for name, schema in tool.parameters["properties"].items() if "enum" not in schema}
-    texts = [name for name, types in free.items() if "string" in types and "integer" not in types]
+    texts = [
+        name
+        for name, types in free.items()
+        if "string" in types and "integer" not in types and not name.startswith("created_")  # times, which are checked
+    ]
     return {**good_arguments(tool), **dict.fromkeys(texts, SECRET)}
 
 

@@ -37,7 +37,9 @@ SCHEMAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"type": "object", "additionalProperties": {"type": "integer", "default": None}},
         {"type": "object", "additionalProperties": {"type": "integer"}},
     ),
-    "defaults that say something": ({"type": "integer", "default": 0}, {"type": "integer", "default": 0}),
+    "defaults that say something": ({"type": "integer", "default": 5}, {"type": "integer", "default": 5}),
+    "a default of 0": ({"type": "integer", "default": 0}, {"type": "integer"}),
+    "a default of false": ({"type": "boolean", "default": False}, {"type": "boolean", "default": False}),
     "properties named like keywords": (
         {"properties": {"default": {"default": None}, "anyOf": {"type": "string"}}, "additionalProperties": False},
         {"properties": {"default": {}, "anyOf": {"type": "string"}}},

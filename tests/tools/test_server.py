@@ -12,7 +12,8 @@ import vector_memory
 from eras import Call
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
-from vector_memory.server.app import INSTRUCTIONS, create_server, instructions_for
+from vector_memory.server.app import create_server
+from vector_memory.server.instructions import INSTRUCTIONS, instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import Profile, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore

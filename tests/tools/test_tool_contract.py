@@ -39,13 +39,26 @@ def required_by_contract(tool: str) -> set[str]:
     return required - {"session_iter"} if tool == "load_session_context_for_task" else required
 
 
+CONVERSATIONAL = {
+    "search_input_prompts",
+    "search_reports_specific_chunks",
+    "search_working_memory_specific_chunks",
+}
+"""The tools whose hits may be turns of a conversation."""
+
+
 def added_parameters(tool: str) -> set[str]:
     """Return the parameters that a tool has beyond the contract."""
+    time = {"created_after", "created_before"}
+    if tool == "list_sessions":
+        return time
     if not tool.startswith("search_"):
         return ADDED_PARAMETERS.get(tool, set())
-    added = {"offset", "max_tokens"}
+    added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
+    if tool in CONVERSATIONAL:
+        added.add("neighbours")
     if tool.endswith("_full_documents"):
         added.add("order")
     if tool.endswith(("_specific_chunks", "_section_context")):
@@ -79,9 +92,9 @@ Nothing is sent anywhere.
 def added_keys(tool: str) -> set[str]:
     """Return the keys that answers have beyond the contract."""
     if tool.endswith(("_specific_chunks", "_section_context")):
-        return {"omitted", "next_offset", "confidence", "elsewhere"} | OBSERVATIONS | PROVENANCE
+        return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS | PROVENANCE
     if tool.startswith("search_"):
-        return {"omitted", "next_offset", "confidence", "elsewhere"} | OBSERVATIONS
+        return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted"}
     added = {

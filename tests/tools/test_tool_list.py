@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 SNAPSHOTS = Path(__file__).parent.parent / "contract" / "snapshots"
 
 MAX_TOKENS = 4_000
-MAX_CHARACTERS = 18_500
-"""4,000 tokens are about 18,600 characters of these schemas (4.66 a token, measured with cl100k_base)."""
+MAX_CHARACTERS = 18_920
+"""4,000 tokens are about 18,900 characters of these schemas (4.73 a token, measured with cl100k_base)."""
 
 STORE = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 READ = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}

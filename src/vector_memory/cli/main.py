@@ -29,6 +29,7 @@ Maintenance:
   cleanup          delete old memories
   backfill         compute missing vectors
   reembed          recompute all vectors with another model
+  models           list the embedding models, and which are installed
   doctor           check the installation and the memory, and repair them
   backup           copy the memory to a file, even while servers use it
   restore          replace the memory with a backup

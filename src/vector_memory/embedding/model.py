@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
+from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.embedder import Embedder, Vectors
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, VectorMemoryError
 
@@ -40,11 +42,11 @@ log = logging.getLogger(__name__)
 def load_embedder(settings: "Settings") -> Embedder:
     """Load and return the engine of `settings.embedding_model`. This takes 0.2 s to several seconds.
 
-    all-MiniLM-L6-v2 runs on ONNX Runtime, `toy` is the engine for tests, and any other model needs
-    sentence-transformers. Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if the
-    length of its vectors is not VECTOR_MEMORY_EMBEDDING_DIM.
+    Known models and folders with a description run on ONNX Runtime, `toy` is the engine for tests, and any other model
+    needs sentence-transformers. Raises EmbeddingUnavailableError if the model cannot be loaded, ConfigurationError if
+    the length of its vectors is not VECTOR_MEMORY_EMBEDDING_DIM.
     """
-    engine = _load_engine(settings.embedding_model.removeprefix("sentence-transformers/"), settings)
+    engine = _load_engine(settings.embedding_model, settings.embedding_model_path, settings.embedding_dim)
     dimensions = engine.fingerprint.dimensions
     if dimensions != settings.embedding_dim:
         raise ConfigurationError(
@@ -54,22 +56,22 @@ def load_embedder(settings: "Settings") -> Embedder:
     return engine
 
 
-def _load_engine(name: str, settings: "Settings") -> Embedder:
-    # Imported only when needed: engines import their runtimes, settings import pydantic; this module imports neither.
-    from vector_memory.settings import DEFAULT_MODEL  # noqa: PLC0415
-
-    if name == DEFAULT_MODEL:
-        from vector_memory.embedding.onnx_engine import OnnxEngine  # noqa: PLC0415
-        from vector_memory.embedding.weights import find_weights  # noqa: PLC0415
-
-        return OnnxEngine(find_weights(settings.embedding_model_path))
+def _load_engine(name: str, folder: Path | None, dimensions: int) -> Embedder:
+    # Imported only when needed, because engines import their runtimes.
     if name == TOY_MODEL:
         from vector_memory.embedding.toy_engine import ToyEngine  # noqa: PLC0415
 
-        return ToyEngine(settings.embedding_dim)
+        return ToyEngine(dimensions)
+    from vector_memory.embedding.weights import find_model  # noqa: PLC0415
+
+    found = find_model(name, folder)
+    if found is not None:
+        from vector_memory.embedding.onnx_engine import OnnxEngine  # noqa: PLC0415
+
+        return OnnxEngine(found)
     from vector_memory.embedding.sentence_transformers_engine import SentenceTransformersEngine  # noqa: PLC0415
 
-    return SentenceTransformersEngine(settings.embedding_model, settings.embedding_model_path)
+    return SentenceTransformersEngine(name, folder)
 
 
 class LatestVectors:
@@ -212,8 +214,12 @@ class EmbeddingModel:
         """
         return self._query_vector(text, self.fingerprint)
 
+    def calibration_for(self, question: str) -> Calibration:
+        """Return how near the best passage must be to be on the topic of this question."""
+        return self._loaded().calibration_for(question)
+
     def _embed_query(self, text: str, _fingerprint: Fingerprint) -> Vectors:
-        vector: Vectors = self._loaded().embed([text])[0].copy()
+        vector: Vectors = self._loaded().embed_query(text).copy()
         vector.setflags(write=False)
         return vector
 

@@ -1,8 +1,8 @@
-"""The default engine: ONNX Runtime over the official all-MiniLM-L6-v2 weights.
+"""The engine of all models of the BERT family: ONNX Runtime over a folder with their weights, on the CPU.
 
-`minilm.onnx` holds only the graph (made by scripts/make_minilm_graph.py); its weights are byte offsets into
-model.safetensors, which ONNX Runtime maps into memory. Pooling and normalisation are those of sentence-transformers:
-the mean of the last hidden states, divided by max(its length, 1e-12).
+For weights in a safetensors file the graph is built at each start (2 ms), and ONNX Runtime maps the file into memory.
+A text's vector is the mean of the last hidden states, or the first of them, divided by max(its length, 1e-12), as in
+sentence-transformers.
 
 Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
 every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
@@ -13,59 +13,81 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
+from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.embedding.weights import MODEL_FILE, TOKENIZER_FILE, Weights
+from vector_memory.embedding.encoder import WORDS, build_graph
+from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
+from vector_memory.embedding.safetensors import read_header
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-DIMENSIONS = 384
-# The model was trained on 128 tokens and reads 256 (sentence-transformers' max_seq_length), including [CLS] and [SEP].
-TRAINED_TOKENS = 126
-READ_TOKENS = 254
-CLS, SEP = 101, 102
 # Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
 MAX_TOKENS = 256
 # The user needs the other CPUs.
 MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
-GRAPH = "minilm.onnx"
-# The placeholder for the weights' file in the graph; its fixed width allows replacement in place.
-LOCATION = b"./" + b"@" * 64
+ENGINE = "onnxruntime"
+PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
+SPECIAL_TOKENS = 2
 
 Tokens = NDArray[np.int64]
 
 
 class OnnxEngine:
-    """Computes all-MiniLM-L6-v2 vectors on the CPU; thread-safe."""
+    """Computes the vectors of one model on the CPU; thread-safe."""
 
-    fingerprint = Fingerprint("all-MiniLM-L6-v2", DIMENSIONS, "fp32", "onnxruntime")
-    tokens_per_vector = TRAINED_TOKENS
-
-    def __init__(self, weights: Weights, calls: int | None = None) -> None:
+    def __init__(self, model: ModelFolder, calls: int | None = None) -> None:
         """Load the model. `calls`: how many run at once; default: one per available CPU, at most four.
 
-        Raises EmbeddingUnavailableError if the files are not the official ones.
+        Raises EmbeddingUnavailableError if the files are not the official ones, or cannot be used.
         """
-        weights.verify(TOKENIZER_FILE)
+        if not model.is_complete:
+            raise EmbeddingUnavailableError(f"{model.source} does not contain a whole model. {model.remedy}")
+        weights = model.weights_file or MODEL_FILE
+        digests = {TOKENIZER_FILE: model.verify(TOKENIZER_FILE)}
         with ThreadPoolExecutor(1) as background:
-            verified = background.submit(weights.verify, MODEL_FILE)  # hash 90 MB while the rest loads
-            self._tokenizer = _load_tokenizer(weights)
+            verified = background.submit(model.verify, weights)  # hash 90 MB while the rest loads
+            self._tokenizer = _load_tokenizer(model)
             _import_runtime()  # now rather than in _open_session, while the hash is computed
-            verified.result()
-        self._session = _open_session(weights)
+            digests[weights] = verified.result()
+        self._description = model.description
+        self._read_tokens = model.description.tokens
+        self._session, width, precision = self._open(model, weights)
+        self._inputs = [each.name for each in self._session.get_inputs()]
+        self._special = self._tokenizer.encode("").ids
+        if len(self._special) != SPECIAL_TOKENS:
+            raise _unusable(model, "must put one token before a text and one after it", TOKENIZER_FILE)
+        self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
+        self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
+
+    def _open(self, model: ModelFolder, weights: str) -> tuple["InferenceSession", int, str]:
+        """Return the session, the length of its states (0: not known yet) and the precision of the weights."""
+        file = model.file(weights)
+        if weights != MODEL_FILE:
+            try:
+                return _open_session(str(file), file.parent), 0, "onnx"
+            except Exception as error:  # the runtime raises many kinds
+                raise _unusable(model, "cannot be loaded", weights) from error
+        size, stored = model.architecture(), read_header(file)
+        self._read_tokens = min(self._read_tokens, size.longest - SPECIAL_TOKENS)
+        if self._tokenizer.get_vocab_size() > size.vocabulary:
+            raise _unusable(model, "has more tokens than the weights", TOKENIZER_FILE)
+        graph = build_graph(stored, size, f"./{file.name}")
+        words = next(tensor for name, tensor in stored.items() if name.endswith(WORDS))
+        return _open_session(graph, file.parent), size.width, PRECISIONS[words.kind]
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
@@ -73,21 +95,56 @@ class OnnxEngine:
         return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), 384). Only the first 254 tokens of a text are read."""
-        tokens = [self._tokens(text) for text in texts]
-        vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
+        """Return one unit vector per text, shape (len(texts), dimensions).
+
+        Only the model's number of tokens is read: 254 of all-MiniLM-L6-v2.
+        """
+        return self._vectors([self._tokens(self._description.passage_prefix + text) for text in texts])
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the unit vector of a question, shape (dimensions,)."""
+        vector: Vectors = self._vectors([self._tokens(self._description.query_prefix + text)])[0]
+        return vector
+
+    def calibration_for(self, question: str) -> Calibration:
+        """Return when an answer to this question is close."""
+        return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
+
+    def _vectors(self, tokens: Sequence[Tokens]) -> Vectors:
+        vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
+        pool = _mean if self._description.pooling == "mean" else _first
 
         def embed_group(group: list[int]) -> None:
-            (hidden,) = self._session.run(["hidden"], {"input_ids": np.stack([tokens[index] for index in group])})
+            hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vectors[index] = _pool(states)
+                vectors[index] = _unit(pool(states))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         return vectors
 
+    def _hidden(self, ids: Tokens) -> Vectors:
+        """Return the last hidden states, shape (texts, tokens, width)."""
+        given: dict[str, Any] = {"input_ids": ids}
+        for name in self._inputs:
+            if name != "input_ids":  # a mask of ones, and zeros for the types of tokens
+                given[name] = np.full_like(ids, 1 if name == "attention_mask" else 0)
+        hidden: Vectors = self._session.run(None, given)[0]
+        return hidden
+
     def _tokens(self, text: str) -> Tokens:
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        return np.array([CLS, *encoding.ids[:READ_TOKENS], SEP], np.int64)
+        first, last = self._special
+        return np.array([first, *encoding.ids[: self._read_tokens], last], np.int64)
+
+    def _measured_width(self) -> int:
+        """Return the length of the states of a model that is an ONNX file."""
+        states = self._hidden(np.array([self._special], np.int64))
+        if states.ndim != len(("texts", "tokens", "width")) or states.dtype != np.float32:
+            raise EmbeddingUnavailableError(
+                "The first output of model.onnx must be the last hidden states, as 32-bit floats: export the model "
+                "without pooling."
+            )
+        return int(states.shape[2])
 
 
 def equal_length_groups(lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -111,17 +168,29 @@ def _for_each(work: Callable[[list[int]], None], groups: Sequence[list[int]], th
             pass
 
 
-def _pool(states: Vectors) -> Vectors:
+def _mean(states: Vectors) -> Vectors:
     mean: Vectors = states.mean(axis=0)
-    unit: Vectors = mean / np.maximum(np.sqrt(np.sum(mean * mean)), SMALLEST_LENGTH)
+    return mean
+
+
+def _first(states: Vectors) -> Vectors:
+    first: Vectors = states[0]
+    return first
+
+
+def _unit(vector: Vectors) -> Vectors:
+    unit: Vectors = vector / np.maximum(np.sqrt(np.sum(vector * vector)), SMALLEST_LENGTH)
     return unit
 
 
-def _load_tokenizer(weights: Weights) -> "Tokenizer":
+def _load_tokenizer(model: ModelFolder) -> "Tokenizer":
     from tokenizers import Tokenizer  # noqa: PLC0415 - lazy, as everywhere in this package
 
-    tokenizer = Tokenizer.from_file(str(weights.file(TOKENIZER_FILE)))
-    tokenizer.no_truncation()  # the file configures truncation and padding to 128 tokens
+    try:
+        tokenizer = Tokenizer.from_file(str(model.file(TOKENIZER_FILE)))
+    except Exception as error:  # the library raises nothing more specific
+        raise _unusable(model, "is not a tokenizer's file", TOKENIZER_FILE) from error
+    tokenizer.no_truncation()  # the file may configure truncation and padding, as to 128 tokens
     tokenizer.no_padding()
     return tokenizer
 
@@ -134,28 +203,24 @@ def _import_runtime() -> ModuleType:
     return onnxruntime  # type: ignore[no-any-return]
 
 
-def _open_session(weights: Weights) -> "InferenceSession":
+def _open_session(graph: bytes | str, folder: Path) -> "InferenceSession":
+    """Open a graph, or the file of one, whose weights are in a folder."""
     onnxruntime = _import_runtime()
-    model = weights.file(MODEL_FILE)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
     options.enable_mem_pattern = False  # it plans memory for shapes that repeat; these do not
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     return onnxruntime.InferenceSession(
-        _graph_over(model.name),
+        graph,
         options,
         providers=["CPUExecutionProvider"],
-        disabled_optimizers=["EmbedLayerNormFusion", "SkipLayerNormFusion"],  # both make this model slower
+        disabled_optimizers=["EmbedLayerNormFusion", "SkipLayerNormFusion"],  # both make these models slower
     )
 
 
-def _graph_over(file_name: str) -> bytes:
-    """Return the graph with the path of the weights' file, which may be a blob in the Hugging Face cache."""
-    location = b"./" + file_name.encode().rjust(len(LOCATION) - 2, b"/")  # `.///name` is `name`
-    if len(location) != len(LOCATION):
-        raise EmbeddingUnavailableError("The name of the file that model.safetensors links to is too long: rename it.")
-    return (files("vector_memory.embedding") / GRAPH).read_bytes().replace(LOCATION, location)
+def _unusable(model: ModelFolder, problem: str, name: str) -> EmbeddingUnavailableError:
+    return EmbeddingUnavailableError(f"{name} in {model.source} {problem}. {model.remedy}")
 
 
 def _available_cpus() -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from vector_memory.domain import Fingerprint, Span
+from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 
@@ -51,6 +52,15 @@ class SentenceTransformersEngine:
         with self._one_at_a_time:
             vectors = self._model.encode(list(texts), batch_size=1, normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, np.float32)
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the unit vector of a question, shape (dimensions,)."""
+        vector: Vectors = self.embed([text])[0]
+        return vector
+
+    def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
+        """Return when an answer is close."""
+        return UNKNOWN
 
 
 def _load(name: str, folder: Path | None) -> "SentenceTransformer":

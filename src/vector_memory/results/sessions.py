@@ -98,7 +98,16 @@ class MemoryEntry(StoredText):
     access_count: int
 
 
-class FoundMemory(MemoryEntry):
+class InContext(BaseModel):
+    """A hit that may be short: what stands before and after it in its session, in the order of time."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    context_before: list[str] = unless_empty([])
+    context_after: list[str] = unless_empty([], "Of a short hit: its neighbours in the session")
+
+
+class FoundMemory(MemoryEntry, InContext):
     """A whole memory in a search result.
 
     `similarity` is 2.0 if it was matched by filters, None if by words only. `score` is None if nothing was compared.
@@ -161,6 +170,7 @@ class SearchResult(ReportsResult):
     omitted: list[Omitted] = unless_empty([])
     confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
     elsewhere: dict[str, int] = unless_empty({}, "If low: number of matches outside the filters")
+    trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 
 class SearchMemoriesResult(SearchResult):
@@ -201,7 +211,7 @@ class SharedProvenance(BaseModel):
     created_at: Time | None = unless_empty()
 
 
-class FoundChunk(SharedProvenance):
+class FoundChunk(SharedProvenance, InContext):
     """A chunk that matched. `similarity` is the cosine of its best passage, None if only words were compared."""
 
     chunk_id: int

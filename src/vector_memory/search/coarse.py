@@ -1,6 +1,7 @@
 """Coarse search: whole memories, looked up by scope or found by their best unit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
@@ -18,8 +19,10 @@ from vector_memory.results.sessions import CoarseSearchResult, FoundMemory, Obse
 from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
 from vector_memory.search.retriever import Retriever, reports_among
 from vector_memory.storage.base import Storage
+from vector_memory.storage.records import Neighbours
 
 NOT_COMPARED = "The newest first, not compared with the query: omit order for the best match."
 
@@ -35,6 +38,7 @@ class Looked(NamedTuple):
     found: Sequence[FoundMemory]
     judgement: Judgement
     observations: Sequence[ObservationNote] = ()
+    neighbours: Mapping[int, Neighbours] = MappingProxyType({})
 
 
 class CoarseSearch:
@@ -64,9 +68,11 @@ class CoarseSearch:
         looked_up = self._look_up(scope, page, latest_first=latest_first)
         return self._memories_result(looked_up, scope, page, query=None, latest_first=latest_first)
 
-    def memories(self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None) -> SearchMemoriesResult:
-        """Return the memories that match the query best, or without one the newest."""
-        found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode)
+    def memories(
+        self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
+    ) -> SearchMemoriesResult:
+        """Return the memories that match the query best, short ones with `neighbours`, or without one the newest."""
+        found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode, neighbours)
         return self._memories_result(found, scope, page, query=query, latest_first=True)
 
     def documents(
@@ -101,19 +107,22 @@ class CoarseSearch:
         found = [found_memory(memory) for memory in memories]
         return Looked(found, Judgement(notes=(*notes, *filter(None, [note]))), observations)
 
-    def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> Looked:
+    def _best(self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"):
-            question = self._retriever.prepare(query, mode)
+            question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1, memories=True)
                 hits = found.hits[page.offset :]
-                memories, observations = retrieval.reader.together(
+                memories, observations, around = retrieval.reader.together(
                     lambda reader: reader.memories([hit.memory_id for hit in hits]),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),
+                    lambda reader: neighbours_of(reader, scope, [hit.memory_id for hit in hits], neighbours),
                 )
+                short = {one.id for one in memories.values() if len(one.content.encode()) < SHORT_BYTES}
+                known = {number: around[number] for number in short & around.keys()}
                 judgement = judge(retrieval, scope, found)
         matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
-        return Looked(matched, judgement, observations)
+        return Looked(matched, judgement, observations, known)
 
     def _memories_result(
         self,
@@ -139,9 +148,11 @@ class CoarseSearch:
 
     def _common(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
         """Return the fields that all answers have, with as many of the results as the packer lets in."""
-        found, judgement, observations = looked
+        found, judgement, observations, known = looked
         wanted = found[: page.limit]
-        answer = packer.packed(wanted, packer.share(wanted), page, omitted_memory, more=len(found) > page.limit)
+        shared = packer.share(wanted)
+        shown = packer.with_more(shared, beside(shared, known)) if known else shared
+        answer = packer.packed(wanted, shown, page, omitted_memory, more=len(found) > page.limit)
         return answer.fields() | {
             "total_results": len(answer.results),
             "confidence": judgement.confidence,

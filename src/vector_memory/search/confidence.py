@@ -18,7 +18,7 @@ from vector_memory.search.retriever import Retrieval
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How far to trust an answer. `confidence` is None if meaning was not compared.
+    """How far to trust an answer. `confidence` is None if the query has a meaning that was not compared.
 
     `elsewhere`: how many units near the question there are in other scopes, by their names. `notes`: sentences.
     """
@@ -42,12 +42,14 @@ def judge(retrieval: Retrieval, scope: Scope, found: SearchHits) -> Judgement:
     if question.vector is None:
         if not found.hits:
             notes.append(no_such_words(scope) if reader.count(scope) else nothing_stored(reader, scope))
-        return Judgement(notes=tuple(notes))
+        if not question.is_reference:
+            return Judgement(notes=tuple(notes))
     if not found.hits and found.nearest is not None and retrieval.threshold is not None:
         notes.append(all_too_different(retrieval.threshold))
-    if found.is_close(retrieval.calibration):
+    if found.is_close(retrieval.question.calibration):
         return Judgement("high", notes=tuple(notes))
-    notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))
+    if found.hits or question.vector is not None:
+        notes.append(NO_CLOSE_MATCH if reader.count(scope) else nothing_stored(reader, scope))
     elsewhere = closer_matches(retrieval, scope)
     if elsewhere:
         notes.append(somewhere_else(elsewhere, advise=True))

@@ -26,14 +26,16 @@ def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
 def count_close(retrieval: Retrieval, scope: Scope) -> int:
     """Return how many units of a scope are near the question, at most 100; 0 if none is."""
     found = retrieval.find(scope, COUNTED, only_if_close=True)
-    if not found.is_close(retrieval.calibration):
+    if not found.is_close(retrieval.question.calibration):
         return 0
-    return max(1, sum((hit.similarity or 0.0) >= retrieval.calibration.by_meaning for hit in found.hits))
+    return max(1, sum((hit.similarity or 0.0) >= retrieval.question.calibration.by_meaning for hit in found.hits))
 
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
     """Return the other scopes in which to look when a scope has nothing on a topic, by name."""
     others = {}
+    if scope.created_after is not None or scope.created_before is not None:
+        others["other_times"] = replace(scope, created_after=None, created_before=None)
     if scope.session_iter is not None:
         others["other_iterations"] = replace(scope, session_iter=None)
     if scope.agent_id is not None:
@@ -44,11 +46,12 @@ def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
         return others
     if scope.session_id is not None:
         others["other_sessions"] = replace(scope, session_id=None, session_iter=None)
+    window = Scope(created_after=scope.created_after, created_before=scope.created_before)
     for name in reader.count_by(Scope(session_id=scope.session_id), "kind"):
         if name in set(MemoryKind) - {scope.kind, *UNSEARCHED}:
-            others[name] = Scope(name, session_id=scope.session_id)
+            others[name] = replace(window, kind=MemoryKind(name), session_id=scope.session_id)
     if scope.kind is not MemoryKind.KNOWLEDGE_BASE:
-        others[str(MemoryKind.KNOWLEDGE_BASE)] = Scope(MemoryKind.KNOWLEDGE_BASE)
+        others[str(MemoryKind.KNOWLEDGE_BASE)] = replace(window, kind=MemoryKind.KNOWLEDGE_BASE)
     return others
 
 

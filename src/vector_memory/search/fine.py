@@ -7,6 +7,7 @@ from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
+from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
 from vector_memory.search.retriever import Retriever, reports_among
 from vector_memory.storage.records import Origin, StoredChunk
 
@@ -19,18 +20,23 @@ class FineSearch:
         self._timer = timer
         self._packer = packer
 
-    def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> FineSearchResult:
-        """Return the chunks that match the query best, best first."""
+    def search(
+        self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int
+    ) -> FineSearchResult:
+        """Return the chunks that match the query best, best first, short ones with their neighbours."""
         with self._timer.time(f"search_fine_{scope.kind}"):
-            question = self._retriever.prepare(query, mode)
+            question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1)
                 hits = found.hits[page.offset : page.end]
-                chunks, origins, observations = retrieval.reader.together(
+                chunks, origins, observations, around = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.origins([hit.memory_id for hit in hits]),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),
+                    lambda reader: neighbours_of(reader, scope, [hit.memory_id for hit in hits], neighbours),
                 )
+                short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
+                known = {number: around[number] for number in short & around.keys()}
                 judgement = judge(retrieval, scope, found)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
 
@@ -38,7 +44,9 @@ class FineSearch:
             # Cut a very long code fence, so that every chunk fits on its own.
             results = [packer.hold(chunk, "chunk_content", chunk.content_start or 0) for chunk in matched]
             more = len(found.hits) > page.end
-            answer = packer.packed(matched, packer.fitting(results), page, omitted_chunk, more=more)
+            fitting = packer.fitting(results)
+            shown = packer.with_more(fitting, beside(fitting, known))
+            answer = packer.packed(matched, shown, page, omitted_chunk, more=more)
             return FineSearchResult(
                 **answer.fields(),
                 total_results=len(answer.results),

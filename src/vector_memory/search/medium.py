@@ -76,7 +76,7 @@ class MediumSearch:
     def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
         """Return the sections that match the query best, best first."""
         with self._timer.time(f"search_medium_{scope.kind}"):
-            question = self._retriever.prepare(query, mode)
+            question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
                 reader = retrieval.reader
                 # The same number for every page: otherwise the order of sections would change from page to page.

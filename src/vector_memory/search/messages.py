@@ -29,6 +29,7 @@ FOUND_WITH = {
 """The tool that finds memories of each kind."""
 
 PLACES = {
+    "other_times": ("from other times", "omit created_after and created_before"),
     "other_iterations": ("in the session's other iterations", "omit session_iter"),
     "other_agents": ("from other agents", "omit agent_id"),
     "other_sessions": ("in other sessions", "omit session_id"),

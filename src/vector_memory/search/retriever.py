@@ -8,23 +8,27 @@ from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.calibration import UNKNOWN, Calibration, calibration_of
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.search.from_tables import DEPTH, best_units
-from vector_memory.search.fusion import Hit, SearchHits
+from vector_memory.search.dates import without_dates
+from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
 from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
+from vector_memory.search.question import Question, prepare
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import Method, Vectors
-from vector_memory.storage.terms import query_terms
+from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked
 from vector_memory.validation import MAX_QUERY, check_text
 
-LOADING_SECONDS = 1.0
-"""Seconds a search waits for a model that is still loading before it answers by words."""
+DEPTH = 50
+"""How many of the best units of each list are compared first; this usually settles ten results."""
+
+GROWTH = 4
+
+MAX_DEPTH = DEPTH * GROWTH**4
+"""The longest list: a search that needs a longer one gives up and says so."""
 
 PATIENCE_SECONDS = 2.0
 """How long a search waits for vectors of its scope that are being computed, by any process."""
@@ -44,43 +48,7 @@ POLL_SECONDS = 0.01
 
 _places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
-STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
-
-    `problem`: why meaning is not compared, although it was requested.
-    """
-
-    vector: Vectors | None
-    terms: Sequence[str] | None
-    problem: str | None = None
-
-    def by_words(self, problem: str) -> "Question":
-        """Return the question without its vector. `problem`: a sentence that gives the reason."""
-        return replace(self, vector=None, problem=f"Found by words only. {problem}")
-
-
-def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
-    """Turn a query into a question. All families of tools decide here whether meaning is compared.
-
-    Without a model, or while it is loading, only words are compared, unless the mode requires meaning.
-    Raises ValidationError, EmbeddingUnavailableError.
-    """
-    check_text("query", query, MAX_QUERY)
-    terms = None if mode is SearchMode.VECTOR else query_terms(query)
-    if mode is SearchMode.KEYWORD:
-        return Question(None, terms)
-    try:
-        if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
-            return Question(None, terms).by_words(STILL_LOADING)
-        return Question(model.embed_query(query), terms)
-    except EmbeddingUnavailableError as error:
-        if mode is SearchMode.VECTOR:
-            raise
-        return Question(None, terms).by_words(str(error))
+EVERYTHING = Scope()
 
 
 class Retriever:
@@ -110,12 +78,13 @@ class Retriever:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
 
-    def prepare(self, query: str, mode: SearchMode | None = None) -> Question:
+    def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
-        Raises ValidationError, EmbeddingUnavailableError.
+        Dates in the time of the scope are left out of it. Raises ValidationError, EmbeddingUnavailableError.
         """
-        return prepare(query, self._model, mode or self._mode)
+        check_text("query", query, MAX_QUERY)
+        return prepare(without_dates(query, scope), self._model, mode or self._mode)
 
     @contextmanager
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
@@ -163,8 +132,7 @@ class Retriever:
             if question.terms is None:
                 raise
             question = question.by_words(str(error))
-        calibration = UNKNOWN if question.vector is None else calibration_of(self._model.fingerprint)
-        return Retrieval(reader, question, self._index, self._method, self.threshold, calibration, known)
+        return Retrieval(reader, question, self._index, self._method, self.threshold, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +173,9 @@ class Retrieval:
         index: PassageIndex | None,
         method: Method,
         threshold: float | None,
-        calibration: Calibration,
         known: Known | None = None,
     ) -> None:
         self._known = known
-        self.calibration = calibration
         self.reader = reader
         self.question = question
         self.threshold = threshold
@@ -236,7 +202,7 @@ class Retrieval:
         return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
 
     def _is_close(self, found: SearchHits) -> bool:
-        return found.is_close(self.calibration)
+        return found.is_close(self.question.calibration)
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
@@ -254,3 +220,48 @@ class Retrieval:
 def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
     """Return the ids of the memories of hits of a scope if they are reports."""
     return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
+
+
+def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
+    """Return the `count` best units, or with `memories` the memories that have them.
+
+    Both lists grow until no unit outside them can rank before a returned one.
+    """
+    vector = question.vector
+    words = None if question.terms is None else source.rank_words(question.terms)
+    wording = None if words is None else words.wording
+    depth = max(DEPTH, count)
+    while True:
+        near = None if vector is None else source.nearest(vector, depth)
+        worded = None if words is None else words.best(depth)
+        if vector is not None and near is not None and words is not None and worded is not None:
+            near_only, worded_only = only_in(near, worded), only_in(worded, near)
+            near = replace(near, others=source.similarities(vector, worded_only))
+            worded = replace(worded, others=words.shares(near_only))
+        hits, horizon = merged(near, worded)
+        partial = near is not None and near.partial
+        settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
+        found = best_of_each_memory(settled) if memories else settled
+        nearest = clipped(near.matches[0].score) if near and near.matches else None
+        if horizon is None or partial or len(found) >= count:
+            return SearchHits(found[:count], nearest, partial, wording)
+        if depth >= MAX_DEPTH:
+            return SearchHits(
+                (best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True, wording=wording
+            )
+        depth *= GROWTH
+
+
+def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
+    """Return the units of the given lists, best first, and the horizon that no other unit ranks before."""
+    if worded is None:
+        return from_single(near or Ranked(), "vector")
+    if near is None:
+        return from_single(worded, "keyword")
+    return fuse(near, worded)
+
+
+def only_in(ranked: Ranked, other: Ranked) -> list[Match]:
+    """Return the matches of a list that another list has not found."""
+    known = {match.id for match in other.matches}
+    return [match for match in ranked.matches if match.id not in known]

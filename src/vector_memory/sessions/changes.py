@@ -85,7 +85,7 @@ class Changes:
         self, cursor: str | int | None, scope: Scope, query: str, page: Page, length: int | None
     ) -> ChangesResult:
         with self._timer.time("search_changes"):
-            question = self._retriever.prepare(query)
+            question = self._retriever.prepare(query, scope=scope)
             with self._retriever.answering(question, scope) as retrieval:
                 reader = retrieval.reader
                 end = reader.cursor()
@@ -100,7 +100,7 @@ class Changes:
             for hit in ranked.hits
         ]
         total = sum(counts.values())
-        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.calibration)
+        is_weak = ranked.nearest is not None and not ranked.is_close(retrieval.question.calibration)
         notes = (
             retrieval.question.problem,
             missing,

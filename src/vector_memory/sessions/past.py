@@ -113,7 +113,7 @@ def close_chunks(retrieval: Retrieval) -> Iterator[tuple[float, int, int]]:
         found = retrieval.find(Scope(kind), LOOKED_AT)
         wording = found.wording and Wording(0.0, found.wording.units)
         for hit in found.hits:
-            if found._replace(nearest=hit.similarity, wording=wording).is_close(retrieval.calibration):
+            if found._replace(nearest=hit.similarity, wording=wording).is_close(retrieval.question.calibration):
                 yield hit.score, hit.memory_id, hit.id
 
 

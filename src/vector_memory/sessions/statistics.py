@@ -39,11 +39,11 @@ class Statistics:
             )
         )
 
-    def list_sessions(self, limit: int, agent_id: str | None) -> SessionsResult:
-        """Return sessions, latest activity first."""
+    def list_sessions(self, limit: int, scope: Scope) -> SessionsResult:
+        """Return the sessions that have memories of a scope, latest activity first; only these memories count."""
         check_range("limit", limit, 1, MAX_LIMIT)
         with self._storage.read() as reader:
-            found, total = reader.sessions(Scope(agent_id=agent_id), limit, AGENTS_LISTED)
+            found, total = reader.sessions(scope, limit, AGENTS_LISTED)
         listed = [SessionEntry(**asdict(session)) for session in found]
 
         def build(packer: Packer) -> SessionsResult:

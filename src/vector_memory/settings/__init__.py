@@ -67,11 +67,12 @@ class Settings(BaseModel):
     embedding_model: str = Field(
         default=DEFAULT_MODEL,
         min_length=1,
-        description="Embedding model; any other than the default needs the sentence-transformers extra.",
+        description="Embedding model: a name that `vector-memory models` lists, or the path of a folder with a model; "
+        "any other name needs the sentence-transformers extra.",
     )
     embedding_model_path: FullPath | None = Field(
         default=None,
-        description="Folder with the model's files; default: the Hugging Face cache or the installed weights package.",
+        description="Folder with the model's files; default: the Hugging Face cache or an installed weights package.",
     )
     embedding_dim: int = Field(default=DEFAULT_DIM, ge=1, le=8192, description="Length of the model's vectors.")
     warm_start_embedding_model: bool = Field(
@@ -199,10 +200,11 @@ class Toolset(StrEnum):
 
 
 class Profile(StrEnum):
-    """How many of the tools are offered: all, or a few that cost little."""
+    """How many of the tools are offered, and with which of their parameters."""
 
     FULL = "full"
     CORE = "core"
+    ALL = "all"
 
 
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
@@ -232,7 +234,8 @@ class ServerOptions(BaseModel):
     )
     profile: Profile = Field(
         default=Profile.FULL,
-        description="full: all tools of the toolsets; core: eight session tools with short schemas.",
+        description="full: all tools of the toolsets; core: eight session tools with short schemas; all: like full, "
+        "with the parameters for finding out why a search did not find something.",
     )
     read_only: bool = Field(
         default=False,

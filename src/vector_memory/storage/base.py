@@ -28,6 +28,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Neighbours,
     Observation,
     Order,
     Origin,
@@ -109,6 +110,11 @@ class Reader(Protocol):
 
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
         """Return the last observations on these reports, the oldest first, with the beginnings of their text."""
+
+    def neighbours(
+        self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
+    ) -> dict[int, Neighbours]:
+        """Return the beginnings of what stands beside memories, among those of their kind, session and iteration."""
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         """Return up to `limit` memories of a scope after the first `offset`."""

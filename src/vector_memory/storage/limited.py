@@ -23,6 +23,7 @@ from vector_memory.storage.records import (
     Memory,
     Moment,
     NamedBy,
+    Neighbours,
     Observation,
     Order,
     Origin,
@@ -86,6 +87,11 @@ class LimitedReader(Limited):
         found = self._reader.observations_on(self._seen(report_ids), limit, characters)
         seen = self.origins([observation.id for observation in found])
         return [observation for observation in found if observation.id in seen]
+
+    def neighbours(
+        self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
+    ) -> dict[int, Neighbours]:
+        return self._reader.neighbours(self._seen(memory_ids), count, characters, same_agent=same_agent)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return self._reader.list_memories(self.visible(scope), limit, offset, order=order)

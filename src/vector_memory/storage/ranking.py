@@ -136,7 +136,8 @@ class Revision(NamedTuple):
 class IndexedMemory(NamedTuple):
     """The fields of a memory that filters use, and the place of its units. A missing session or task is empty.
 
-    `place`: the place of its first unit. `lengths`: the numbers of terms of its units, in order.
+    `created_at`: as stored. `place`: the place of its first unit. `lengths`: the numbers of terms of its units, in
+    order.
     """
 
     memory_id: int
@@ -145,6 +146,7 @@ class IndexedMemory(NamedTuple):
     agent_id: str
     task_code: str
     session_iter: int
+    created_at: str
     place: int
     lengths: NDArray[np.integer]
 

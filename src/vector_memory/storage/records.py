@@ -74,6 +74,13 @@ class Observation:
     beginning: str
 
 
+class Neighbours(NamedTuple):
+    """The beginnings of the memories just before and just after one in its session, each in the order of time."""
+
+    before: list[str]
+    after: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
     """A chunk of a stored document, with its id and that of the memory.

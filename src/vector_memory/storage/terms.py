@@ -1,8 +1,9 @@
 """Splits text into the terms of the keyword index.
 
-FTS5's `unicode61` splits and folds words (case, diacritics), and its `porter` stems them. Two kinds of terms are added:
-whole identifiers, which `unicode61` splits, with the parts of camel-case names; and, for scripts without spaces between
-words, each character and each pair of neighbouring characters.
+FTS5's `unicode61` splits and folds words (case, diacritics), and its `porter` stems them. Added are whole identifiers,
+which `unicode61` splits, with the parts of camel-case names; what identifiers are also called: a version without its
+"v", the ends of a path or URL, the first characters of a hash; and, for scripts without spaces between words, each
+character and each pair of neighbouring characters.
 """
 
 import re
@@ -36,6 +37,17 @@ PARTS_OF_PATHS = re.compile(r"[/:@#]+")
 PARTS_OF_NAMES = re.compile(r"[-./:@#]+")
 CAMEL_CASE = re.compile(r"\b(?![A-Z]?[a-z]++\b)\w*?(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2})\w*+")
 CAMEL_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+VERSION = re.compile(r"\d+(?:\.\d+)+")
+LONG_VERSION = re.compile(r"\bv?\d+(?:\.\d+){2,}", re.IGNORECASE)
+"""A version or an address whose single numbers say nothing; 3.11 may stand for 3.11.7."""
+MOST_STEPS = 8
+"""Steps of a path that its ends are made of."""
+SHORT_HASH = 7
+"""Characters of a hash that are enough to ask for it, as in git."""
+HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
+DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
+"""Translates hexadecimal digits to "x". Few texts have seven in a row, and looking for hashes takes much longer."""
+
 UNSPACED = re.compile(
     "["
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
@@ -52,7 +64,7 @@ _stems = _connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics",
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text in no particular order. A term is repeated as often as it occurs."""
-    return [*_tokens(_stems, _spaced(text)), *_wholes(text), *_unspaced(text)]
+    return [*_tokens(_stems, _spaced(text)), *_wholes(text), *_short_hashes(text), *_unspaced(text)]
 
 
 def query_terms(text: str) -> list[str]:
@@ -60,9 +72,9 @@ def query_terms(text: str) -> list[str]:
 
     There is no query syntax: every part of the text is either a term or ignored.
     """
-    words = _tokens(_words, _spaced(text))
+    words = _tokens(_words, _spaced(LONG_VERSION.sub(" ", text)))
     wanted = [word for word in words if word not in STOP_WORDS]
-    others = [*_wholes(text), *_unspaced(text)]
+    others = [*_wholes(text), *_short_hashes(text), *_unspaced(text)]
     return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
 
 
@@ -82,10 +94,26 @@ def _wholes(text: str) -> Iterator[str]:
     """Yield each whole identifier and those inside it: for `a/b_c.py`, itself, `b_c.py` and `b_c`."""
     for found in JOINED.findall(text):
         name = _folded(found).strip("_")
-        for whole in dict.fromkeys([name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]):
+        parts = [name, *PARTS_OF_PATHS.split(name), *PARTS_OF_NAMES.split(name)]
+        if "." in name or "/" in name:
+            parts += _other_names(name)
+        for whole in dict.fromkeys(parts):
             inner = whole.strip("_")
             if inner and not inner.isalnum():
                 yield inner
+
+
+def _other_names(name: str) -> list[str]:
+    """Return the versions in a name, and the ends of a path or URL: for `a/b/c.py` also `b/c.py`."""
+    names: list[str] = VERSION.findall(name)
+    steps = name.rpartition("//")[2].removeprefix("www.").split("/")[-MOST_STEPS:]
+    return names + ["/".join(steps[start:]) for start in range(len(steps) - 1)]
+
+
+def _short_hashes(text: str) -> Iterator[str]:
+    if b"x" * SHORT_HASH in text.encode(errors="replace").translate(DIGITS_MARKED):
+        for found in HASH.findall(text):
+            yield found[:SHORT_HASH].lower()
 
 
 def _unspaced(text: str) -> Iterator[str]:

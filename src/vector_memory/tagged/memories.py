@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Unpack
 
-from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode, Window
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
@@ -102,14 +103,16 @@ class TaggedMemories:
         category: str | None = None,
         tags: Sequence[str] | None = None,
         offset: int = 0,
+        **window: Unpack[Window],
     ) -> SearchTaggedResult:
-        """Return the notes that match a query best, filtered by a category and by any of the tags if given.
+        """Return the notes that match a query best, filtered by a category, by any of the tags and by time if given.
 
         Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
         becomes canonical. A query of only references, such as `task #42`, is compared by words only.
         """
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
         scope, messages = self._scope(category, tags)
+        scope = replace(scope, **window)
         # Numbers have no meaning that vectors could compare.
         mode = SearchMode.KEYWORD if REFERENCES.fullmatch(query) else None
         found = self._coarse.memories(query, scope, page, mode)
@@ -122,13 +125,14 @@ class TaggedMemories:
             **found.model_dump(include={"next_offset", "omitted", "confidence", "elsewhere"}),
         )
 
-    def list_recent(self, limit: int = 10, offset: int = 0) -> RecentTaggedResult:
-        """Return the newest notes, up to `limit` (1-50) after the first `offset`."""
+    def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
+        """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
-        found = self._coarse.scoped(ALL_TAGGED, page)
+        scope = replace(ALL_TAGGED, **window)
+        found = self._coarse.scoped(scope, page)
         return RecentTaggedResult(
             results=[tagged(memory) for memory in found.results],
-            total=self._count(ALL_TAGGED),
+            total=self._count(scope),
             count=len(found.results),
             message=found.message,
             **found.model_dump(include={"next_offset", "omitted"}),

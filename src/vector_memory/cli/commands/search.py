@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
 from vector_memory.cli.commands.search_output import Found, print_findings
+from vector_memory.cli.commands.trace_output import print_traces
 from vector_memory.cli.flags import (
     AsJson,
     HiddenSettingsFlags,
@@ -18,6 +19,8 @@ from vector_memory.cli.flags import (
     OfKind,
     OfSession,
     OfTask,
+    Since,
+    Until,
     existing,
     files_of,
 )
@@ -33,6 +36,7 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
+from vector_memory.search.explaining import Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
@@ -54,6 +58,8 @@ def search(
     task: OfTask = None,
     category: Annotated[str | None, Parameter(help="Only this category.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
+    since: Since = None,
+    until: Until = None,
     mode: Annotated[
         SearchMode | None,
         Parameter(help="Compare meaning and words, meaning only, or words only; default: --search-mode."),
@@ -61,6 +67,11 @@ def search(
     limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
     full: Annotated[bool, Parameter(help="Print whole texts.", negative=(), show_default=False)] = False,
+    explain: Annotated[
+        bool,
+        Parameter(help="Print how each candidate was measured, and what was cut.", negative=(), show_default=False),
+    ] = False,
+    why_not: Annotated[str | None, Parameter(help="Say why the memory with this id was not found.")] = None,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
     settings: HiddenSettingsFlags = Settings(),
@@ -86,6 +97,8 @@ def search(
             task_code=task,
             category=category,
             tags=tags,
+            created_after=since,
+            created_before=until,
         )
         for one in ([kind] if kind else MemoryKind)
     ]
@@ -95,11 +108,16 @@ def search(
     with SessionMemoryStore(address, settings, read_only=True) as store, status("Loading the embedding model ..."):
         search = Search(store, question, grain, mode)
         found, message = (search.one if kind else search.all)(scopes, limit, offset)
+        traces = list(search.traces(scopes, limit, offset, why_not)) if explain or why_not else []
     if as_json:
         results = [result.model_dump(mode="json") for result in found]
-        print_json({"success": True, "message": message, "query": question, "grain": grain, "results": results})
+        trace = {"trace": traces} if traces else {}
+        print_json(
+            {"success": True, "message": message, "query": question, "grain": grain, "results": results, **trace}
+        )
     else:
         print_findings(found, message, question, full=full)
+        print_traces(traces, candidates=explain)
 
 
 class Search:
@@ -131,12 +149,23 @@ class Search:
         found = list(islice(merged([answer.results for answer in answers]), offset, offset + limit))
         return found, " ".join(self._notes(answers, found))
 
+    def traces(self, scopes: Sequence[Scope], limit: int, offset: int, why_not: str | None) -> Iterator[Trace]:
+        """Yield how each search came to its results; of a memory, only in the scope of its own kind."""
+        stored = None if why_not is None else self._store.explaining.kind_of(why_not)
+        kinds = {scope.kind for scope in scopes}
+        for scope in scopes:
+            asked = why_not if scope.kind == (stored if stored in kinds else scopes[0].kind) else None
+            page = Page(limit=limit, offset=offset)
+            trace = self._store.explaining.explain(self._query, scope, page, self._mode, asked)
+            if trace["candidates"] or "memory" in trace:
+                yield trace
+
     def _ask(self, scope: Scope, limit: int, offset: int) -> Answer:
         store, query, mode = self._store, self._query, self._mode
         if scope.kind is None or not is_chunked(scope.kind):
             return store.search_memories(query, scope, Page(limit=limit, offset=offset), mode=mode)
         if self._grain == "chunk":
-            return store.search_chunks(query, scope, Page(limit=limit, offset=offset), mode=mode)
+            return store.search_chunks(query, scope, Page(limit=limit, offset=offset), mode=mode, neighbours=0)
         if self._grain == "section":
             return store.search_sections(query, scope, Page(limit=limit, offset=offset), mode=mode)
         return store.search_documents(query, scope, Page(limit=limit, offset=offset), order="relevance", mode=mode)

@@ -10,17 +10,27 @@ from rich.table import Table
 from rich.text import Text
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, MemoryId, OfAgent, OfIteration, OfKind, OfSession, OfTask
+from vector_memory.cli.flags import (
+    AsJson,
+    LocationFlags,
+    MemoryId,
+    OfAgent,
+    OfIteration,
+    OfKind,
+    OfSession,
+    OfTask,
+    Since,
+    Until,
+)
 from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.cli.terminal_text import printable
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
-from vector_memory.results.overview import MemoryStatsResult, SessionStatsResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.statistics import Statistics
-from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, MemoryAddress
+from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation
 
 SessionArgument = Annotated[str, Parameter(help="Id of a session, as listed by `vector-memory sessions`.")]
 
@@ -47,13 +57,16 @@ def show(
 def sessions(
     *,
     agent: OfAgent = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Parameter(help="Maximum number of sessions (1-100).")] = 20,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
+    scope = Scope(agent_id=agent, created_after=since, created_before=until)
     with opened(place) as storage:
-        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, agent)
+        found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
     if as_json:
         print_json(found.model_dump())
         return
@@ -92,12 +105,22 @@ def timeline(
     kind: OfKind = None,
     iteration: OfIteration = None,
     task: OfTask = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 100,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List what was stored in a session, latest last: time, kind and agent."""
-    scope = Scope(kind, session_id=session, agent_id=agent, session_iter=iteration, task_code=task)
+    scope = Scope(
+        kind,
+        session_id=session,
+        agent_id=agent,
+        session_iter=iteration,
+        task_code=task,
+        created_after=since,
+        created_before=until,
+    )
     with opened(place) as storage:
         require_session(storage, session)
         found = Overview(storage).timeline(scope, limit)
@@ -142,6 +165,8 @@ def list_(
     task: OfTask = None,
     category: Annotated[str | None, Parameter(help="Only this category.")] = None,
     tags: Annotated[list[str] | None, Parameter(help="Only memories with any of these tags; repeatable.")] = None,
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, Parameter(help="Maximum number of memories: the latest ones.")] = 20,
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
@@ -155,6 +180,8 @@ def list_(
         task_code=task,
         category=category,
         tags=tags,
+        created_after=since,
+        created_before=until,
     )
     with opened(place) as storage:
         if session is not None:
@@ -195,29 +222,6 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def stats(
-    session: Annotated[str | None, Parameter(help="Only this session; default: the whole memory.")] = None,
-    /,
-    *,
-    as_json: AsJson = False,
-    place: LocationFlags = DatabaseLocation(),
-) -> None:
-    """Count the memories of the whole file or of one session."""
-    with opened(place) as storage:
-        found: MemoryStatsResult | SessionStatsResult
-        if session is None:
-            found = Overview(storage).memory_stats()
-        else:
-            require_session(storage, session)
-            found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).session_stats(session)
-    if as_json:
-        print_json(found.model_dump())
-    elif isinstance(found, SessionStatsResult):
-        _print_session_stats(found)
-    else:
-        _print_memory_stats(found, place.address())
-
-
 def _print_memory(memory: MemoryEntry) -> None:
     out = console()
     facts = {
@@ -234,54 +238,13 @@ def _print_memory(memory: MemoryEntry) -> None:
         "size": counted(memory.content_length, "character"),
     }
     out.print(Text(f"memory {memory.id}", style="bold"))
-    out.print(_table({name: str(value) for name, value in facts.items() if value}))
+    out.print(facts_table({name: str(value) for name, value in facts.items() if value}))
     out.print()
     out.print(Text(printable(memory.content)), soft_wrap=not out.is_terminal)
 
 
-def _print_session_stats(found: SessionStatsResult) -> None:
-    out = console()
-    out.print(Text(f"session {one_line(found.session_id or '')}", style="bold"))
-    if found.message:
-        out.print(Text(found.message, style="yellow"))
-    if found.earliest_created and found.latest_created:
-        out.print(
-            _table(
-                {
-                    "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
-                    "stored": f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)",
-                    "kinds": _numbers(found.memory_counts),
-                    "agents": _numbers(found.agent_counts),
-                }
-            )
-        )
-
-
-def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> None:
-    out = console()
-    out.print(Text(str(address), style="bold"), soft_wrap=True)
-    stored = "nothing yet"
-    if found.earliest_created and found.latest_created:
-        stored = f"{moment(found.earliest_created)} to {moment(found.latest_created)} (UTC)"
-    facts = {
-        "memories": f"{found.total_memories:,} in {counted(found.total_chunks, 'chunk')}",
-        "sessions": f"{found.total_sessions:,} of {counted(found.total_agents, 'agent')}",
-        "kinds": _numbers(found.memory_counts),
-        "stored": stored,
-        "size": f"{found.database_bytes / 1e6:,.1f} MB",
-        "vectors": found.embedding_model or "none",
-    }
-    if found.without_vectors:
-        missing = counted(found.without_vectors, "memory", "memories")
-        facts["to do"] = f"{missing} without vectors: run `vector-memory backfill`"
-    out.print(_table({name: value for name, value in facts.items() if value}))
-
-
-def _numbers(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def _table(facts: Mapping[str, str]) -> Table:
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """Return names and values as a table of two columns."""
     table = Table.grid(padding=(0, 2), pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -6,10 +6,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from vector_memory.chunking import find_token_counter
 from vector_memory.embedding import EmbeddingModel
-from vector_memory.embedding.weights import find_weights
+from vector_memory.embedding.weights import find_model
 from vector_memory.errors import VectorMemoryError
 from vector_memory.maintenance.doctor.report import Finding, fine, problem, warning
-from vector_memory.settings import DEFAULT_MODEL, Settings
+from vector_memory.settings import Settings
 from vector_memory.storage.sqlite import inspection
 
 PACKAGES = ("vector-memory", "fastmcp", "apsw", "sqlite-vec", "onnxruntime")
@@ -60,16 +60,12 @@ def embedding_model(model: EmbeddingModel, settings: Settings) -> Finding:
     """Check that the model exists, is the official one, and computes vectors."""
     try:
         (vector,) = model.embed([SAMPLE])
-        source = f", from {find_weights(settings.embedding_model_path).source}," if is_default(settings) else ""
+        found = find_model(settings.embedding_model, settings.embedding_model_path)
     except VectorMemoryError as error:
         return problem("model", f"Searches cannot compare meaning. {error}", "Storing works without a model.")
-    checked = " Its files match the official ones." if is_default(settings) else ""
+    source = f", from {found.source}," if found else ""
+    checked = " Its files match the official ones." if found and found.sha256 else ""
     return fine("model", f"{settings.embedding_model}{source} computes vectors of {len(vector)} numbers.{checked}")
-
-
-def is_default(settings: Settings) -> bool:
-    """Return whether the default model is configured."""
-    return settings.embedding_model.removeprefix("sentence-transformers/") == DEFAULT_MODEL
 
 
 def token_counter(model: EmbeddingModel) -> Finding:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope
+from vector_memory.domain.times import microseconds
 from vector_memory.errors import DatabaseError
 from vector_memory.search.index.sketch import WordSketch
 from vector_memory.storage.ranking import IndexedMemory, Revision
@@ -84,10 +85,10 @@ class Units:
     `revision`: the revision of the file that these units belong to.
 
     For memories: `memory_ids`, `kinds`, `sessions`, `agents` and `tasks` (as numbers, see `names`), `iterations`,
-    `places` (in the keyword index), `firsts` (the entries of their first units), `sizes` (numbers of units) and
-    `totals` (sums of unit lengths). For units: `ids` (of their chunks, or of memories that are not chunked), `owners`
-    (the rows of their memories) and `lengths` (numbers of terms). Row 0 and entry 0 stand for removed memories and
-    units.
+    `times` (when they were created, in microseconds since 1970), `places` (in the keyword index), `firsts` (the entries
+    of their first units), `sizes` (numbers of units) and `totals` (sums of unit lengths). For units: `ids` (of their
+    chunks, or of memories that are not chunked), `owners` (the rows of their memories) and `lengths` (in terms). Row 0
+    and entry 0 stand for removed memories and units.
     """
 
     revision: Revision
@@ -98,6 +99,7 @@ class Units:
     agents: NDArray[np.int32]
     tasks: NDArray[np.int32]
     iterations: NDArray[np.int32]
+    times: NDArray[np.int64]
     places: NDArray[np.int64]
     firsts: NDArray[np.int32]
     sizes: NDArray[np.int32]
@@ -124,6 +126,7 @@ class Units:
             agents=absent,
             tasks=absent,
             iterations=absent,
+            times=absent.astype(np.int64),
             places=absent.astype(np.int64),
             firsts=zero,
             sizes=zero,
@@ -160,6 +163,9 @@ class Units:
             agents=added(self.agents, [self._number(memory.agent_id) for memory in memories]),
             tasks=added(self.tasks, [self._number(memory.task_code) for memory in memories]),
             iterations=added(self.iterations, [memory.session_iter for memory in memories]),
+            times=joined(
+                self.times, first, np.array([microseconds(memory.created_at) for memory in memories], np.int64)
+            ),
             places=joined(self.places, first, np.array([memory.place for memory in memories], np.int64)),
             firsts=joined(self.firsts, first, (entry + np.cumsum(sizes) - sizes).astype(np.int32)),
             sizes=joined(self.sizes, first, sizes),
@@ -213,6 +219,10 @@ class Units:
                 inside &= column[: self.memory_count] == self.names.get(wanted, ABSENT)
         if scope.session_iter is not None:
             inside &= self.iterations[: self.memory_count] == scope.session_iter
+        if scope.created_after is not None:
+            inside &= self.times[: self.memory_count] >= microseconds(scope.created_after)
+        if scope.created_before is not None:
+            inside &= self.times[: self.memory_count] <= microseconds(scope.created_before)
         return inside
 
     @staticmethod

@@ -35,11 +35,12 @@ from mcp_types import (
 from vector_memory import __version__
 from vector_memory.errors import DatabaseError, QuotaExceededError, ValidationError, VectorMemoryError
 from vector_memory.results.sessions import Result
-from vector_memory.server.app import add_listed, instructions_for
+from vector_memory.server.app import add_listed
 from vector_memory.server.fastmcp_adapter import MemoryServer
 from vector_memory.server.hooks import FAILED, HOOKS
 from vector_memory.server.http.outbox import Outbox, Waiting
 from vector_memory.server.http.remote import BrokenCallError, Remote, Speaker
+from vector_memory.server.instructions import instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
 from vector_memory.settings import ServerOptions

@@ -4,8 +4,18 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
-from vector_memory.server.tools import changes, documents, files, maintenance, recent, searching, storing, tagged
-from vector_memory.server.tools.memory_tool import MemoryTool, reads
+from vector_memory.server.tools import (
+    changes,
+    documents,
+    files,
+    knowledge,
+    maintenance,
+    recent,
+    searching,
+    storing,
+    tagged,
+)
+from vector_memory.server.tools.memory_tool import FOR_EXPERTS, MemoryTool, reads
 from vector_memory.settings import Profile, Toolset
 
 Function = Callable[..., Any]
@@ -30,9 +40,9 @@ SESSION_TOOLS: dict[str, tuple[Function, ...]] = {
         searching.search_working_memory_specific_chunks,
         searching.search_working_memory_section_context,
         searching.search_working_memory_full_documents,
-        searching.search_knowledge_base_specific_chunks,
-        searching.search_knowledge_base_section_context,
-        searching.search_knowledge_base_full_documents,
+        knowledge.search_knowledge_base_specific_chunks,
+        knowledge.search_knowledge_base_section_context,
+        knowledge.search_knowledge_base_full_documents,
     ),
     "Documents": (
         documents.load_session_context_for_task,
@@ -93,7 +103,10 @@ made = cache(MemoryTool.of)
 
 def by_purpose(toolset: Toolset) -> dict[str, tuple[MemoryTool, ...]]:
     """Return the tools of a toolset, by purpose."""
-    return {purpose: tuple(map(made, functions)) for purpose, functions in FUNCTIONS[toolset].items()}
+    return {
+        purpose: tuple(made(function).without(FOR_EXPERTS) for function in functions)
+        for purpose, functions in FUNCTIONS[toolset].items()
+    }
 
 
 CORE = (
@@ -127,7 +140,8 @@ def offered(
         functions = [function for function in functions if reads(function)]
     if profile is Profile.CORE:
         return tuple(made(function).brief() for function in functions if function in CORE)
-    return tuple(map(made, functions))
+    tools = map(made, functions)
+    return tuple(tools) if profile is Profile.ALL else tuple(tool.without(FOR_EXPERTS) for tool in tools)
 
 
 WRITING = {

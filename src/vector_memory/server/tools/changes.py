@@ -9,6 +9,8 @@ from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools.params import (
     READS,
+    CreatedAfter,
+    CreatedBefore,
     InSession,
     Limit,
     MaxTokens,
@@ -45,6 +47,8 @@ async def search_changes(
     ] = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 20,
     full: Annotated[bool, Field(description="Whole texts, as far as they fit, not beginnings")] = False,
     max_tokens: MaxTokens = None,
@@ -63,6 +67,8 @@ async def search_changes(
         own_agent_id=own_agent_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, max_tokens=max_tokens)
 

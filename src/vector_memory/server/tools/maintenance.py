@@ -11,7 +11,18 @@ from pydantic import Field
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult, SessionsResult, SessionStatsResult
 from vector_memory.server.tools.confirmation import can_ask, confirm
-from vector_memory.server.tools.params import READS, InSession, Limit, MemoryId, OfAgent, Store, WholeNumber, found_by
+from vector_memory.server.tools.params import (
+    READS,
+    CreatedAfter,
+    CreatedBefore,
+    InSession,
+    Limit,
+    MemoryId,
+    OfAgent,
+    Store,
+    WholeNumber,
+    found_by,
+)
 from vector_memory.server.tools.threads import in_writers_thread
 from vector_memory.store import SessionMemoryStore
 
@@ -36,9 +47,11 @@ def list_sessions(
     store: Store,
     limit: Limit = 20,
     agent_id: OfAgent = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
 ) -> SessionsResult:
     """List sessions, latest activity first."""
-    return store.list_sessions(limit, agent_id)
+    return store.list_sessions(limit, agent_id, created_after=created_after, created_before=created_before)
 
 
 @tool(
@@ -53,7 +66,7 @@ async def delete_memory(
     context: Context,
     memory_id: MemoryId,
 ) -> DeleteResult | InputRequiredResult:
-    """Session memory: permanently delete one by id, with its chunks. This cannot be undone."""
+    """Session memory: permanently delete one by id, with its chunks."""
     if can_ask(context):
         memory = await asyncio.to_thread(store.describe_memory, memory_id)
         if asked := await confirm(context, f"Permanently delete {memory}?"):

@@ -1,6 +1,6 @@
 """Turns a function into a tool: shortens its schemas and turns its failures into answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, cast, get_args
 
 from fastmcp.decorators import get_fastmcp_meta
@@ -25,6 +25,9 @@ HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
 RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memory_type", "task_code"})
 """Parameters that the short form of a tool does not name; it accepts them all the same."""
 
+FOR_EXPERTS = frozenset({"explain"})
+"""Parameters that only `--profile all` names; the tool accepts them all the same."""
+
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
@@ -45,9 +48,13 @@ class MemoryTool(FunctionTool):
 
     def brief(self) -> "MemoryTool":
         """Return the tool for a short list, which the model sees at once: without parameters that are rarely sent."""
-        named = {name: one for name, one in self.parameters["properties"].items() if name not in RARELY_SENT}
         at_once = {**(self.meta or {}), "anthropic/alwaysLoad": True}
-        return self.model_copy(update={"parameters": {**self.parameters, "properties": named}, "meta": at_once})
+        return self.without(RARELY_SENT | FOR_EXPERTS).model_copy(update={"meta": at_once})
+
+    def without(self, names: Collection[str]) -> "MemoryTool":
+        """Return the tool with a schema that does not name these parameters."""
+        named = {name: one for name, one in self.parameters["properties"].items() if name not in names}
+        return self.model_copy(update={"parameters": {**self.parameters, "properties": named}})
 
     @property
     def result_model(self) -> type[Result]:

@@ -82,18 +82,20 @@ OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
 
 # Who and where, for storing ...
 AgentId = Annotated[str | None, Field(description="Default: the client")]
-SessionId = Annotated[str | None, Field(description='Default: this one; "last": the one before')]
+SessionId = Annotated[str | None, Field(description="Default: this one")]
 LatestIteration = Annotated[str | StrictInt | None, Field(description="Iteration; default: the latest")]
-OptionalIteration = Annotated[str | StrictInt | None, Field(description="Iteration, such as 2 or v2; default 1")]
+OptionalIteration = Annotated[str | StrictInt | None, Field(description="Default 1")]
 TaskCode = Annotated[str | None, Field(description="Task label")]
 
 # ... and for searching.
-OfAgent = Annotated[str | None, Field(description="Only this agent")]
-OfSession = Annotated[str | None, Field(description="Only this session")]
+OfAgent = Annotated[str | None, Field(description="Filter")]
+OfSession = Annotated[str | None, Field(description="Filter")]
 InSession = Annotated[str, Field(description='Session id, or "last"')]
-OfIteration = Annotated[str | StrictInt | None, Field(description="Only this iteration")]
-OfTask = Annotated[str | None, Field(description="Only this task")]
-OfCategory = Annotated[str | None, Field(description="Only this category")]
+OfIteration = Annotated[str | StrictInt | None, Field(description="Filter")]
+OfTask = Annotated[str | None, Field(description="Filter")]
+OfCategory = Annotated[str | None, Field(description="Filter")]
+CreatedAfter = Annotated[str | None, Field(description="ISO date or time")]
+CreatedBefore = Annotated[str | None, Field(description="Inclusive")]
 
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]
@@ -106,17 +108,21 @@ Tags = Annotated[
     Field(description=f"Up to {MAX_TAGS} labels", fail_fast=True),
     BeforeValidator(from_json),
 ]
-Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any JSON object")]
+Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field(description="Any object")]
 
 # Queries and limits.
-Query = Annotated[str, Field(description="What to find, as a question or phrase")]
+Query = Annotated[str, Field(description="Question or phrase")]
 OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]
-MaxTokens = Annotated[WholeNumber | None, Field(description="Maximum answer length")]
+MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
+Explain = Annotated[
+    str | StrictInt | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
+]
+Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[
     str | None,
-    Field(description="Default hybrid: meaning and words", json_schema_extra={"enum": list(SearchMode)}),
+    Field(description="Default hybrid", json_schema_extra={"enum": list(SearchMode)}),
 ]
 LatestFirst = Annotated[bool, Field(description="false: oldest first")]
 Order = Annotated[
@@ -127,7 +133,7 @@ Order = Annotated[
 # Ids, as returned by a store or search.
 MemoryId = Annotated[str | StrictInt, Field(description="From a store or search")]
 ChunkId = Annotated[str | StrictInt, Field(description="chunk_id from a search")]
-ReportId = Annotated[str | StrictInt | None, Field(description="Id of the report it is about")]
+ReportId = Annotated[str | StrictInt | None, Field(description="The report")]
 Offset = Annotated[
     WholeNumber, Field(description="content_end of the previous answer", json_schema_extra={"minimum": 0})
 ]

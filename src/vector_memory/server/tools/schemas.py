@@ -33,13 +33,17 @@ def inlined(schema: Schema) -> Schema:
 
 
 def compact(schema: Schema) -> Schema:
-    """Return a shorter equivalent schema: types as a list instead of `anyOf`, and no empty keywords."""
+    """Return a shorter equivalent schema: types as a list instead of `anyOf`, and no empty keywords.
+
+    A default of null or 0 is one: an offset starts at 0 whether or not the schema says so.
+    """
     kept = {key: _compact_keyword(key, value) for key, value in schema.items() if not _says_nothing(key, value)}
     return _with_type_list(kept)
 
 
 def _says_nothing(key: str, value: object) -> bool:
-    return (key == "default" and value is None) or (key == "additionalProperties" and isinstance(value, bool))
+    is_nothing = value is None or (value == 0 and not isinstance(value, bool))
+    return (key == "default" and is_nothing) or (key == "additionalProperties" and isinstance(value, bool))
 
 
 def _compact_keyword(key: str, value: Any) -> Any:

@@ -10,13 +10,17 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
+from vector_memory.search.neighbours import NEIGHBOURS
 from vector_memory.server.tools.params import (
     READS,
+    CreatedAfter,
+    CreatedBefore,
+    Explain,
     Limit,
     MaxTokens,
     Mode,
+    Neighbours,
     OfAgent,
-    OfCategory,
     OfIteration,
     OfSession,
     OfTask,
@@ -27,6 +31,7 @@ from vector_memory.server.tools.params import (
     Store,
     found_by,
 )
+from vector_memory.server.tools.tracing import traced
 
 
 @tool(title="Search system memory", annotations=READS, meta=found_by("recall, search memory, command, configuration"))
@@ -38,9 +43,12 @@ def search_system_memory(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> SearchMemoriesResult:
     """Find saved commands and configuration by meaning."""
     scope = Scope(
@@ -49,8 +57,12 @@ def search_system_memory(
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
-    return store.search_memories(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens))
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    answer = store.search_memories(query, scope, page)
+    return traced(store, answer, query, scope, page, explain)
 
 
 @tool(
@@ -66,17 +78,28 @@ def search_reports_specific_chunks(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
+    neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> FineSearchResult:
     """Find a fact in reports: the chunks closest in meaning. Try this first."""
     scope = Scope(
-        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+        MemoryKind.REPORT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
+    answer = said_once(store.search_chunks(query, scope, page, mode=search_mode, neighbours=neighbours))
+    return traced(store, answer, query, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search reports: sections", annotations=READS, meta=found_by("recall, search memory, find, topic"))
@@ -88,17 +111,27 @@ def search_reports_section_context(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     search_mode: Mode = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> MediumSearchResult:
-    """Find full sections of reports on a topic. Use it when chunks lack context."""
+    """Find full sections of reports on a topic."""
     scope = Scope(
-        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+        MemoryKind.REPORT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_sections(query, scope, page, mode=search_mode))
+    answer = said_once(store.search_sections(query, scope, page, mode=search_mode))
+    return traced(store, answer, query, scope, page, explain, mode=search_mode)
 
 
 @tool(
@@ -114,16 +147,27 @@ def search_reports_full_documents(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> CoarseSearchResult:
     """Read whole reports: the best matches, or the newest."""
     scope = Scope(
-        MemoryKind.REPORT, agent_id=agent_id, session_id=session_id, session_iter=session_iter, task_code=task_code
+        MemoryKind.REPORT,
+        agent_id=agent_id,
+        session_id=session_id,
+        session_iter=session_iter,
+        task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
-    return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    answer = store.search_documents(query, scope, page, order=order)
+    return traced(store, answer, query, scope, page, explain)
 
 
 @tool(title="Search working memory: chunks", annotations=READS, meta=found_by("recall, search memory, notes"))
@@ -135,21 +179,28 @@ def search_working_memory_specific_chunks(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
+    neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> FineSearchResult:
-    """Find a fact in working memory: the chunks closest in meaning. Try this first."""
+    """Find a fact in working memory: the chunks closest in meaning."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
+    answer = said_once(store.search_chunks(query, scope, page, mode=search_mode, neighbours=neighbours))
+    return traced(store, answer, query, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search working memory: sections", annotations=READS)
@@ -161,21 +212,27 @@ def search_working_memory_section_context(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 5,
     search_mode: Mode = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> MediumSearchResult:
-    """Find full sections of working memory on a topic. Use it when chunks lack context."""
+    """Find full sections of working memory on a topic."""
     scope = Scope(
         MemoryKind.WORKING_MEMORY,
         agent_id=agent_id,
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_sections(query, scope, page, mode=search_mode))
+    answer = said_once(store.search_sections(query, scope, page, mode=search_mode))
+    return traced(store, answer, query, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search working memory: documents", annotations=READS)
@@ -187,10 +244,13 @@ def search_working_memory_full_documents(
     session_id: OfSession = None,
     session_iter: OfIteration = None,
     task_code: OfTask = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> CoarseSearchResult:
     """Read whole working memories: the best matches, or the newest."""
     scope = Scope(
@@ -199,62 +259,9 @@ def search_working_memory_full_documents(
         session_id=session_id,
         session_iter=session_iter,
         task_code=task_code,
+        created_after=created_after,
+        created_before=created_before,
     )
-    return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
-
-
-@tool(
-    title="Search knowledge base: chunks",
-    annotations=READS,
-    meta=found_by("recall, search memory, knowledge, convention, decision"),
-)
-def search_knowledge_base_specific_chunks(
-    *,
-    store: Store,
-    query: Query,
-    agent_id: OfAgent = None,
-    category: OfCategory = None,
-    limit: Limit = 10,
-    search_mode: Mode = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-) -> FineSearchResult:
-    """Find a fact in the knowledge base: the chunks closest in meaning. Try this first."""
-    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_chunks(query, scope, page, mode=search_mode))
-
-
-@tool(title="Search knowledge base: sections", annotations=READS)
-def search_knowledge_base_section_context(
-    *,
-    store: Store,
-    query: Query,
-    agent_id: OfAgent = None,
-    category: OfCategory = None,
-    limit: Limit = 5,
-    search_mode: Mode = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-) -> MediumSearchResult:
-    """Find full sections of the knowledge base on a topic. Use it when chunks lack context."""
-    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return said_once(store.search_sections(query, scope, page, mode=search_mode))
-
-
-@tool(title="Search knowledge base: documents", annotations=READS)
-def search_knowledge_base_full_documents(
-    *,
-    store: Store,
-    query: OptionalQuery = None,
-    agent_id: OfAgent = None,
-    category: OfCategory = None,
-    limit: Limit = 3,
-    order: Order = None,
-    offset: Skip = 0,
-    max_tokens: MaxTokens = None,
-) -> CoarseSearchResult:
-    """Read whole knowledge base entries: the best matches, or the newest."""
-    scope = Scope(MemoryKind.KNOWLEDGE_BASE, agent_id=agent_id, category=category)
-    return store.search_documents(query, scope, Page(limit=limit, offset=offset, max_tokens=max_tokens), order=order)
+    answer = store.search_documents(query, scope, page, order=order)
+    return traced(store, answer, query, scope, page, explain)

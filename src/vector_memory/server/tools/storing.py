@@ -150,7 +150,7 @@ async def store_report(
     tags: Tags = None,
     metadata: Metadata = None,
 ) -> StoreMemoryResult:
-    """Save finished findings. Long texts are split into chunks, so that every part can be found."""
+    """Save finished findings. Long texts are fine."""
     return await in_writers_thread(
         store.store_memory,
         MemoryKind.REPORT,

@@ -25,6 +25,8 @@ from vector_memory.server.tools.confirmation import can_ask, confirm
 from vector_memory.server.tools.params import (
     READS,
     STORES,
+    CreatedAfter,
+    CreatedBefore,
     MemoryId,
     Offset,
     Query,
@@ -80,10 +82,20 @@ def search_memories(
     limit: Limit = 10,
     category: Annotated[str | None, Field(description="Only this category")] = None,
     tags: AnyOfTags = None,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
     offset: Skip = 0,
 ) -> SearchTaggedResult:
     """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query."""
-    return store.tagged.search(query, limit, category=category, tags=tags, offset=offset)
+    return store.tagged.search(
+        query,
+        limit,
+        category=category,
+        tags=tags,
+        created_after=created_after,
+        created_before=created_before,
+        offset=offset,
+    )
 
 
 @tool(
@@ -91,9 +103,16 @@ def search_memories(
     annotations=READS,
     meta=found_by("recall, latest notes, what did we do last time, continue where we left off"),
 )
-def list_recent_memories(*, store: Store, limit: Limit = 10, offset: Skip = 0) -> RecentTaggedResult:
+def list_recent_memories(
+    *,
+    store: Store,
+    limit: Limit = 10,
+    created_after: CreatedAfter = None,
+    created_before: CreatedBefore = None,
+    offset: Skip = 0,
+) -> RecentTaggedResult:
     """Tagged notes: read the most recent ones, newest first."""
-    return store.tagged.list_recent(limit, offset)
+    return store.tagged.list_recent(limit, offset, created_after=created_after, created_before=created_before)
 
 
 @tool(title="Get tagged note by id", annotations=READS)

@@ -142,10 +142,10 @@ class PostgresFeed:
     def _memories(self, condition: str, parameters: tuple[int, int]) -> list[IndexedMemory]:
         sql = f"""
             select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''),
-                m.session_iter, k.block_id, k.first_unit, k.lengths
+                m.session_iter, m.created_at, k.block_id, k.first_unit, k.lengths
             from keyword_memories k join session_memories m on m.id = k.memory_id where {condition}
         """
         rows = self._connection.execute(sql, parameters, binary=True).fetchall()
         return [
-            IndexedMemory._make((*row[:6], place_of(row[6], row[7]), np.frombuffer(row[8], LENGTH))) for row in rows
+            IndexedMemory._make((*row[:7], place_of(row[7], row[8]), np.frombuffer(row[9], LENGTH))) for row in rows
         ]

@@ -23,6 +23,8 @@ CONDITIONS = {
     "tags": "m.tags && %(tags)s::text[]",
     "own_agent_id": "m.agent_id <> %(own_agent_id)s",
     "after_id": "m.id > %(after_id)s",
+    "created_after": "m.created_at >= %(created_after)s",
+    "created_before": "m.created_at <= %(created_before)s",
     "sessions": "m.session_id = any(%(sessions)s::text[])",
 }
 

@@ -139,10 +139,10 @@ class SqliteFeed:
     def _memories(self, condition: str, bindings: dict[str, int]) -> list[IndexedMemory]:
         sql = f"""
             select m.id, m.memory_type, coalesce(m.session_id, ''), m.agent_id, coalesce(m.task_code, ''),
-                m.session_iter, k.block_id, k.first_piece, k.lengths
+                m.session_iter, m.created_at, k.block_id, k.first_piece, k.lengths
             from keyword_memories k join session_memories m on m.id = k.memory_id where {condition}
         """
         rows: list[Any] = self._connection.execute(sql, bindings).fetchall()
         return [
-            IndexedMemory._make((*row[:6], place_of(row[6], row[7]), np.frombuffer(row[8], LENGTH))) for row in rows
+            IndexedMemory._make((*row[:7], place_of(row[7], row[8]), np.frombuffer(row[9], LENGTH))) for row in rows
         ]

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 APPLICATION_ID = 0x43574546
 """What says in the header of an SQLite file that it is one of these."""
 
-VERSION = 3
-"""Version of the tables. A file of another version is rebuilt."""
+VERSION = 4
+"""Version of the tables and terms. A file of another version is rebuilt."""
 
 PASSAGES = 1024
 """More passages than a chunk can have."""

@@ -27,9 +27,11 @@ CONDITIONS = {
     "tags": TAG_CONDITION.strip(),
     "own_agent_id": "m.agent_id <> :own_agent_id",
     "after_id": "m.id > :after_id",
+    "created_after": "m.created_at >= :created_after",
+    "created_before": "m.created_at <= :created_before",
     "sessions": "m.session_id in (select value from json_each(:sessions))",
 }
-UNINDEXED = ("category", "tags", "own_agent_id", "after_id", "sessions")
+UNINDEXED = ("category", "tags", "own_agent_id", "after_id", "created_after", "created_before", "sessions")
 """Fields that are not in the vector index."""
 
 

@@ -97,6 +97,16 @@ def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(pending.ATTEMPTS)
 
 
+def index_other_names(connection: apsw.Connection, _dimensions: int) -> None:
+    """Index all words again: terms now include what hashes, versions and URLs are also called."""
+    if fetch_value(connection, "select 1 from keyword_memories limit 1"):
+        from vector_memory.storage.sqlite import (  # noqa: PLC0415 - imports numpy, and is rarely needed
+            keywords,
+        )
+
+        keywords.rebuild(connection)
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -108,6 +118,7 @@ MIGRATIONS = (
     Migration("let receipts come before vectors", add_pending_vectors),
     Migration("find observations by their report", index_observations),
     Migration("count attempts to compute vectors", count_attempts),
+    Migration("find hashes, versions and URLs by their other names", index_other_names),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 

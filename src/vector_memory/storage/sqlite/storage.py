@@ -22,6 +22,7 @@ from vector_memory.storage.records import (
     MemoryCounts,
     Moment,
     NamedBy,
+    Neighbours,
     Observation,
     Order,
     Origin,
@@ -64,6 +65,11 @@ class SqliteReader:
 
     def observations_on(self, report_ids: Sequence[int], limit: int, characters: int) -> list[Observation]:
         return memories.get_observations(self.connection, report_ids, limit, characters)
+
+    def neighbours(
+        self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
+    ) -> dict[int, Neighbours]:
+        return memories.get_neighbours(self.connection, memory_ids, count, characters, same_agent=same_agent)
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         return memories.list_memories(self.connection, scope, limit, offset, latest_first=order == "newest")

@@ -1,0 +1,66 @@
+"""How a search is asked: what it compares, the order of its results, and how many."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vector_memory.errors import ValidationError
+from vector_memory.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_instance, check_range
+
+
+class SearchMode(StrEnum):
+    """What a search compares: meaning and words, meaning only, or words only."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    KEYWORD = "keyword"
+
+    @classmethod
+    def of(cls, value: "SearchMode | str | None") -> "SearchMode | None":
+        """Parse a mode from its wire name; None stays None."""
+        try:
+            return None if value is None else cls(value)
+        except ValueError:
+            raise ValidationError(f"search_mode must be one of {', '.join(cls)}.") from None
+
+
+class SearchOrder(StrEnum):
+    """The order of whole documents: the newest first, or the best match first."""
+
+    RECENT = "recent"
+    RELEVANCE = "relevance"
+
+    @classmethod
+    def of(cls, value: "SearchOrder | str | None") -> "SearchOrder | None":
+        """Parse an order from its wire name; None stays None."""
+        try:
+            return None if value is None else cls(value)
+        except ValueError:
+            raise ValidationError(f"order must be one of {', '.join(cls)}.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
+
+    `max_tokens` None: the configured maximum. Raises ValidationError.
+    """
+
+    limit: int = 10
+    offset: int = 0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range("limit", self.limit, 1, MAX_LIMIT)
+        check_range("offset", self.offset, 0, MAX_OFFSET)
+        if self.max_tokens is not None:
+            check_range("max_tokens", self.max_tokens, MIN_TOKENS, LARGEST)
+
+    @classmethod
+    def checked(cls, value: object) -> "Page":
+        """Return `value` if it is a Page. Raises ValidationError."""
+        return check_instance("page", value, cls)
+
+    @property
+    def end(self) -> int:
+        """The number of results up to the end of this page."""
+        return self.offset + self.limit

@@ -1,0 +1,109 @@
+"""What an engine must know of a model beyond its weights: how it is asked, what it reads, and when to trust it."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from vector_memory.embedding.calibration import UNKNOWN, UNREADABLE, Calibration
+from vector_memory.errors import EmbeddingUnavailableError
+
+DESCRIPTION_FILE = "vector-memory.json"
+MAX_BYTES = 100_000
+MAX_NAME = 100
+MAX_PREFIX = 1_000
+MAX_TOKENS = 8_192
+LATIN = ("LATIN",)
+FEWEST_WORDS = 3
+WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A model. `pooling`: a text's vector is the mean of the states of its tokens, or that of the first one (cls).
+
+    The prefixes are put before each text. `tokens`: how many of a text are read at most, `passage_tokens`: how many a
+    passage should have; both without the two special ones. `languages`: codes, for people. `scripts`: those whose
+    letters it knows, as Unicode names them; none: all. `whole_words`: the least share of a question's words that are
+    one token each, if it knows their language; 0: not considered. `foreign_margin`: by how much nearer an answer must
+    be if it does not. `confidence`: None if nobody has measured it.
+    """
+
+    name: str
+    pooling: Literal["mean", "cls"] = "mean"
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    tokens: int = 510
+    passage_tokens: int = 126
+    languages: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    whole_words: float = 0.0
+    foreign_margin: float = 0.0
+    confidence: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a field is out of range."""
+        if not 1 <= len(self.name) <= MAX_NAME or not self.name.isprintable() or "@" in self.name:
+            raise ValueError(f"name must have 1 to {MAX_NAME} printable characters other than @")
+        if max(len(self.query_prefix), len(self.passage_prefix)) > MAX_PREFIX:
+            raise ValueError(f"a prefix must have at most {MAX_PREFIX:,} characters")
+        if not 1 <= self.passage_tokens <= self.tokens <= MAX_TOKENS:
+            raise ValueError(f"passage_tokens must be from 1 to tokens, and tokens at most {MAX_TOKENS:,}")
+
+    def calibration_for(self, question: str, count_tokens: Callable[[str], int]) -> Calibration:
+        """Return when an answer is close: to a question in another language than the model's, cosines say less.
+
+        `count_tokens`: of a word.
+        """
+        if not self._knows_letters(question):
+            return UNREADABLE
+        usual = self.confidence or UNKNOWN
+        return usual if self._knows_words(question, count_tokens) else usual.stricter(self.foreign_margin)
+
+    def _knows_letters(self, text: str) -> bool:
+        """Return whether at least half of the letters are of a script that the model knows."""
+        letters = [character for character in text if character.isalpha()]
+        known = sum(unicodedata.name(letter, "").startswith(self.scripts) for letter in letters)
+        return not self.scripts or 2 * known >= len(letters)
+
+    def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
+        """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""
+        words = WORD.findall(text) if self.whole_words else []
+        if len(words) < FEWEST_WORDS:
+            return True
+        return sum(count_tokens(word) == 1 for word in words) >= self.whole_words * len(words)
+
+
+def read_description(folder: Path) -> Description:
+    """Return the description that a model's folder contains.
+
+    Raises EmbeddingUnavailableError if there is none, or it is not valid.
+    """
+    file = folder / DESCRIPTION_FILE
+    if not file.is_file():
+        raise EmbeddingUnavailableError(
+            f"The model's folder has no {DESCRIPTION_FILE}: write one with its name, pooling and prefixes."
+        )
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only needed for models of the user's own
+
+    if file.stat().st_size > MAX_BYTES:
+        raise EmbeddingUnavailableError(f"{DESCRIPTION_FILE} is longer than {MAX_BYTES:,} bytes: shorten it.")
+    try:
+        return TypeAdapter(Description).validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise EmbeddingUnavailableError(
+            f"{DESCRIPTION_FILE} in the model's folder is not valid: {place + ': ' if place else ''}{first['msg']}."
+        ) from None
+
+
+def write_description(folder: Path, description: Description) -> None:
+    """Write the description into a model's folder."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only needed when a model is converted
+
+    fields = TypeAdapter(Description).dump_python(description, mode="json", exclude_defaults=True)
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

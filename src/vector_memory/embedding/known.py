@@ -1,0 +1,94 @@
+"""The models that need no description of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vector_memory.embedding.architecture import Architecture
+from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.description import LATIN, Description
+from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE
+
+SEARCHING = "Represent this sentence for searching relevant passages: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A model and where its files come from. `revision` and `sha256`: of the only files that are accepted, if any."""
+
+    description: Description
+    repository: str
+    about: str
+    revision: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    size: Architecture | None = None
+
+
+MINILM = Known(
+    description=Description(
+        name="all-MiniLM-L6-v2",
+        tokens=254,  # sentence-transformers' max_seq_length of 256; it was trained on 128
+        languages=("en",),
+        scripts=LATIN,
+        whole_words=0.67,
+        foreign_margin=0.27,
+        confidence=Calibration(base=0.29, words=0.24, growth=0.035, most_units=4_000, by_meaning=0.42),
+    ),
+    repository="sentence-transformers/all-MiniLM-L6-v2",
+    about="the default: English, small and fast",
+    revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
+    sha256={
+        MODEL_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+    size=Architecture(layers=6, heads=12, width=384, inner_width=1536, vocabulary=30_522, positions=512),
+)
+
+E5_SMALL = Known(
+    description=Description(
+        name="multilingual-e5-small",
+        query_prefix="query: ",
+        passage_prefix="passage: ",
+        languages=("about 100",),
+        # Its cosines are all high. Stricter than the default model's: unrelated texts of one language are near.
+        confidence=Calibration(base=0.81, words=0.09, growth=0.012, most_units=4_000, by_meaning=0.835),
+    ),
+    repository="intfloat/multilingual-e5-small",
+    about="about 100 languages, and questions in another language than the answer",
+)
+
+BGE_SMALL = Known(
+    description=Description(
+        name="bge-small-en-v1.5", pooling="cls", query_prefix=SEARCHING, languages=("en",), scripts=LATIN
+    ),
+    repository="BAAI/bge-small-en-v1.5",
+    about="English",
+)
+
+GTE_SMALL = Known(
+    description=Description(name="gte-small", languages=("en",), scripts=LATIN),
+    repository="thenlper/gte-small",
+    about="English",
+)
+
+ARCTIC_XS = Known(
+    description=Description(
+        name="snowflake-arctic-embed-xs", pooling="cls", query_prefix=SEARCHING, languages=("en",), scripts=LATIN
+    ),
+    repository="Snowflake/snowflake-arctic-embed-xs",
+    about="English, as small as the default",
+)
+
+ARCTIC_S = Known(
+    description=Description(
+        name="snowflake-arctic-embed-s", pooling="cls", query_prefix=SEARCHING, languages=("en",), scripts=LATIN
+    ),
+    repository="Snowflake/snowflake-arctic-embed-s",
+    about="English",
+)
+
+KNOWN = {each.description.name: each for each in (MINILM, E5_SMALL, BGE_SMALL, GTE_SMALL, ARCTIC_XS, ARCTIC_S)}
+
+
+def known(name: str) -> Known | None:
+    """Return a model by its name or that of its repository; None: it is not known."""
+    return KNOWN.get(name) or next((each for each in KNOWN.values() if each.repository == name), None)

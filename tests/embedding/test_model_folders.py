@@ -1,0 +1,222 @@
+"""Folders with models: which are used, what is refused, and that a folder is data."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tiny_models import Tiny
+from vector_memory.embedding import load_embedder, onnx_file
+from vector_memory.embedding.architecture import read_architecture
+from vector_memory.embedding.encoder import build_graph
+from vector_memory.embedding.known import KNOWN, MINILM, known
+from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.onnx_file import Kind
+from vector_memory.embedding.safetensors import read_header
+from vector_memory.embedding.weights import find_model, find_weights
+from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.settings import Settings
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    return Tiny(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+def test_a_folder_is_used_by_its_path_or_beside_a_name_of_its_own(tiny: Tiny) -> None:
+    by_path = load_embedder(Settings(embedding_model=str(tiny.folder), embedding_dim=64))
+    by_name = load_embedder(Settings(embedding_model="mine", embedding_model_path=tiny.folder, embedding_dim=64))
+    assert by_path.fingerprint == by_name.fingerprint
+    assert by_path.fingerprint.model.startswith("tiny@")
+    assert (by_path.fingerprint.precision, by_path.fingerprint.engine) == ("fp32", "onnxruntime")
+    assert by_path.tokens_per_vector == 62  # 126 if the model read so many
+    assert np.array_equal(by_path.embed(["a lease"]), by_name.embed(["a lease"]))
+
+
+def test_a_known_model_needs_no_description_and_is_found_in_the_hub_cache(tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "models--BAAI--bge-small-en-v1.5" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    Tiny(snapshot, pooling="cls")
+    (snapshot / "vector-memory.json").unlink()
+    engines = [
+        load_embedder(Settings(embedding_model=name, embedding_dim=64))
+        for name in ("bge-small-en-v1.5", "BAAI/bge-small-en-v1.5")
+    ]
+    assert engines[0].fingerprint == engines[1].fingerprint
+    assert engines[0].fingerprint.model.startswith("bge-small-en-v1.5@")
+    assert not np.array_equal(engines[0].embed_query("a lease"), engines[0].embed(["a lease"])[0])
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if name != MINILM.description.name])
+def test_a_known_model_that_is_not_installed_says_how_to_get_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vector_memory.embedding.e5_package.PACKAGE", "no_such_package")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(EmbeddingUnavailableError, match=rf"{name} is not on this machine. (Run `hf|Install it)"):
+        find_weights(None, known(name) or MINILM)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pooling": "cls"}, {"query_prefix": "q: "}, {"passage_prefix": ""}, {"tokens": 20, "passage_tokens": 10}],
+)
+def test_vectors_of_a_folder_are_not_compared_with_others_once_its_arithmetic_changes(
+    tiny: Tiny, change: dict[str, object]
+) -> None:
+    before = OnnxEngine(tiny.model()).fingerprint
+    tiny.describe(languages=["en"], scripts=["LATIN"])
+    assert OnnxEngine(tiny.model()).fingerprint == before
+    tiny.describe(**change)
+    assert OnnxEngine(tiny.model()).fingerprint != before
+
+
+def test_vectors_of_a_folder_are_not_compared_with_others_once_its_weights_or_config_change(tiny: Tiny) -> None:
+    fingerprints = {OnnxEngine(tiny.model()).fingerprint}
+    tiny.configure(layer_norm_eps=1e-6)
+    fingerprints.add(OnnxEngine(tiny.model()).fingerprint)
+    weights = bytearray((tiny.folder / "model.safetensors").read_bytes())
+    weights[-2] ^= 1
+    (tiny.folder / "model.safetensors").write_bytes(weights)
+    fingerprints.add(OnnxEngine(tiny.model()).fingerprint)
+    assert len(fingerprints) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid"),
+        ("[]", "not valid"),
+        ('{"pooling": "mean"}', "name"),
+        ('{"name": "x", "pooling": "max"}', "pooling: .*'mean' or 'cls'"),
+        ('{"name": "x", "tokens": 0}', "passage_tokens must be from 1 to tokens"),
+        ('{"name": "x@y"}', "name must have"),
+        ('{"name": "x", "query_prefix": "' + "a" * 1001 + '"}', "prefix must have"),
+        ('{"name": "x", "confidence": {"base": 1}}', "confidence.words"),
+        (" " * 100_001, "longer than 100,000 bytes"),
+    ],
+)
+def test_a_description_that_is_not_valid_is_refused_with_what_is_wrong(tiny: Tiny, text: str, message: str) -> None:
+    (tiny.folder / "vector-memory.json").write_text(text)
+    with pytest.raises(EmbeddingUnavailableError, match=message):
+        tiny.model()
+
+
+def test_a_folder_without_a_description_or_that_does_not_exist_is_refused(tiny: Tiny) -> None:
+    (tiny.folder / "vector-memory.json").unlink()
+    with pytest.raises(EmbeddingUnavailableError, match=r"has no vector-memory\.json"):
+        find_model(str(tiny.folder), None)
+    with pytest.raises(EmbeddingUnavailableError, match="does not exist"):
+        find_model(str(tiny.folder / "nowhere"), None)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_folder_without_one_of_its_files_is_refused(tiny: Tiny, name: str) -> None:
+    (tiny.folder / name).unlink()
+    with pytest.raises(EmbeddingUnavailableError, match="does not contain a whole model"):
+        OnnxEngine(tiny.model())
+
+
+class Trap:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[str, int]]:
+        return os.mkdir, (str(self.file), 0o700)
+
+
+def test_nothing_in_a_folder_is_run(tiny: Tiny, tmp_path: Path) -> None:
+    """No pickles, no code of the model's own: such files beside the weights are not looked at, or are refused."""
+    trap = pickle.dumps(Trap(tmp_path / "sprung"))
+    for name in ("pytorch_model.bin", "modeling_tiny.py", "modules.json"):
+        (tiny.folder / name).write_bytes(trap)
+    tiny.configure(auto_map={"AutoModel": "modeling_tiny.Tiny"}, trust_remote_code=True)
+    OnnxEngine(tiny.model()).embed(["lease"])
+    for name, message in (
+        ("model.safetensors", "not a safetensors file"), ("tokenizer.json", "not a tokenizer's file"),
+        ("config.json", "not usable"), ("vector-memory.json", "not valid"),
+    ):  # fmt: skip
+        before = (tiny.folder / name).read_bytes()
+        (tiny.folder / name).write_bytes(trap)
+        with pytest.raises(EmbeddingUnavailableError, match=message):
+            OnnxEngine(tiny.model())
+        (tiny.folder / name).write_bytes(before)
+    assert not (tmp_path / "sprung").exists()
+
+
+def header(**entry: object) -> bytes:
+    whole = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | entry
+    encoded = json.dumps({"embeddings.word_embeddings.weight": whole}).encode()
+    return len(encoded).to_bytes(8, "little") + encoded + bytes(8)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"1234567", (1 << 60).to_bytes(8, "little") + b"{}", (2).to_bytes(8, "little") + b"[]",
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
+        header(data_offsets=[0, 80], shape=[20]), header(data_offsets=[-8, 0]), header(shape=[3]),
+        header(shape=[True, 2]), header(shape=["2"]), header(data_offsets=[0]), header(shape=None),
+    ],
+)  # fmt: skip
+def test_weights_whose_header_lies_are_refused(tiny: Tiny, data: bytes) -> None:
+    (tiny.folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(EmbeddingUnavailableError, match="damaged or not a safetensors file"):
+        OnnxEngine(tiny.model())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(
+    tiny: Tiny, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("vector_memory.embedding.model_folder", fromlist=["x"]).MAX_BYTES, name, 100)
+    with pytest.raises(EmbeddingUnavailableError, match=f"{name} .* is larger than"):
+        OnnxEngine(tiny.model())
+
+
+def as_onnx(tiny: Tiny, location: str) -> None:
+    """Make the folder one with an ONNX file, whose weights are at a place outside it."""
+    weights = tiny.folder / "model.safetensors"
+    graph = build_graph(read_header(weights), read_architecture(tiny.folder), location)
+    (tiny.folder / "model.onnx").write_bytes(graph)
+    weights.rename(tiny.folder / location)
+    (tiny.folder / "config.json").unlink()
+
+
+def test_a_folder_with_an_onnx_file_gives_the_vectors_of_its_weights(tiny: Tiny) -> None:
+    wanted = OnnxEngine(tiny.model()).embed(["a lease", "the queue"])
+    as_onnx(tiny, "weights.bin")
+    engine = OnnxEngine(tiny.model())
+    assert np.array_equal(engine.embed(["a lease", "the queue"]), wanted)
+    assert (engine.fingerprint.dimensions, engine.fingerprint.precision) == (64, "onnx")
+
+
+def test_an_onnx_file_cannot_read_files_outside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    tiny = Tiny(tmp_path / "model")
+    as_onnx(tiny, "../weights.bin")
+    with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
+        OnnxEngine(tiny.model())
+
+
+def test_an_onnx_file_with_other_outputs_or_that_is_none_is_refused(tiny: Tiny) -> None:
+    (tiny.folder / "model.safetensors").unlink()
+    (tiny.folder / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(EmbeddingUnavailableError, match=r"model\.onnx .* cannot be loaded"):
+        OnnxEngine(tiny.model())
+    ids = onnx_file.value("input_ids", Kind.INT64, ["batch", "length"])
+    same = onnx_file.node("Identity", ["input_ids"], "same", {})
+    result = onnx_file.value("same", Kind.INT64, ["batch", "length"])
+    (tiny.folder / "model.onnx").write_bytes(onnx_file.model("m", [same], [], [ids], [result], contrib=False))
+    with pytest.raises(EmbeddingUnavailableError, match="must be the last hidden states"):
+        OnnxEngine(tiny.model())

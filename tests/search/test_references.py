@@ -1,0 +1,71 @@
+"""A query that is only a number, a code or an address is compared by its words."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from search.test_exact import load_index, open_store
+from vector_memory.domain import Scope
+from vector_memory.search.references import is_reference
+from vector_memory.store import SessionMemoryStore
+
+REFERENCES = [
+    "#42", "404", "2026-10-05", "10.0.0.1:8080", "v1.2.3", "1.2.3-rc1", "3f2a9c8", "3F2A9C8ED01B", "CVE-2024-1234",
+    "E0502", "550e8400-e29b-41d4-a716-446655440000", "https://acme.io/a?b=c", "acme.io/a/b", "ann@acme.io", "#41, #42",
+    "src/a.py", "/docs/a-b/c.html",
+]  # fmt: skip
+MEANINGFUL = [
+    "fix #42", "python3", "sha256", "utf-8", "store_report", "getUserById", "defaced", "facade", "and/or", "H2O", "",
+    "what changed in v1.2.3", "--flag", "acme.io", "HTTP",
+]  # fmt: skip
+REPORTS = Scope("report", session_id="s")
+
+
+@pytest.mark.parametrize("query", REFERENCES)
+def test_numbers_codes_and_addresses_are_references(query: str) -> None:
+    assert is_reference(query)
+
+
+@pytest.mark.parametrize("query", MEANINGFUL)
+def test_words_and_names_are_none(query: str) -> None:
+    assert not is_reference(query)
+
+
+@pytest.mark.parametrize("part", ["a", "1", "a.", "a/", "/", "@", "-1", "a-", "1.", "a1"])
+def test_a_long_word_takes_no_longer_than_its_length(part: str) -> None:
+    """The longest query is judged at once: a pattern that tries every division would never end."""
+    assert is_reference(part * 5_000 + "!") is False
+
+
+@pytest.fixture(params=[False, True], ids=["tables", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
+    with open_store(tmp_path / "memory.db") as opened:
+        for text in ("a b c 3f2a9c8ed01b4c5d6e7f", "a b 3f2a9c8aaa", "c d e f"):
+            opened.store_memory("report", text, session_id="s")
+        if request.param:
+            load_index(opened)
+        yield opened
+
+
+def test_only_texts_with_the_hash_are_found_and_confidence_is_high(store: SessionMemoryStore) -> None:
+    found = store.search_chunks("3f2a9c8ed01b4c5d6e7f", REPORTS)
+    assert [hit.memory_id for hit in found.results] == [1, 2]
+    assert found.confidence == "high"
+    assert {hit.similarity for hit in found.results} == {None}
+    assert {tuple(hit.sources) for hit in found.results} == {("keyword",)}
+
+
+def test_a_hash_that_is_nowhere_finds_nothing_and_says_so(store: SessionMemoryStore) -> None:
+    found = store.search_chunks("9999999abc", REPORTS)
+    assert (found.results, found.confidence) == ([], "low")
+    assert "contains any of these words" in (found.message or "")
+    elsewhere = store.search_chunks("3f2a9c8ed01b4c5d6e7f", Scope("report", session_id="t"))
+    assert elsewhere.confidence == "low"
+    assert elsewhere.elsewhere == {"other_sessions": 1}
+
+
+def test_by_meaning_only_a_reference_is_compared_by_meaning(store: SessionMemoryStore) -> None:
+    found = store.search_chunks("3f2a9c8ed01b4c5d6e7f", REPORTS, mode="vector")
+    assert len(found.results) == 3
+    assert all(hit.similarity is not None for hit in found.results)
