@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from clusters import shared_cluster
+from forked import finished
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.postgres import approximate, vectors
 from vector_memory.storage.postgres.connection import Connection
@@ -138,3 +139,12 @@ def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: C
             assert len(near) == len(exact)
             found, wanted = found + len(np.intersect1d(near, exact)), wanted + len(exact)
     assert found >= 0.99 * wanted
+
+
+def test_the_command_creates_and_drops_the_index(schema: str) -> None:
+    url = f"{shared_cluster().url()}&schema={schema}"
+    with approximate.maintained(shared_cluster().url(), schema) as connection:
+        there = f"select to_regclass('{schema}.{approximate.NAME}') is not null"
+        for flags, is_there in (((), True), (("--drop",), False)):
+            ended = finished("database", "index", "--database-url", url, *flags)
+            assert (ended.returncode, connection.execute(there).fetchall()) == (0, [(is_there,)]), ended.stderr
