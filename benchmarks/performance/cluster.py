@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(ROOT / "tests"))
 from clusters import Cluster, make_cluster
 
-SETTINGS = {"fsync": "on", "shared_buffers": "1GB", "max_wal_size": "4GB", "autovacuum_naptime": "5s"}
+SETTINGS = {"fsync": "on", "shared_buffers": "1GB", "maintenance_work_mem": "2GB", "max_wal_size": "4GB"}
 """What differs from the defaults of PostgreSQL."""
 
 SCHEMA = "memory"
