@@ -2,10 +2,12 @@
 
 uv run --group benchmark benchmarks/performance [PART ...] [--passages N ...] [--files DIR] [--json FILE] [--docs]
 
-Parts: start, store, receipt, lock, processes, search; default: all. Searching is measured once for each number of
-passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same run: a
-FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs writes
-the tables into docs/performance.md and the plots into docs/images.
+Parts: start, store, receipt, lock, processes, search; default: all of these. Searching is measured once for each number
+of passages, in a file made by benchmarks/scale.py, which is kept if --files names a folder. Beside ours in the same
+run: a FastMCP server with one empty tool, the original server's search, vec0 by itself, and a matrix product. --docs
+writes the tables into docs/performance.md and the plots into docs/images.
+
+The part `engines` compares SQLite and PostgreSQL in the largest of the files; --docs then replaces its tables only.
 """
 
 from vector_memory.server import environment as surroundings  # noqa: F401 - numpy as the server has it  # isort: skip
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import acknowledging
+import engines
 import locking
 import processes
 import searching
@@ -110,6 +113,17 @@ def memory_of(path: Path) -> dict[str, float]:
     return figures
 
 
+def compare_engines(options: argparse.Namespace, folder: Path) -> Report:
+    """Measure both storage engines with the same memories."""
+    passages, place = max(options.passages), options.files or folder
+    path = place / f"{passages}.db"
+    if not path.exists():
+        make(path, passages, options.documents, place / "documents.npy")
+    return {
+        "engines": {"passages": passages, **engines.measure(path, place / f"pg{passages}", load_embedder(Settings()))}
+    }
+
+
 PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "start": start,
     "store": store,
@@ -117,7 +131,10 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "lock": lock,
     "processes": share,
     "search": search,
+    "engines": compare_engines,
 }
+UNLESS_NAMED = ("engines",)
+"""Parts that run only if they are named."""
 
 
 def machine() -> Report:
@@ -149,15 +166,18 @@ def main() -> None:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     report: Report = {"machine": machine()}
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.parts or PARTS:
+        for name in options.parts or [part for part in PARTS if part not in UNLESS_NAMED]:
             report |= PARTS[name](options, Path(folder))
     text = markdown(report)
     print(text)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1))
     if options.docs:
-        write_into_docs(text)
-        draw(report)
+        if options.parts == ["engines"]:
+            write_into_docs(text, "engines")
+        else:
+            write_into_docs(text)
+            draw(report)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 """From figures to Markdown tables, and into the documentation."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+import engine_tables
+from cells import cell, number, table
 from client import ROOT
 from searching import GRAINS
 from starting import EMPTY, OURS
 
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 OTHERS = ("original server", "vec0, no filter", "numpy floor")
 TWO_DIGITS = 10
 
@@ -24,17 +26,19 @@ def markdown(report: dict[str, Any]) -> str:
         "lock": lock,
         "processes": processes,
         "search": search,
+        "engines": engine_tables.of,
     }
     tables = [lines for name, table in made.items() if name in report for lines in table(report[name])]
     machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
     return "\n\n".join([f"{machine}.", *tables])
 
 
-def write_into_docs(text: str) -> None:
-    """Put the tables between the marks in docs/performance.md."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+def write_into_docs(text: str, block: str = "measured") -> None:
+    """Put the tables between the marks of a block in docs/performance.md."""
+    begin, end = BEGIN.format(block), END.format(block)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2]
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def start(figures: dict[str, Any]) -> Iterator[str]:
@@ -169,23 +173,7 @@ def search(figures: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def cell(figures: dict[str, float] | None) -> str:
-    """Return median and 95th percentile."""
-    return f"{number(figures['p50'])} / {number(figures['p95'])}" if figures else ""
-
-
 def shortage(figures: dict[str, float]) -> str:
     """Say how many of ten were found, if not all."""
     found = figures.get("found of 10", 10)
     return f" ({number(found)} of 10 found)" if found < TWO_DIGITS else ""
-
-
-def number(value: float) -> str:
-    """Return a number with three significant digits or so."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= TWO_DIGITS else f"{value:.2f}"  # noqa: PLR2004

@@ -97,7 +97,7 @@ class Retriever:
         deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
         while True:
             with self._storage.read() as reader:
-                coming, known = self._at_first(reader, scope)
+                coming, known = self._at_first(reader, scope, question.terms)
                 if time.monotonic() >= deadline or not coming.is_worth_waiting():
                     yield self.within(reader, question, known)
                     return
@@ -110,15 +110,16 @@ class Retriever:
             finally:
                 _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope) -> tuple["Coming", "Known"]:
+    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple["Coming", "Known"]:
         """Return which vectors are being computed, and what else a search of the scope asks for."""
-        visible = reader.visible(scope)
-        needs_members = self._index is not None and self._index.is_used and not Units.knows(visible)
-        longest, pending, missing, members = reader.together(
+        visible, index = reader.visible(scope), self._index
+        needs_members = index is not None and index.is_used and not Units.knows(visible)
+        longest, pending, missing, members, _ = reader.together(
             lambda reader: reader.longest_pending(scope),
             lambda reader: reader.count_pending(Scope()),
             lambda reader: reader.count(scope, without_vectors=True),
             lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
+            lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
         )
         return Coming(longest, pending), Known(scope, missing, visible, members)
 

@@ -69,6 +69,17 @@ def prepare_database(
     return prepare(address.conninfo(), address.schema, dimensions, roles, SHARED_SCHEMA, NAMESPACE_PREFIX)
 
 
+def index_vectors(address: DatabaseUrl, *, drop: bool = False) -> None:
+    """Create the index of vectors for searches of large scopes, or drop it. Others may use the memory meanwhile.
+
+    Raises DatabaseError.
+    """
+    with driver_at_hand():
+        from vector_memory.storage.postgres import approximate
+
+    (approximate.drop if drop else approximate.create)(address.conninfo(), address.schema)
+
+
 @contextmanager
 def driver_at_hand() -> Iterator[None]:
     """Raise ConfigurationError, which says what to install, if the block imports a driver that is missing."""

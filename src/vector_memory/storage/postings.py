@@ -155,8 +155,7 @@ def occurrences(
     if not wanted:
         return []
     hashes = [hash_of(term) for term in wanted]
-    row_ids = [own * BUCKETS + bucket for own, (bucket, _) in zip(blocks, hashes, strict=True)]
-    rows, postings = read(np.concatenate(row_ids))
+    rows, postings = read(rows_with(wanted, blocks))
     starts = np.concatenate(blocks) * PLACES_PER_BLOCK
     ends = np.searchsorted(rows, np.cumsum([len(own) for own in blocks])).tolist()
     found = []
@@ -166,6 +165,12 @@ def occurrences(
         places = starts[rows[hits]] + numbers_of(own)
         found.append((places, (own & np.uint64(MAX_COUNT)).astype(np.uint16)))
     return found
+
+
+def rows_with(wanted: Sequence[str], blocks: Sequence[Numbers]) -> Numbers:
+    """Return the ids of the rows that have the postings of each term in blocks of its own."""
+    row_ids = [own * BUCKETS + hash_of(term)[0] for term, own in zip(wanted, blocks, strict=True)]
+    return np.concatenate([np.empty(0, np.int64), *row_ids])
 
 
 def keys_in(blocks: Numbers, read: ReadPostings) -> tuple[Numbers, Numbers]:

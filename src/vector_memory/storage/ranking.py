@@ -4,7 +4,7 @@ A unit is what a search compares: a chunk, or a whole memory of a kind that is n
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -172,6 +172,10 @@ class NewPassages(NamedTuple):
     last_id: int | None
 
 
+Occurring = tuple[Sequence[str], Sequence[Numbers]]
+"""Terms, and for each the blocks that may contain it."""
+
+
 class IndexFeed(Protocol):
     """The data for keeping an index in memory up to date, in one snapshot.
 
@@ -210,6 +214,9 @@ class IndexFeed(Protocol):
 
         One query reads the postings of all terms.
         """
+
+    def read_ahead(self, asked: Callable[[], Occurring]) -> None:
+        """Read what `occurrences` will probably be asked for, if that is faster together with other questions."""
 
     def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:
         """Return at most `limit` passages with ids above `passage_id`. Without their vectors it may be faster."""

@@ -1,4 +1,4 @@
-"""The command that prepares a PostgreSQL database for servers whose roles may create nothing."""
+"""The command that prepares a PostgreSQL database for servers, and creates what only large memories need."""
 
 from typing import Annotated, Literal
 
@@ -8,11 +8,11 @@ from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettin
 from vector_memory.cli.terminal import print_json, say
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings import DatabaseServer
-from vector_memory.storage.opening import prepare_database
+from vector_memory.storage.opening import index_vectors, prepare_database
 
 
 def database(
-    action: Annotated[Literal["prepare"], Parameter(help="What to do.")],
+    action: Annotated[Literal["prepare", "index"], Parameter(help="Prepare tables, or create an index of vectors.")],
     /,
     *,
     serve: Annotated[
@@ -21,6 +21,9 @@ def database(
     read: Annotated[
         list[str] | None, Parameter(help="Role that only reads memories; repeatable.", show_default=False)
     ] = None,
+    drop: Annotated[
+        bool, Parameter(help="With `index`: drop the index instead.", negative=(), show_default=False)
+    ] = False,
     as_json: AsJson = False,
     server: DatabaseFlags = DatabaseServer(),
     settings: ModelSettingsFlags = DEFAULTS,
@@ -29,11 +32,22 @@ def database(
 
     Give the URL of a role that may create tables. Servers need no such role: --serve and --read name theirs, which must
     exist. They may use the memory, all namespaces, also future ones, and nothing else; so run this after an upgrade.
+
+    `index` creates an approximate index of vectors (HNSW), while servers read and write the memory. It makes searches
+    by meaning of more than 50,000 passages fast where the index in memory is not loaded; each store then takes longer.
     """
-    del action  # there is only one
     address = server.url()
     if address is None:
         raise ConfigurationError("Name the database: --database-url, or VECTOR_MEMORY_DATABASE_URL.")
+    if action == "index":
+        index_vectors(address, drop=drop)
+        if as_json:
+            print_json({"success": True, "dropped": drop})
+        else:
+            say(f"{'Dropped' if drop else 'Created'} the index of vectors of {address}")
+        return
+    if drop:
+        raise ConfigurationError("Only an index can be dropped: `vector-memory database index --drop`.")
     serving, reading = serve or [], read or []
     if both := sorted(set(serving) & set(reading)):
         raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")

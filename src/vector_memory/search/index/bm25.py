@@ -1,16 +1,17 @@
 """BM25 over units in memory: the scores of `CandidateSource.rank_words`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.search.index.units import ABSENT, NO_POSTINGS, Bools, Rows, Units
+from vector_memory.search.index.units import ABSENT, NO_POSTINGS, Bools, PostingList, Rows, Units
 from vector_memory.storage.ranking import (
     PLACES_PER_BLOCK,
     IndexFeed,
+    Occurring,
     Wording,
     covered_by_best,
     highest_score,
@@ -59,8 +60,8 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     first, end = int(units.firsts[rows].min()), int((units.firsts[rows] + units.sizes[rows]).max())
     count, total = int(units.sizes[rows].sum()), int(units.totals[rows].sum())
     mean_length = total / count if total else 1.0
-    is_wide = len(blocks_of(units, rows)) * WIDE_SCOPE > units.places[: units.memory_count].max() // PLACES_PER_BLOCK
-    found = occurrences_in_file(feed, units, terms) if is_wide else occurrences_in_rows(feed, units, rows, terms)
+    wide = is_wide(units, rows)
+    found = occurrences_in_file(feed, units, terms) if wide else occurrences_in_rows(feed, units, rows, terms)
     window, words = np.zeros(end - first), []
     for occurrences in found:
         inside = members.take(units.owners.take(occurrences.entries))
@@ -72,11 +73,33 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
     return WordScores(first, window, first + np.flatnonzero(window > 0), Wording(covered_by_best(window, words), count))
 
 
+def wanted_of(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> Occurring:
+    """Return what `word_scores` asks the feed for."""
+    rows, starts = np.flatnonzero(members), [0] * len(terms)
+    if not len(rows):
+        return [], []
+    if is_wide(units, rows):
+        terms, starts = behind_of(units, {term: units.postings.get(term) or NO_POSTINGS for term in terms})
+        rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
+    return terms, blocks_with(feed, units, rows, terms, starts)
+
+
+def behind_of(units: Units, known: Mapping[str, PostingList]) -> tuple[list[str], list[int]]:
+    """Return the terms whose lists do not cover all memories, and the first memory that each lacks."""
+    behind = [term for term, own in known.items() if own.memory_count < units.memory_count]
+    return behind, [known[term].memory_count for term in behind]
+
+
+def is_wide(units: Units, rows: Rows) -> bool:
+    """Return whether the postings of the whole file are read for a scope of these memories."""
+    last = units.places[: units.memory_count].max() // PLACES_PER_BLOCK
+    return bool(len(blocks_of(units, rows)) * WIDE_SCOPE > last)
+
+
 def occurrences_in_file(feed: IndexFeed, units: Units, terms: Sequence[str]) -> list[Occurrences]:
     """Return the occurrences of each term in the whole file. Cached postings are not read again."""
     known = {term: units.postings.get(term) or NO_POSTINGS for term in terms}
-    behind = [term for term, own in known.items() if own.memory_count < units.memory_count]
-    starts = [known[term].memory_count for term in behind]
+    behind, starts = behind_of(units, known)
     rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
     for term, new in zip(behind, occurrences_in_rows(feed, units, rows, behind, starts), strict=True):
         known[term] = known[term].extended(new.entries, new.counts, units.memory_count)
@@ -95,14 +118,19 @@ def occurrences_in_rows(
     if not terms:
         return []
     starts = starts or [0] * len(terms)
-    wanted = {start: blocks_of(units, rows[rows.searchsorted(start) :]) for start in set(starts)}
-    blocks = [with_term(feed, units, wanted[start], term) for term, start in zip(terms, starts, strict=True)]
+    blocks = blocks_with(feed, units, rows, terms, starts)
     order = np.argsort(units.places[rows], kind="stable")
     rows = rows[order]
     return [
         in_memories(units, rows, places, counts, start)
         for (places, counts), start in zip(feed.occurrences(terms, blocks), starts, strict=True)
     ]
+
+
+def blocks_with(feed: IndexFeed, units: Units, rows: Rows, terms: Sequence[str], starts: Sequence[int]) -> list[Rows]:
+    """Return for each term the blocks that may contain it, of the memories of the rows from its start on."""
+    wanted = {start: blocks_of(units, rows[rows.searchsorted(start) :]) for start in set(starts)}
+    return [with_term(feed, units, wanted[start], term) for term, start in zip(terms, starts, strict=True)]
 
 
 def in_memories(

@@ -11,14 +11,14 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vector_memory.domain import Scope
 from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
-from vector_memory.search.index.bm25 import blocks_of
+from vector_memory.search.index.bm25 import blocks_of, wanted_of
 from vector_memory.search.index.revisions import is_behind, is_far_behind, is_same_epoch, updated_units
 from vector_memory.search.index.signatures import CachedVectors, Passages, View
 from vector_memory.search.index.sketch import coverable
@@ -106,6 +106,16 @@ class PassageIndex:
             self.start_loading()
         units = passages.units if passages.units.revision[:4] == revision[:4] else passages.units.as_of(revision)
         return None if units is None else View(self, feed, passages, units, revision.last_passage_id)
+
+    def read_ahead(self, feed: IndexFeed | None, scope: Scope, terms: Sequence[str]) -> None:
+        """Let the feed read the postings for which a search of the scope will probably ask it.
+
+        The revision of its snapshot is not known yet. If it is another one, the search asks for something else.
+        """
+        passages = self._passages
+        if feed is not None and passages is not None and passages.units.knows(scope):
+            units = passages.units
+            feed.read_ahead(lambda: wanted_of(feed, units, units.members(scope), terms))
 
     def cached(self, view: View, scope: Scope) -> CachedVectors | None:
         """Return vectors that include those of a scope, reading them if necessary; None: there are too many."""

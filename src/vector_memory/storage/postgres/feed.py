@@ -1,6 +1,6 @@
 """The IndexFeed of a schema: memories, units and passages for the in-memory index, and their postings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from vector_memory.storage.ranking import (
     IndexedMemory,
     NewPassages,
     Numbers,
+    Occurring,
     PlacedPassage,
     Revision,
     Vectors,
@@ -32,6 +33,8 @@ class PostgresFeed:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._ahead: tuple[Numbers, FoundPostings] | None = None
+        """Rows of postings by their ids, which were read with the first questions of the transaction."""
 
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
@@ -88,6 +91,12 @@ class PostgresFeed:
         """
         return postings.occurrences(terms, blocks, self._read_postings)
 
+    def read_ahead(self, asked: Callable[[], Occurring]) -> None:
+        """Read what `occurrences` will probably be asked for. It does not matter if it is asked for something else."""
+        row_ids = postings.rows_with(*asked())
+        if len(row_ids):
+            self._ahead = (row_ids, read_postings(self._connection, row_ids))
+
     def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:
         """Return at most `limit` passages with ids above `passage_id`.
 
@@ -123,6 +132,8 @@ class PostgresFeed:
         return vectors_of(self._connection, passage_ids)
 
     def _read_postings(self, row_ids: Numbers) -> FoundPostings:
+        if self._ahead is not None and np.array_equal(self._ahead[0], row_ids):
+            return self._ahead[1]
         return read_postings(self._connection, row_ids)
 
     def _column(self, sql: str, parameters: dict[str, Any]) -> list[int]:

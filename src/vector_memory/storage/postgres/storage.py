@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, Project, Scope
@@ -169,7 +170,7 @@ class PostgresReader:
     def visible(self, scope: Scope) -> Scope:
         return scope
 
-    @property
+    @cached_property
     def feed(self) -> "IndexFeed":
         from vector_memory.storage.postgres.feed import PostgresFeed
 

@@ -8,10 +8,11 @@ import numpy as np
 from vector_memory.domain import TRAITS, Fingerprint, Scope
 from vector_memory.storage import fingerprints
 from vector_memory.storage.nearest import Candidates
+from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import passage_filter
-from vector_memory.storage.ranking import Numbers, Vectors
+from vector_memory.storage.ranking import Numbers, Vectors, cosines
 from vector_memory.storage.records import Memory
 
 
@@ -120,20 +121,28 @@ def discard_partial_vectors(connection: Connection, memory_id: int | None = None
 
 
 def nearest(connection: Connection, scope: Scope, query: Vectors, k: int) -> Candidates:
-    """Return the `k` passages of a scope that are nearest to the query, nearest first: compares all of them."""
-    condition = passage_filter(scope)
-    # The sum keeps the planner from an approximate index.
-    sql = f"""
-        select coalesce(p.chunk_id, p.memory_id), p.memory_id, p.embedding
-        from memory_passages p {condition.sql}
-        order by (p.embedding <-> %(query)s::real[]::vector) + 0, p.id limit %(k)s
+    """Return the `k` passages of a scope that are nearest to the query, nearest first.
+
+    Compares all of them, unless the scope is large and there is an index of vectors (`approximate`).
     """
-    rows = connection.execute(sql, condition.parameters | {"query": query, "k": k}, binary=True).fetchall()
+    condition = passage_filter(scope)
+    rows = approximate.nearest(connection, condition, query, k)
+    is_exact = rows is None
+    if rows is None:
+        # The sum keeps the planner from an approximate index.
+        sql = f"""
+            select coalesce(p.chunk_id, p.memory_id), p.memory_id, p.embedding
+            from memory_passages p {condition.sql}
+            order by (p.embedding <-> %(query)s::real[]::vector) + 0, p.id limit %(k)s
+        """
+        rows = connection.execute(sql, condition.parameters | {"query": query, "k": k}, binary=True).fetchall()
     units, memories, sent = zip(*rows, strict=True) if rows else ((), (), ())
+    vectors = as_vectors(sent, len(query))
+    order = slice(None) if is_exact else np.argsort(-cosines(vectors, query), kind="stable")
     return Candidates(
-        np.array(units, np.int64),
-        np.array(memories, np.int64),
-        as_vectors(sent, len(query)),
+        np.array(units, np.int64)[order],
+        np.array(memories, np.int64)[order],
+        vectors[order],
         np.ones(len(rows), np.bool_),
     )
 

@@ -1,7 +1,7 @@
 """The IndexFeed of a file: memories, units and passages for the in-memory index, and their postings."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -16,6 +16,7 @@ from vector_memory.storage.ranking import (
     IndexedMemory,
     NewPassages,
     Numbers,
+    Occurring,
     PlacedPassage,
     Revision,
     Vectors,
@@ -99,6 +100,9 @@ class SqliteFeed:
         One query reads the postings of all terms.
         """
         return postings.occurrences(terms, blocks, self._read_postings)
+
+    def read_ahead(self, asked: Callable[[], Occurring]) -> None:
+        """Do nothing: reading takes as long at any time."""
 
     def passages_after(self, passage_id: int, limit: int, *, with_vectors: bool) -> NewPassages:  # noqa: ARG002
         """Return at most `limit` passages with ids above `passage_id`, always with their vectors."""

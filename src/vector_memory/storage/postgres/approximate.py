@@ -1,0 +1,115 @@
+"""The optional index of vectors, for searches of large scopes that cannot use the index in memory.
+
+It is an HNSW index over vectors of 16-bit floats. Its answers are approximate, and PostgreSQL applies filters to them
+afterwards, so it would shorten answers where filters let little through. Therefore the planner never chooses it: only a
+search of a scope with more than EXACT_PASSAGES passages does, compares what it returns with the stored vectors, and
+compares the whole scope if that was too little.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from psycopg import errors as postgres
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.postgres import connecting, migrations
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.errors import translated_errors
+from vector_memory.storage.postgres.filters import Filter
+from vector_memory.storage.postgres.rows import fetch_value
+from vector_memory.storage.postgres.statement import Row, Statement
+from vector_memory.storage.ranking import Vectors
+
+NAME = "idx_passage_nearest"
+
+EXACT_PASSAGES = 50_000
+"""A scope of up to so many passages is compared completely: that takes at most 50 ms."""
+
+MOST = 1_000
+"""The largest number of passages that the index is asked for, which is the limit of `hnsw.ef_search`."""
+
+EFFORT = 2
+"""For each passage that is asked for, the index looks at so many. More of them miss fewer of the nearest."""
+
+LEAST_EFFORT = 400
+
+NOT_OWNER = "Only the role that owns the tables may create or drop the index: use its URL."
+
+# `case` keeps PostgreSQL from counting where there is no index.
+USABLE = """
+select case when exists (
+    select from pg_index where indexrelid = to_regclass(quote_ident(current_schema()) || '.{name}') and indisvalid
+) then (select count(*) from (select from memory_passages p {condition} limit %(above)s) counted) else 0 end
+"""
+
+# These make every other plan look expensive. They hold for one statement, and are set back by the next one.
+CHOOSE = Statement(
+    "select set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), "
+    "set_config('hnsw.iterative_scan', 'relaxed_order', true)"
+)
+LEAVE = Statement("select set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)")
+
+
+def is_usable(connection: Connection, condition: Filter) -> bool:
+    """Return whether there is an index, and more than EXACT_PASSAGES passages fulfil a condition."""
+    sql = USABLE.format(name=NAME, condition=condition.sql)
+    found = fetch_value(connection, sql, condition.parameters | {"above": EXACT_PASSAGES + 1})
+    return int(found) > EXACT_PASSAGES
+
+
+def nearest(connection: Connection, condition: Filter, query: Vectors, k: int) -> list[Row] | None:
+    """Return unit, memory and vector of nearly the `k` nearest passages, in any order; None: compare all of them."""
+    if k > MOST or not is_usable(connection, condition):
+        return None
+    length = len(query)
+    effort = Statement(
+        "select set_config('hnsw.ef_search', %s, true)", (str(min(MOST, max(LEAST_EFFORT, EFFORT * k))),)
+    )
+    sql = f"""
+        select coalesce(p.chunk_id, p.memory_id), p.memory_id, p.embedding
+        from memory_passages p {condition.sql}
+        order by p.embedding::halfvec({length}) <-> %(query)s::real[]::vector({length})::halfvec({length})
+        limit %(k)s
+    """
+    found = Statement(sql, condition.parameters | {"query": query, "k": k}, binary=True)
+    *_, answer, _ = connection.together(CHOOSE, effort, found, LEAVE)
+    rows = answer.fetchall()
+    return rows if len(rows) == k else None
+
+
+def create(url: str, schema: str) -> None:
+    """Create the index while others read and write the memory, unless it exists. One that is unusable is replaced.
+
+    Raises DatabaseError.
+    """
+    with maintained(url, schema) as connection:
+        length = connection.execute("select dimensions from namespace").fetchall()[0][0]
+        if fetch_value(connection, "select not indisvalid from pg_index where indexrelid = to_regclass(%s)", (NAME,)):
+            drop_from(connection)
+        connection.execute(
+            f"create index concurrently if not exists {NAME} on memory_passages "
+            f"using hnsw ((embedding::halfvec({int(length)})) halfvec_l2_ops)"
+        )
+
+
+def drop(url: str, schema: str) -> None:
+    """Drop the index, if it exists, while others read and write the memory. Raises DatabaseError."""
+    with maintained(url, schema) as connection:
+        drop_from(connection)
+
+
+def drop_from(connection: Connection) -> None:
+    """Drop the index, if it exists."""
+    connection.execute(f"drop index concurrently if exists {NAME}")
+
+
+@contextmanager
+def maintained(url: str, schema: str) -> Iterator[Connection]:
+    """Yield a connection whose statements may take as long as they need. Raises DatabaseError."""
+    with translated_errors(), closing(connecting.connect(url, schema, connecting.SETTINGS)) as connection:
+        try:
+            yield connection
+        except postgres.UndefinedTable:
+            raise DatabaseError(migrations.MISSING) from None
+        except postgres.InsufficientPrivilege:
+            raise DatabaseError(NOT_OWNER) from None

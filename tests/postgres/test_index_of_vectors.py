@@ -1,0 +1,150 @@
+"""The optional index of vectors answers searches of large scopes, and never makes an answer worse than it must be."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clusters import shared_cluster
+from forked import finished
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.storage.postgres import approximate, vectors
+from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.filters import passage_filter
+from vector_memory.storage.postgres.inspection import faulty_indexes
+
+DIMENSIONS = 32
+PASSAGES = 4_000
+SHARES = (2, 10, 100, 1_000)
+"""A task of this number has one in so many passages."""
+
+FILL = """
+insert into session_memories (
+    id, memory_type, agent_id, session_id, session_iter, task_code, content, content_length, content_bytes, tags,
+    metadata, content_hash, created_at, updated_at, accessed_at, access_count, auto_chunk, chunk_count
+)
+select i, 'input_prompt', 'a', 's', 1, %(task)s, 'text', 4, 4, '{}', '{}', i::text, '2026', '2026', '2026', 0, false, 0
+from unnest(%(ids)s::bigint[]) i
+"""
+FILL_PASSAGES = """
+insert into memory_passages (
+    id, memory_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code, embedding
+) select m.id, m.id, 0, 4, m.memory_type, m.agent_id, m.session_id, 1, m.task_code,
+    (%(vectors)s::real[])[(w.number - 1) * %(length)s + 1 : w.number * %(length)s]::vector
+from unnest(%(ids)s::bigint[]) with ordinality w(id, number) join session_memories m on m.id = w.id
+"""
+
+
+def unit_vectors(count: int, seed: int) -> Any:
+    made = np.random.default_rng(seed).standard_normal((count, DIMENSIONS)).astype(np.float32)
+    return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def schema() -> str:
+    """The schema of a memory of many passages, whose tasks let through one in 2, 10, 100 and 1,000 of them."""
+    made = unit_vectors(PASSAGES, 1)
+    ids = np.arange(1, PASSAGES + 1)
+    tasks = np.array([max((share for share in SHARES if number % share == 0), default=0) for number in ids])
+    database = PostgresDatabase(shared_cluster().url(), schema="indexed", dimensions=DIMENSIONS)
+    with database.write() as connection:
+        for task in np.unique(tasks):
+            own = ids[tasks == task]
+            connection.execute(FILL, {"task": f"{task}", "ids": own})
+            connection.execute(FILL_PASSAGES, {"ids": own, "vectors": made[tasks == task], "length": DIMENSIONS})
+    database.close()
+    return "indexed"
+
+
+@pytest.fixture
+def connection(schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    """A connection in a transaction, on a memory with the index, for which any scope is large."""
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
+    approximate.create(shared_cluster().url(), schema)
+    database = PostgresDatabase(shared_cluster().url(), schema=schema, dimensions=DIMENSIONS)
+    with database.read() as connection:
+        yield connection
+    database.close()
+
+
+def scopes() -> list[Scope]:
+    return [Scope(MemoryKind.INPUT_PROMPT), *(Scope(MemoryKind.INPUT_PROMPT, task_code=f"{s}") for s in (0, *SHARES))]
+
+
+def plans_of(connection: Connection, scope: Scope) -> list[str]:
+    """Return the plans of the statements that search a scope."""
+    plans: list[str] = []
+    send = Connection._send
+
+    def explained(connection: Connection, statements: Any) -> Any:
+        asked = ["limit %(k)s" in statement.sql for statement in statements]
+        if any(asked):
+            place = asked.index(True)
+            question = statements[place]._replace(sql=f"explain {statements[place].sql}", binary=False)
+            answers = send(connection, [*statements[:place], question, *statements[place + 1 :]])
+            plans.append("\n".join(line for (line,) in answers[place].fetchall()))
+        return send(connection, statements)
+
+    connection.together()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "_send", explained)
+        vectors.nearest(connection, scope, unit_vectors(1, 3)[0], 200)
+    return plans
+
+
+def test_the_application_decides_whether_a_search_uses_the_index(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = Scope(MemoryKind.INPUT_PROMPT, task_code="2")
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", PASSAGES // 10)
+    assert [approximate.NAME in plan for plan in plans_of(connection, half)] == [True]
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", PASSAGES)
+    assert [approximate.NAME in plan for plan in plans_of(connection, half)] == [False]
+
+
+def test_an_answer_is_complete_where_the_index_finds_too_few(
+    connection: Connection,
+) -> None:
+    rare = Scope(MemoryKind.INPUT_PROMPT, task_code="1000")
+    assert len(vectors.nearest(connection, rare, unit_vectors(1, 4)[0], 200).units) == PASSAGES // 1_000
+    connection.execute("select set_config('hnsw.max_scan_tuples', '1', true)")
+    tenth = Scope(MemoryKind.INPUT_PROMPT, task_code="10")
+    assert len(vectors.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
+
+
+def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(schema: str) -> None:
+    with approximate.maintained(shared_cluster().url(), schema) as connection:
+        approximate.create(shared_cluster().url(), schema)
+        invalid = f"update pg_index set indisvalid = %s where indexrelid = '{schema}.{approximate.NAME}'::regclass"
+        connection.execute(invalid, (False,))
+        assert faulty_indexes(connection) == [approximate.NAME]
+        everything = passage_filter(Scope(MemoryKind.INPUT_PROMPT))
+        assert not approximate.is_usable(connection, everything)
+        approximate.create(shared_cluster().url(), schema)
+        assert faulty_indexes(connection) == []
+        approximate.drop(shared_cluster().url(), schema)
+        assert not approximate.is_usable(connection, everything)
+
+
+def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: Connection) -> None:
+    found, wanted = 0, 0
+    for query in unit_vectors(20, 2):
+        for scope in scopes():
+            near = vectors.nearest(connection, scope, query, 200).units[:10]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(approximate, "EXACT_PASSAGES", PASSAGES)
+                exact = vectors.nearest(connection, scope, query, 200).units[:10]
+            assert len(near) == len(exact)
+            found, wanted = found + len(np.intersect1d(near, exact)), wanted + len(exact)
+    assert found >= 0.99 * wanted
+
+
+def test_the_command_creates_and_drops_the_index(schema: str) -> None:
+    url = f"{shared_cluster().url()}&schema={schema}"
+    with approximate.maintained(shared_cluster().url(), schema) as connection:
+        there = f"select to_regclass('{schema}.{approximate.NAME}') is not null"
+        for flags, is_there in (((), True), (("--drop",), False)):
+            ended = finished("database", "index", "--database-url", url, *flags)
+            assert (ended.returncode, connection.execute(there).fetchall()) == (0, [(is_there,)]), ended.stderr
