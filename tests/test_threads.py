@@ -11,7 +11,8 @@ from vector_memory.search.index import loader as passage_index
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.storage import SqliteStorage, SqliteWriter
+from vector_memory.storage.sqlite.storage import SqliteStorage
+from vector_memory.storage.sqlite.transactions import SqliteWriter
 from vector_memory.store import SessionMemoryStore
 
 

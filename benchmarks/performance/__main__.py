@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import acknowledging
-import engines
 import locking
 import processes
 import searching
@@ -34,6 +33,7 @@ from files import make, size_mb
 from plots import draw
 from tables import markdown, write_into_docs
 
+import engines
 from vector_memory.embedding import load_embedder
 from vector_memory.settings import Settings
 

@@ -13,7 +13,7 @@ import numpy as np
 from vector_memory.search import fine
 from vector_memory.search.index import comparison, scan
 from vector_memory.storage.sqlite.feed import SqliteFeed
-from vector_memory.storage.sqlite.storage import SqliteReader
+from vector_memory.storage.sqlite.transactions import SqliteReader
 
 RUNS = 20
 

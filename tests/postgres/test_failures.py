@@ -19,7 +19,8 @@ from vector_memory.settings import Settings
 from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.postgres import connecting, database, pool
 from vector_memory.storage.postgres.database import PostgresDatabase
-from vector_memory.storage.postgres.storage import PostgresStorage, PostgresWriter
+from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.postgres.transactions import PostgresWriter
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 

@@ -24,7 +24,7 @@ from vector_memory.search.index import units as postings
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.storage import SqliteReader
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore

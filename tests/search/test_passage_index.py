@@ -37,7 +37,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.ranking import IndexedMemory, PlacedPassage, Revision, signatures_of
 from vector_memory.storage.sqlite.feed import SqliteFeed
 from vector_memory.storage.sqlite.rows import fetch_column
-from vector_memory.storage.sqlite.storage import SqliteReader
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vectors_of
 from vector_memory.store import SessionMemoryStore
 

@@ -15,8 +15,7 @@ from vector_memory.domain import Scope
 
 Vectors = NDArray[np.float32]
 Signatures = NDArray[np.uint64]
-"""One bit for each number of a vector, whether it is above 0, from the highest bit of the first byte on; the rest is 0.
-Shape (vectors, 64-bit words)."""
+"""A bit for each number of a vector: is it above 0? From the first byte's highest on; shape (vectors, words)."""
 Numbers = NDArray[np.int64]
 
 SCALE = 1e6
@@ -284,8 +283,7 @@ def signatures_of(vectors: Vectors) -> Signatures:
 
 def packed_signatures(packed: NDArray[np.uint8]) -> Signatures:
     """Return signatures whose bytes, shape (vectors, bytes), may end within a word."""
-    padding = -packed.shape[1] % np.dtype(np.uint64).itemsize
-    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))).view(np.uint64)
 
 
 def highest_score(units: int, having: int) -> float:

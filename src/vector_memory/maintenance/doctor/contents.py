@@ -25,8 +25,8 @@ from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema
 from vector_memory.storage.sqlite.schema_check import schema_faults
-from vector_memory.storage.sqlite.storage import SqliteReader
 from vector_memory.storage.sqlite.tags import unknown_tags
+from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.value_faults import value_faults
 
 NOT_PRESENT = {
