@@ -148,7 +148,7 @@ def test_no_command_replaces_or_becomes_a_database_file(folder: Path) -> None:
     path = folder / "memory.db"
 
     def write(target: Path) -> None:
-        with new_file(target, overwrite=True, memory=path) as stream:
+        with new_file(target, overwrite=True, databases=[path]) as stream:
             stream.write(b"lines")
 
     writers: dict[str, Write] = {
@@ -195,7 +195,7 @@ def test_a_memory_created_under_the_name_while_the_file_is_written_is_not_replac
 
 def test_a_file_that_appears_during_the_write_is_not_replaced_without_a_request(folder: Path) -> None:
     def write() -> None:
-        with new_file(folder / "a.jsonl", overwrite=False, memory=folder / "memory.db"):
+        with new_file(folder / "a.jsonl", overwrite=False, databases=[folder / "memory.db"]):
             (folder / "a.jsonl").write_text("mine")
 
     with pytest.raises(ValidationError, match="already exists"):
@@ -225,12 +225,12 @@ def test_a_restored_file_is_a_memory_and_not_a_backup(folder: Path) -> None:
 
 def test_a_link_is_written_through_and_a_device_is_never_replaced(folder: Path) -> None:
     (folder / "latest").symlink_to("dated.jsonl")
-    with new_file(folder / "latest", overwrite=False, memory=folder / "memory.db") as stream:
+    with new_file(folder / "latest", overwrite=False, databases=[folder / "memory.db"]) as stream:
         stream.write(b"lines")
     assert (folder / "latest").is_symlink()
     assert (folder / "dated.jsonl").read_bytes() == b"lines"
     terminal, end = os.openpty()
-    with new_file(Path(os.ttyname(end)), overwrite=True, memory=folder / "memory.db") as stream:
+    with new_file(Path(os.ttyname(end)), overwrite=True, databases=[folder / "memory.db"]) as stream:
         stream.write(b"lines")
     assert os.read(terminal, 100) == b"lines"
     os.close(terminal)
@@ -240,7 +240,7 @@ def test_a_link_is_written_through_and_a_device_is_never_replaced(folder: Path) 
 def test_a_pipe_is_written_to(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with subprocess.Popen(["cat", folder / "pipe"], stdout=subprocess.PIPE) as reader:
-        with new_file(folder / "pipe", overwrite=False, memory=folder / "memory.db") as stream:
+        with new_file(folder / "pipe", overwrite=False, databases=[folder / "memory.db"]) as stream:
             stream.write(b"lines")
         assert reader.communicate()[0] == b"lines"
     assert (folder / "pipe").is_fifo()
@@ -248,7 +248,7 @@ def test_a_pipe_is_written_to(folder: Path) -> None:
 
 def test_the_longest_name_that_the_disk_takes_can_be_written(folder: Path) -> None:
     for overwrite in (False, True):
-        with new_file(folder / ("x" * 255), overwrite=overwrite, memory=folder / "memory.db") as stream:
+        with new_file(folder / ("x" * 255), overwrite=overwrite, databases=[folder / "memory.db"]) as stream:
             stream.write(b"lines")
 
 
