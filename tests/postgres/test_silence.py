@@ -17,6 +17,7 @@ from vector_memory.domain import Scope
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres import pool, silence
 from vector_memory.storage.postgres.database import PostgresDatabase
+from vector_memory.storage.postgres.statement import Statement
 from vector_memory.storage.postgres.storage import PostgresStorage
 
 AWAY = "The database server cannot be reached|The connection to the database server was lost"
@@ -144,3 +145,13 @@ def test_a_descriptor_beyond_the_reach_of_select_can_be_waited_for() -> None:
             assert silence.has_input(beyond, 1)
         finally:
             os.close(beyond)
+
+
+def test_a_statement_larger_than_what_a_socket_takes_at_once_is_sent_to_its_end(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    large = bytes(16 << 20)
+    database = PostgresDatabase(cluster.url(), schema=tmp_path.name, dimensions=DIMENSIONS)
+    with closing(database), database.write() as connection:
+        first, last = connection.together(Statement("select 1"), Statement("select length(%s::bytea)", (large,)))
+        assert (first.fetchone(), last.fetchone()) == ((1,), (len(large),))

@@ -2,6 +2,7 @@
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
 
 
 class Batch(psycopg.Pipeline):
@@ -22,5 +23,9 @@ class Batch(psycopg.Pipeline):
         try:
             self._enqueue_sync()
             yield from self._communicate_gen()
+            while self.pgconn.flush():  # of the last statement, the socket may have taken a part only
+                ready = yield Wait.RW
+                if ready & Ready.R:
+                    self.pgconn.consume_input()
         finally:
             yield from self._fetch_gen(flush=False)
