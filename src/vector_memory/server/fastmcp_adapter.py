@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastmcp import Client, FastMCP
+from fastmcp import FastMCP
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateSecurity, authenticated_principal
 from mcp.shared.dispatcher import coerce_request_id
@@ -16,7 +16,8 @@ from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import CallToolResult, InputRequiredResult
 
-if TYPE_CHECKING:  # only HTTP needs it
+if TYPE_CHECKING:  # only HTTP and relays need them
+    from fastmcp import Client
     from starlette.applications import Starlette
 
 __all__ = [
@@ -60,7 +61,7 @@ async def serve_streams(server: FastMCP, streams: AbstractAsyncContextManager[Me
 
 
 async def call_once(
-    client: Client[Any], tool: str, arguments: dict[str, Any], **options: Any
+    client: "Client[Any]", tool: str, arguments: dict[str, Any], **options: Any
 ) -> CallToolResult | InputRequiredResult:
     """Call a tool and return its answer as it is: a question to the user is not answered, and no schema is applied.
 
