@@ -94,34 +94,42 @@ class Retriever:
         are known to take longer or many searches wait already. Raises EmbeddingUnavailableError if only meaning may be
         compared, and cannot be.
         """
-        deadline = time.monotonic() + (PATIENCE_SECONDS if question.vector is not None else 0.0)
-        while True:
-            with self._storage.read() as reader:
-                coming, known = self._at_first(reader, scope, question.terms)
-                if time.monotonic() >= deadline or not coming.is_worth_waiting():
-                    yield self.within(reader, question, known)
-                    return
-            if not _places_to_wait.acquire(blocking=False):
-                deadline = 0.0
-                continue
-            try:
+        with self._storage.read() as reader:
+            is_worth, known = self._at_first(reader, scope, question.terms)
+            if question.vector is None or not is_worth:
+                yield self.within(reader, question, known)
+                return
+        self._wait_for_vectors(scope)
+        with self._storage.read() as reader:
+            _, known = self._at_first(reader, scope, question.terms)
+            yield self.within(reader, question, known)
+
+    def _wait_for_vectors(self, scope: Scope) -> None:
+        """Wait while vectors of a scope are likely to come soon; not at all if many searches wait already."""
+        if not _places_to_wait.acquire(blocking=False):
+            return
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while time.monotonic() < deadline:
                 if not self._background.pause(POLL_SECONDS):
                     raise ClosedMemoryError
-            finally:
-                _places_to_wait.release()
+                with self._storage.read() as reader:
+                    if not is_worth_waiting(reader, scope):
+                        return
+        finally:
+            _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple["Coming", "Known"]:
-        """Return which vectors are being computed, and what else a search of the scope asks for."""
+    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[bool, "Known"]:
+        """Return whether it is worth waiting for vectors, and what else a search of the scope asks for."""
         visible, index = reader.visible(scope), self._index
         needs_members = index is not None and index.is_used and not Units.knows(visible)
-        longest, pending, missing, members, _ = reader.together(
-            lambda reader: reader.longest_pending(scope),
-            lambda reader: reader.count_pending(Scope()),
+        is_worth, missing, members, _ = reader.together(
+            lambda reader: is_worth_waiting(reader, scope),
             lambda reader: reader.count(scope, without_vectors=True),
             lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
             lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
         )
-        return Coming(longest, pending), Known(scope, missing, visible, members)
+        return is_worth, Known(scope, missing, visible, members)
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
@@ -136,21 +144,6 @@ class Retriever:
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
-    """Vectors that somebody is computing: for how many seconds those of a scope, and of how many memories of the file.
-
-    `longest`: None: the scope lacks none.
-    """
-
-    longest: float | None
-    pending: int
-
-    def is_worth_waiting(self) -> bool:
-        """Return whether those of the scope are likely to come soon."""
-        return self.longest is not None and self.longest < BEHIND_SECONDS and self.pending < MANY_PENDING
-
-
-@dataclass(frozen=True, slots=True)
 class Known:
     """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
 
@@ -161,6 +154,12 @@ class Known:
     missing: int
     visible: Scope
     members: Sequence[int] | None
+
+
+def is_worth_waiting(reader: Reader, scope: Scope) -> bool:
+    """Return whether a scope lacks vectors that somebody computes, and that are likely to come soon."""
+    longest = reader.longest_pending(scope)
+    return longest is not None and longest < BEHIND_SECONDS and reader.count_pending(EVERYTHING) < MANY_PENDING
 
 
 class Retrieval:
