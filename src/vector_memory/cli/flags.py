@@ -54,9 +54,7 @@ OfSession = Annotated[str | None, Parameter(name="--session", help="Only this se
 OfIteration = Annotated[str | None, Parameter(name="--iter", help="Only this iteration, such as 2 or v2.")]
 OfKind = Annotated[Kind | None, Parameter(name="--kind", help="Only this kind.")]
 OfTask = Annotated[str | None, Parameter(name="--task", help="Only this task.")]
-Since = Annotated[
-    str | None, Parameter(name="--since", help="Only from this date or time (UTC) on, such as 2026-10 or 2026-10-05.")
-]
+Since = Annotated[str | None, Parameter(name="--since", help="Only from this date or time on, such as 2026-10.")]
 Until = Annotated[str | None, Parameter(name="--until", help="Only until the end of this date or time (UTC).")]
 
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]

@@ -2,6 +2,7 @@
 """The command that searches the memory."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -62,14 +63,14 @@ def search(
     until: Until = None,
     mode: Annotated[
         SearchMode | None,
-        Parameter(help="Compare meaning and words, meaning only, or words only; default: --search-mode."),
+        Parameter(help="Search by meaning, words or both. Default: --search-mode."),
     ] = None,
     limit: Annotated[int, Parameter(help="Maximum number of results (1-100).")] = 5,
     offset: Annotated[int, Parameter(help="Skip the first results.")] = 0,
     full: Annotated[bool, Parameter(help="Print whole texts.", negative=(), show_default=False)] = False,
     explain: Annotated[
         bool,
-        Parameter(help="Print how each candidate was measured, and what was cut.", negative=(), show_default=False),
+        Parameter(help="Print how each candidate was measured.", negative=(), show_default=False),
     ] = False,
     why_not: Annotated[str | None, Parameter(help="Say why the memory with this id was not found.")] = None,
     as_json: AsJson = False,
@@ -88,20 +89,9 @@ def search(
     address = existing(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
     settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
-    scopes = [
-        Scope(
-            one,
-            agent_id=agent,
-            session_id=session,
-            session_iter=iteration,
-            task_code=task,
-            category=category,
-            tags=tags,
-            created_after=since,
-            created_before=until,
-        )
-        for one in ([kind] if kind else MemoryKind)
-    ]
+    of_place = partial(Scope, agent_id=agent, session_id=session, session_iter=iteration, task_code=task)
+    narrow = partial(of_place, category=category, tags=tags, created_after=since, created_before=until)
+    scopes = [narrow(one) for one in ([kind] if kind else MemoryKind)]
     if session is not None:
         with opened(place) as storage:
             require_session(storage, session)
