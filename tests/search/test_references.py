@@ -7,13 +7,13 @@ import pytest
 
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Scope
-from vector_memory.search.references import is_reference
+from vector_memory.search.question import is_reference
 from vector_memory.store import SessionMemoryStore
 
 REFERENCES = [
     "#42", "404", "2026-10-05", "10.0.0.1:8080", "v1.2.3", "1.2.3-rc1", "3f2a9c8", "3F2A9C8ED01B", "CVE-2024-1234",
     "E0502", "550e8400-e29b-41d4-a716-446655440000", "https://acme.io/a?b=c", "acme.io/a/b", "ann@acme.io", "#41, #42",
-    "src/a.py", "/docs/a-b/c.html",
+    "src/a.py", "/docs/a-b/c.html", "task #42", "Task #42, memory #99",
 ]  # fmt: skip
 MEANINGFUL = [
     "fix #42", "python3", "sha256", "utf-8", "store_report", "getUserById", "defaced", "facade", "and/or", "H2O", "",

@@ -69,7 +69,7 @@ class CoarseSearch:
         return self._memories_result(looked_up, scope, page, query=None, latest_first=latest_first)
 
     def memories(
-        self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int = 0
+        self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None = None, neighbours: int = 0
     ) -> SearchMemoriesResult:
         """Return the memories that match the query best, short ones with `neighbours`, or without one the newest."""
         found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode, neighbours)

@@ -1,5 +1,6 @@
 """Turns a query into a question: its words, and its vector unless only words can be compared."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -7,7 +8,6 @@ from vector_memory.domain import SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.search.references import is_reference
 from vector_memory.storage.ranking import Vectors
 from vector_memory.storage.terms import query_terms
 from vector_memory.validation import MAX_QUERY, check_text
@@ -16,6 +16,23 @@ LOADING_SECONDS = 1.0
 """Seconds a search waits for a model that is still loading before it answers by words."""
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
+
+REFERENCE = re.compile(
+    r"""
+    \#?\d[\d.,:/-]*  # numbers, dates and times, addresses: #42, 2026-10-05, 10.0.0.1:8080
+    | v?\d++(?:\.\d++)++[\w.+-]*+  # versions
+    | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{7,64}  # hashes
+    | [\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}  # UUIDs
+    | [a-z]+(?:-\d+)*-\d{2,} | [a-z]\d{3,}  # tickets and codes: CVE-2026-1234, E0502
+    | [a-z]+://\S+ | (?:[\w-]+\.)+[a-z]{2,}/\S+ | \S+@[\w-]+(?:\.[\w-]+)+  # URLs, hosts with a path, e-mail addresses
+    | /?[\w.-]+(?:/[\w.-]+)+\.\w{1,5}  # paths of files
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+"""A word that names one thing."""
+
+NUMBERED = re.compile(r"\b(?:task|memory|issue|ticket|pr)\s+(?=#\d)", re.IGNORECASE)
+"""What the number after it names, as in `task #42`: such a word has no meaning of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +75,12 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         if mode is SearchMode.VECTOR:
             raise
         return Question(None, terms).by_words(str(error))
+
+
+def is_reference(query: str) -> bool:
+    """Return whether every word of a query is a number, a code or an address, as in `task #42`.
+
+    Such words have no meaning that vectors could compare: for the model, any two hashes are near each other.
+    """
+    words = NUMBERED.sub("", query).split()
+    return bool(words) and all(map(REFERENCE.fullmatch, words))

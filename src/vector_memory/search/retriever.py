@@ -121,8 +121,9 @@ class Retriever:
 
     def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[bool, "Known"]:
         """Return whether it is worth waiting for vectors, and what else a search of the scope asks for."""
-        visible, index = reader.visible(scope), self._index
-        needs_members = index is not None and index.is_used and not Units.knows(visible)
+        visible = reader.visible(scope)
+        index = self._index if self._index is not None and self._index.is_used else None
+        needs_members = index is not None and not Units.knows(visible)
         is_worth, missing, members, _ = reader.together(
             lambda reader: is_worth_waiting(reader, scope),
             lambda reader: reader.count(scope, without_vectors=True),

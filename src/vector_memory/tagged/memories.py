@@ -1,13 +1,12 @@
 """Tagged memories: notes that belong to no session, filed under a category and canonical tags."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Unpack
 
-from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, SearchMode, Window
+from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
@@ -42,9 +41,6 @@ MAX_RESULTS = 50
 MAX_KEPT = 10_000_000
 
 READ_WITH_TOOL = "get_by_memory_id"
-REFERENCES = re.compile(r"\s*(?:(?:[a-z]+\s+)?#\d+[\s,;]*)+", re.IGNORECASE)
-"""Text that contains only numbers of tasks or memories: `#42`, `task #42, memory #15`."""
-
 NO_TAG = ("!",)
 """An invalid tag, which no memory has."""
 
@@ -108,14 +104,12 @@ class TaggedMemories:
         """Return the notes that match a query best, filtered by a category, by any of the tags and by time if given.
 
         Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
-        becomes canonical. A query of only references, such as `task #42`, is compared by words only.
+        becomes canonical.
         """
         page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
         scope, messages = self._scope(category, tags)
         scope = replace(scope, **window)
-        # Numbers have no meaning that vectors could compare.
-        mode = SearchMode.KEYWORD if REFERENCES.fullmatch(query) else None
-        found = self._coarse.memories(query, scope, page, mode)
+        found = self._coarse.memories(query, scope, page)
         return SearchTaggedResult(
             query=query,
             results=[found_tagged(memory) for memory in found.results],
