@@ -200,10 +200,7 @@ class SessionMemoryStore:
         page: Page = CHANGES_PAGE,
         full: bool = False,
     ) -> sessions.ChangesResult:
-        """Return what was stored in a session since an earlier answer's cursor: oldest first, or best match first.
-
-        `since` None: from the start; `"now"`: only a cursor. `full`: whole texts, as far as they fit, not beginnings.
-        """
+        """Return what was stored since a cursor (None: the start; "now": only a cursor), `full`: as far as it fits."""
         return self._changes.since(since, Scope.checked(scope), query, Page.checked(page), full=full)
 
     def load_session_context_for_task(

@@ -165,10 +165,7 @@ class Reader(Protocol):
         """Return the number of memories by kind, tag or category ("" if it has none that is text), sorted by name."""
 
     def sessions(self, scope: Scope, limit: int, agents: int) -> tuple[list[SessionSummary], int]:
-        """Return up to `limit` sessions with up to `agents` agents each, latest activity first, and their total number.
-
-        Only the memories of the scope count.
-        """
+        """Return up to `limit` sessions of a scope with up to `agents` agents each, latest first, and their total."""
 
     def latest_session(self, project: Project, besides: str | None = None) -> str | None:
         """Return the session of a project in which the user spoke last, or else its latest one; never `besides`."""
@@ -189,10 +186,7 @@ class Reader(Protocol):
         """
 
     def expendable(self, before: str, *, tagged: bool, limit: int | None = None) -> list[Expendable]:
-        """Return memories created before a time: tagged ones, or all others.
-
-        The oldest come first; of tagged memories, the least read.
-        """
+        """Return memories created before a time: tagged ones, the least read first, or all others, the oldest first."""
 
     # Changes
 
