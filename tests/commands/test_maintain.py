@@ -97,6 +97,21 @@ def test_models_lists_the_known_ones_where_they_are_and_which_is_in_use(
     assert "gte-small is in use and not installed." in shown
 
 
+def test_models_calls_nothing_installed_that_cannot_be_used(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistyped name, without the library that runs unknown models; and a folder without the model."""
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    mistyped = run("models", "--embedding-model", "all-minilm").out
+    assert [line.split()[1:3] for line in mistyped.splitlines() if line.startswith("*")] == [["all-minilm", "no"]]
+    assert "all-minilm is in use and not installed. Correct the name" in " ".join(mistyped.split())
+    flags = ("--embedding-model", "gte-small", "--embedding-model-path", str(tmp_path))
+    [empty] = [row for row in run("models", *flags, "--json").json["models"] if row["in_use"]]
+    assert empty["installed_in"] is None
+    assert "does not contain model.safetensors" in empty["how_to_install"]
+    assert run("models", "--embedding-model", "toy", "--json").json["models"][-1]["installed_in"] == "this server"
+
+
 @pytest.mark.usefixtures("memory")
 def test_models_lists_a_model_of_the_users_own_and_reembed_changes_over_to_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()

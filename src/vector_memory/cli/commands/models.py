@@ -1,5 +1,6 @@
 """The command that lists embedding models."""
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from vector_memory.cli.flags import DEFAULTS, AsJson, ModelSettingsFlags
@@ -8,6 +9,11 @@ from vector_memory.cli.terminal import console, print_json
 if TYPE_CHECKING:
     from vector_memory.embedding.known import Known
     from vector_memory.settings import Settings
+
+HOW_TO_USE = (
+    "Correct the name, begin the path of a folder with /, ./, ../ or ~, or install the extra sentence-transformers, "
+    "which runs models of other families."
+)
 
 
 def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) -> None:
@@ -28,31 +34,43 @@ def models(*, as_json: AsJson = False, settings: ModelSettingsFlags = DEFAULTS) 
 
 
 def _row_of_known(model: "Known", settings: "Settings", *, in_use: bool) -> dict[str, Any]:
-    from vector_memory.embedding.weights import how_to_install, place_of
+    from vector_memory.embedding.weights import find_weights, how_to_install, place_of
+    from vector_memory.errors import EmbeddingUnavailableError
 
     folder = settings.embedding_model_path if in_use else None
+    advice = how_to_install(model)
+    try:
+        place = find_weights(folder, model).source if folder else place_of(model)
+    except EmbeddingUnavailableError as error:
+        place, advice = None, str(error)
     return {
         "name": model.description.name,
         "in_use": in_use,
-        "installed_in": f"VECTOR_MEMORY_EMBEDDING_MODEL_PATH ({folder})" if folder else place_of(model),
+        "installed_in": place,
         "languages": list(model.description.languages),
         "about": model.about,
-        "how_to_install": how_to_install(model),
+        "how_to_install": advice,
     }
 
 
 def _row_of_own(settings: "Settings") -> dict[str, Any]:
-    """Return the row of a model that is not known: in a folder, or of sentence-transformers."""
+    """Return the row of a model that is not known: in a folder, of this server, or of sentence-transformers."""
+    from vector_memory.embedding.model import TOY_MODEL
     from vector_memory.embedding.weights import find_model
 
     own = find_model(settings.embedding_model, settings.embedding_model_path)
+    place = "sentence-transformers" if importlib.util.find_spec("sentence_transformers") else None
+    if own is not None:
+        place = own.source
+    elif settings.embedding_model == TOY_MODEL:
+        place = "this server"
     return {
         "name": settings.embedding_model if own is None else own.description.name,
         "in_use": True,
-        "installed_in": "sentence-transformers" if own is None else own.source,
+        "installed_in": place,
         "languages": [] if own is None else list(own.description.languages),
         "about": "not one of the known models",
-        "how_to_install": "",
+        "how_to_install": "" if place else HOW_TO_USE,
     }
 
 
