@@ -17,10 +17,12 @@ NAMESPACE_PREFIX = "ns_"
 SHARED_SCHEMA = "vector_memory"
 """Holds what the servers of one database share: namespaces and tokens."""
 
+HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
 URL = re.compile(
-    r"postgres(?:ql)?://(?P<user>[^/?#@]*@)?(?P<hosts>HOST(?:,HOST)*)(?:/(?P<database>[^/?#@]*))?(?:\?(?P<parameters>[^#]*))?".replace(
-        "HOST", r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
-    )
+    r"postgres(?:ql)?://(?P<user>[^/?#@]*@)?"
+    rf"(?P<hosts>{HOST}(?:,{HOST})*)"
+    r"(?:/(?P<database>[^/?#@]*))?"
+    r"(?:\?(?P<parameters>[^#]*))?"
 )
 SCHEMES = ("postgresql://", "postgres://")
 HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
