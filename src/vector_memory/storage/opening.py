@@ -27,7 +27,7 @@ def open_storage(
     read_only: bool = False,
     cut: Callable[[str], Sequence[Chunk]] | None = None,
 ) -> Storage:
-    """Open a memory. `dimensions`: the length of its vectors if it is new. `synchronous`: of a file.
+    """Open a memory. `dimensions`: the length of its vectors if it is new. `synchronous`: SQLite's setting, for files.
 
     `cut`: cuts documents that an upgrade has left without chunks.
 

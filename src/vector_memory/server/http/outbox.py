@@ -92,7 +92,7 @@ class Outbox:
         waiting = self._paths()
         if len(waiting) >= MAX_WAITING or sum(map(size_of, waiting)) + len(data) > MAX_BYTES:
             raise DatabaseError(
-                "Too much waits to be sent to the shared memory, which cannot be reached. Try again later."
+                "The shared memory cannot be reached, and too many texts wait to be sent there. Try again later."
             )
         # By the time, so that it is used only once, but after those that wait: clocks are set back, too.
         number = max(time.time_ns(), int(waiting[-1].stem) + 1 if waiting else 0)

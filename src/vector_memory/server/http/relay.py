@@ -55,7 +55,7 @@ FINAL = frozenset({"ValidationError", "AccessDenied", "ChunkingError"})
 ATTEMPTS = 5
 """How often others wait behind a call that the shared memory can be reached for, but fails."""
 
-KEPT = "Kept on this machine: it is sent to the shared memory, in order, as soon as that can be reached."
+KEPT = "Kept on this machine. It will be sent to the shared memory, in order, as soon as that can be reached."
 
 
 class Relay(Middleware):
