@@ -9,8 +9,8 @@ import pytest
 
 from clusters import Cluster
 from forked import finished
+from over_http.calling import post
 from over_http.conftest import ALL_TOOLS, SETTINGS, running
-from over_http.test_doors import post
 from vector_memory import SessionMemoryStore
 from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions
