@@ -40,7 +40,8 @@ def test_searches_that_have_all_connections_do_not_wait_for_the_loading_index_wh
         store._index.start_loading()
         reading.wait()
         view = store._index.view(readers[0].feed)
-        assert view is not None and view.units.revision.last_memory_id == 2
+        assert view is not None
+        assert view.units.revision.last_memory_id == 2
         stack.close()
         store._index.wait_for_loading()
         assert store._index._failed_at == -math.inf

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from clusters import Cluster
-from engine_memories import DIMENSIONS, new_memory
+from engine_memories import DIMENSIONS
 from faults.proxy import proxy_to
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres.database import PostgresDatabase

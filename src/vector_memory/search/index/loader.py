@@ -179,7 +179,7 @@ class PassageIndex:
         more = True
         while more and not self._stopping.is_set():
             more = False
-            # In this order: searches that wait for the lock can have all connections. A snapshot begins when it is read.
+            # In this order: searches that wait for the lock may have all connections. A snapshot begins later.
             with self._failures_logged(), self._storage.read() as reader, self._lock:
                 more = reader.feed is not None and self._load_some(reader.feed)
         self._sketch_words()

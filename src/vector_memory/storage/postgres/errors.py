@@ -51,8 +51,7 @@ FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
     ),
     (
         (postgres.IdleInTransactionSessionTimeout, postgres.TransactionTimeout),
-        "This process stopped in the middle of a change for so long that the database server ended it. Nothing was "
-        "changed: repeat the call.",
+        "This process stopped for too long in the middle of a change. Nothing was changed: repeat the call.",
     ),
     ((postgres.UntranslatableCharacter, postgres.CharacterNotInRepertoire), "The text cannot be stored by PostgreSQL."),
     ((postgres.UndefinedTable, postgres.UndefinedColumn, postgres.InvalidSchemaName), ALTERED),
