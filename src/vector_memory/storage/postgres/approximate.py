@@ -116,7 +116,7 @@ def maintained(url: str, schema: str) -> Iterator[Connection]:
 
     Raises DatabaseError.
     """
-    with translated_errors(), closing(connecting.connect(url, schema, connecting.SETTINGS)) as connection:
+    with translated_errors(), closing(connecting.connect(url, schema, connecting.MAINTAINING)) as connection:
         if not migrations.applied(connection, schema):
             raise DatabaseError(migrations.MISSING)
         if not fetch_value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", (LOCK_KEY, schema)):

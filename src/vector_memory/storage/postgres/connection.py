@@ -24,7 +24,7 @@ Attempt = Callable[[Callable[[], object]], None]
 """Calls a function, again and again if it fails because another process is writing."""
 
 READING = (Statement("begin isolation level repeatable read read only"), state.READ)
-WRITING = (Statement("begin isolation level read committed read write"), state.LOCK, state.READ)
+WRITING = (Statement("begin isolation level read committed"), state.LOCK, state.READ)
 COMMIT = Statement("commit")
 
 # The one warning that a commit can have: somebody has ended its wait for a standby.

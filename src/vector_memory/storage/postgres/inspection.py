@@ -117,7 +117,7 @@ class Server(NamedTuple):
 @contextmanager
 def inspected(url: str, schema_name: str, *, writes: bool = False) -> Iterator[Connection]:
     """Yield a connection that is in no transaction. Raises DatabaseError."""
-    settings = {**connecting.SETTINGS, "default_transaction_read_only": "off" if writes else "on"}
+    settings = {**connecting.MAINTAINING, "default_transaction_read_only": "off" if writes else "on"}
     with translated_errors(), connecting.connect(url, schema_name, settings) as connection:
         yield connection
 
