@@ -21,6 +21,7 @@ from vector_memory.cli.flags import (
     OfTask,
     Since,
     Until,
+    window,
 )
 from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.cli.terminal_text import printable
@@ -64,7 +65,7 @@ def sessions(
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
-    scope = Scope(agent_id=agent, created_after=since, created_before=until)
+    scope = Scope(agent_id=agent, **window(since, until))
     with opened(place) as storage:
         found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
     if as_json:
@@ -91,7 +92,7 @@ def sessions(
             Text(f"{len(found.sessions)} of {found.total_sessions:,} sessions; use --limit for more", style="dim")
         )
     elif not found.sessions:
-        out.print("There are no sessions.")
+        out.print("No sessions match: leave out a filter." if scope.as_filters() else "There are no sessions.")
 
 
 AGENTS_SHOWN = 3
@@ -118,8 +119,7 @@ def timeline(
         agent_id=agent,
         session_iter=iteration,
         task_code=task,
-        created_after=since,
-        created_before=until,
+        **window(since, until),
     )
     with opened(place) as storage:
         require_session(storage, session)
@@ -180,8 +180,7 @@ def list_(
         task_code=task,
         category=category,
         tags=tags,
-        created_after=since,
-        created_before=until,
+        **window(since, until),
     )
     with opened(place) as storage:
         if session is not None:
