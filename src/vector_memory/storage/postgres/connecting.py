@@ -37,16 +37,20 @@ ADDRESS: Mapping[str, str | int] = {
 """
 
 SETTINGS: Mapping[str, str] = {
-    "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
     "jit": "off",
     "client_min_messages": "warning",  # which a connection takes note of while it commits
     "tcp_keepalives_idle": "10",  # so that the server ends the transaction of a machine that is gone
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-READING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "60s"}
+READING: Mapping[str, str] = {
+    **SETTINGS,
+    "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
+    "statement_timeout": "60s",
+}
 WRITING: Mapping[str, str] = {
     **SETTINGS,
+    "plan_cache_mode": "auto",  # most statements of writers look for ids: planning takes longer than running them
     "statement_timeout": "900s",
     "lock_timeout": "100ms",
     "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
