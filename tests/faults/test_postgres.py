@@ -209,6 +209,8 @@ def test_what_was_acknowledged_is_on_the_standby_that_takes_over_and_servers_go_
         try:
             with serving(tmp_path, [url] * SERVERS) as agents, agents.at_work(WRITERS):
                 assert agents.store_more(MORE)
+                with pytest.raises(DatabaseError, match="is a standby"), closing(opened(standby.url(name))) as own:
+                    add(own, new_memory("not here"))
                 if how is signal.SIGSTOP:
                     cluster.pause()
                 else:

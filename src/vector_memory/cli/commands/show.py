@@ -19,6 +19,7 @@ from vector_memory.cli.flags import (
     OfTask,
     Since,
     Until,
+    window,
 )
 from vector_memory.cli.terminal import print_json
 from vector_memory.domain import Scope
@@ -59,13 +60,13 @@ def sessions(
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
     """List the sessions, latest activity first."""
-    scope = Scope(agent_id=agent, created_after=since, created_before=until)
+    scope = Scope(agent_id=agent, **window(since, until))
     with opened(place) as storage:
         found = Statistics(storage, Packer(MAX_RESPONSE_TOKENS)).list_sessions(limit, scope)
     if as_json:
         print_json(found.model_dump())
     else:
-        print_sessions(found)
+        print_sessions(found, filtered=bool(scope.as_filters()))
 
 
 def timeline(
@@ -89,8 +90,7 @@ def timeline(
         agent_id=agent,
         session_iter=iteration,
         task_code=task,
-        created_after=since,
-        created_before=until,
+        **window(since, until),
     )
     with opened(place) as storage:
         require_session(storage, session)
@@ -125,8 +125,7 @@ def list_(
         task_code=task,
         category=category,
         tags=tags,
-        created_after=since,
-        created_before=until,
+        **window(since, until),
     )
     with opened(place) as storage:
         if session is not None:

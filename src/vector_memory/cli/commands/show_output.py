@@ -17,8 +17,8 @@ LISTED = ("id", "stored (UTC)", "kind", "session", "title")
 SESSION_SHOWN = 24
 
 
-def print_sessions(found: SessionsResult) -> None:
-    """Print sessions as a table."""
+def print_sessions(found: SessionsResult, *, filtered: bool) -> None:
+    """Print sessions as a table. `filtered`: others may have been left out."""
     table = Table.grid(padding=(0, 2), pad_edge=False)
     for heading in SESSIONS:
         table.add_column(justify="right" if heading == "memories" else "left", overflow="fold")
@@ -40,7 +40,7 @@ def print_sessions(found: SessionsResult) -> None:
             Text(f"{len(found.sessions)} of {found.total_sessions:,} sessions; use --limit for more", style="dim")
         )
     elif not found.sessions:
-        out.print("There are no sessions.")
+        out.print("No sessions match: leave out a filter." if filtered else "There are no sessions.")
 
 
 def print_timeline(found: TimelineResult) -> None:
