@@ -160,9 +160,9 @@ def texts(
         )
 
 
-def keywords(*, correct: bool) -> Finding:
+def words(*, right: bool) -> Finding:
     """Say whether the keyword index matches the texts."""
-    wrong = "" if correct else "The keyword index does not match the texts."
+    wrong = "" if right else "The keyword index does not match the texts."
     return agreement("keywords", "The keyword index matches the texts.", wrong)
 
 
