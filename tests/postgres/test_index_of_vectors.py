@@ -147,9 +147,7 @@ def test_one_process_at_a_time_creates_or_drops_the_index(schema: str) -> None:
     approximate.drop(url, schema)
 
 
-def test_an_index_that_is_being_built_is_neither_used_nor_faulty(
-    schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_is_being_built_is_neither_used_nor_faulty(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
     url = shared_cluster().url()
     building = threading.Thread(target=approximate.create, args=(url, schema), daemon=True)
