@@ -181,8 +181,8 @@ class PassageIndex:
         more = True
         while more and not self._stopping.is_set():
             more = False
-            # In this order, so that no snapshot stays open while this thread waits for searches.
-            with self._failures_logged(), self._lock, self._storage.read() as reader:
+            # In this order: searches that wait for the lock may have all connections. A snapshot begins later.
+            with self._failures_logged(), self._storage.read() as reader, self._lock:
                 more = reader.feed is not None and self._load_some(reader.feed)
         self._sketch_words()
         self._read_latest_vectors()
@@ -224,7 +224,7 @@ class PassageIndex:
                 sketch.add(read, owners, keys)
                 if common is not None:
                     common.add(keys, places, counts)
-            with self._lock, self._storage.read() as reader:
+            with self._storage.read() as reader, self._lock:
                 current = self._passages
                 if current is not None and reader.feed is not None and is_same_epoch(reader.feed, units):
                     # What was deleted meanwhile is missing: no view of an earlier revision may use what was made.
