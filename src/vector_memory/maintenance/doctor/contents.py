@@ -105,7 +105,8 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
 
     def words() -> Iterator[Finding]:
         damaged = faults.text | faults.chunks
-        yield keywords(correct=index_faults.is_keyword_index_correct(connection, damaged))
+        correct = index_faults.is_keyword_index_correct(connection, damaged)
+        yield keywords(correct=correct, outdated=reader.upkeep.count_outdated())
 
     yield from checked("orphans", lambda: [orphans(inspection.count_orphans(connection))])
     yield from checked("text", compared)
