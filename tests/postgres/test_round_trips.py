@@ -97,18 +97,33 @@ def test_changes_whose_results_nobody_needs_are_sent_together(
     assert trips() == 0
 
 
-def test_a_store_needs_at_most_four_round_trips_and_a_repeated_one_is_refused_after_one(
+def test_a_store_needs_three_round_trips_and_a_repeated_one_is_refused_after_one(
     settings: Settings, tmp_path: Path, trips: Callable[[], int]
 ) -> None:
     url = f"{shared_cluster().url()}&schema=store_{tmp_path.name}"
     with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
-        for number in range(2):  # the first memory brings the fingerprint
+        for number in range(2):  # the first memory brings the fingerprint, and the first block of its session
             trips()
             store.store_memory("report", f"# Title {number}\n\nText.", session_id="s", agent_id="a")
-        assert trips() == 4
+        assert trips() == 3
         with pytest.raises(DuplicateMemoryError):
             store.store_memory("report", "# Title 1\n\nText.", session_id="s", agent_id="a")
         assert trips() == 1
+
+
+def test_a_writer_does_not_plan_a_statement_again_and_again(settings: Settings, tmp_path: Path) -> None:
+    url = f"{shared_cluster().url()}&schema=plans_{tmp_path.name}"
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
+        for number in range(20):
+            store.store_memory("input_prompt", f"Prompt {number}", session_id="s")
+        with store._storage._database.write() as connection:  # type: ignore[attr-defined]
+            known = connection.execute("select statement, generic_plans, custom_plans from pg_prepared_statements")
+            plans = {sql: (generic, custom) for sql, generic, custom in known.fetchall()}
+            planned_often = {sql for sql, (_, custom) in plans.items() if custom > 5}
+            assert not planned_often
+            assert (
+                sum("insert into session_memories" in sql and generic > 0 for sql, (generic, _) in plans.items()) == 1
+            )
 
 
 SEARCHES: dict[str, tuple[Callable[[SessionMemoryStore, str], object], int]] = {

@@ -15,7 +15,7 @@ from forked import Forked
 from old_words import add_old, downgrade, execute
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.maintenance import copying
-from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, keywords
+from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, words
 from vector_memory.maintenance.doctor.report import State
 from vector_memory.storage import outdated
 from vector_memory.storage.base import Storage
@@ -164,7 +164,7 @@ def test_a_rebuild_of_all_words_leaves_nothing_outdated(storage: Storage, ids: l
 def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(storage: Storage, ids: list[int]) -> None:
     with storage.read() as reader:
         right = are_words_correct(reader, faults_in(reader))
-        finding = keywords(correct=right, outdated=reader.upkeep.count_outdated())
+        finding = words(right=right, outdated=reader.upkeep.count_outdated())
     assert (finding.state, finding.fixable) == (State.WARNING, True)
     assert f"The words of {len(ids)} memories were indexed by an earlier release" in finding.message
 

@@ -162,15 +162,15 @@ def texts(
         )
 
 
-def keywords(*, correct: bool, outdated: int) -> Finding:
+def words(*, right: bool, outdated: int) -> Finding:
     """Say whether the keyword index matches the texts. `outdated`: memories whose words are to be indexed again."""
-    if correct and outdated:
+    if right and outdated:
         message = (
             f"The words of {counted(outdated, 'memory', 'memories')} were indexed by an earlier release: titles and "
             "headings do not count yet. A server indexes them again in the background."
         )
         return fixable("keywords", message, State.WARNING)
-    wrong = "" if correct else "The keyword index does not match the texts."
+    wrong = "" if right else "The keyword index does not match the texts."
     return agreement("keywords", "The keyword index matches the texts.", wrong)
 
 

@@ -9,8 +9,9 @@ from vector_memory.storage.postings import PlacedWords, row_ids
 
 # ruff: noqa: D102 - the methods are described in storage.outdated
 
+ADD_POSTINGS = "insert into keyword_postings (id, postings) select * from unnest(%s::bigint[], %b::bytea[])"
 REPLACE_LENGTHS = """
-    update keyword_memories m set lengths = n.lengths from unnest(%s::bigint[], %s::bytea[]) n(memory_id, lengths)
+    update keyword_memories m set lengths = n.lengths from unnest(%s::bigint[], %b::bytea[]) n(memory_id, lengths)
     where m.memory_id = n.memory_id
 """
 
@@ -38,7 +39,7 @@ class PostgresOutdatedWords:
     def replace(self, block_id: int, memories: Sequence[PlacedWords], rows: Mapping[int, bytes]) -> None:
         later = self._connection.later
         later("delete from keyword_postings where id between %s and %s", row_ids(block_id))
-        later(keywords.ADD_POSTINGS, (list(rows), list(rows.values())))
+        later(ADD_POSTINGS, (list(rows), list(rows.values())))
         later(REPLACE_LENGTHS, ([memory.memory_id for memory in memories], [memory.lengths for memory in memories]))
         self.keep(block_id)
 
