@@ -271,6 +271,10 @@ def test_a_query_that_is_only_a_number_may_be_the_beginning_of_a_hash() -> None:
     assert query_terms("call 24380474") == ["call", "24380474"]
 
 
+def test_a_short_hash_has_no_stem_in_a_query() -> None:
+    assert query_terms("fixed in 3f2a9ed") == ["fix", "3f2a9ed"]
+
+
 def test_terms_that_name_the_same_count_once_in_what_a_unit_covers() -> None:
     shares = np.array([0.5, 0.1])
     first, none = np.array([0]), np.array([], np.int64)

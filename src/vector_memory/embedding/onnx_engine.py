@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.calibration import UNREADABLE, Calibration
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.encoder import WORDS, build_graph
 from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
@@ -41,6 +41,7 @@ SMALLEST_LENGTH = np.float32(1e-12)
 ENGINE = "onnxruntime"
 PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
 SPECIAL_TOKENS = 2
+UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 
 Tokens = NDArray[np.int64]
 
@@ -108,6 +109,8 @@ class OnnxEngine:
 
     def calibration_for(self, question: str) -> Calibration:
         """Return when an answer to this question is close."""
+        if question and 2 * self._unknown_characters(question) >= len("".join(question.split())):
+            return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
     def _vectors(self, tokens: Sequence[Tokens]) -> Vectors:
@@ -135,6 +138,13 @@ class OnnxEngine:
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
         first, last = self._special
         return np.array([first, *encoding.ids[: self._read_tokens], last], np.int64)
+
+    def _unknown_characters(self, text: str) -> int:
+        """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
+        (encoding,) = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        unknown = [self._tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS]
+        spans = (span for token, span in zip(encoding.ids, encoding.offsets, strict=True) if token in unknown)
+        return sum(end - start for start, end in spans)
 
     def _measured_width(self) -> int:
         """Return the length of the states of a model that is an ONNX file."""
