@@ -4,14 +4,17 @@ A writer locks the row first, and takes its ids from it. So one writer at a time
 order of commits.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
+
+if TYPE_CHECKING:  # commands that only list what is stored start without numpy
+    from vector_memory.storage.postings import Block
 
 Numbered = Literal["memory", "chunk", "passage"]
 """What has ids of its own."""
@@ -62,6 +65,7 @@ class State:
     model_id: int | None
     fingerprint: Fingerprint | None
     has_new_ids: bool = False
+    blocks: "dict[str | None, Block]" = field(default_factory=dict)
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""
