@@ -101,7 +101,10 @@ def compared(question: Question) -> str:
         return "words only: the query is only a number, a code or an address"
     if question.vector is None:
         return question.problem or "words only"
-    return "meaning only" if question.terms is None else f"{VECTOR_WEIGHT:g} x cosine + {1 - VECTOR_WEIGHT:g} x words"
+    if question.terms is None:
+        return "meaning only"
+    formula = f"{question.weight:g} x cosine + {1 - question.weight:g} x words"
+    return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
 
 
 def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Sequence[int]) -> list[Trace]:
@@ -117,7 +120,7 @@ def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Se
 def measures(question: Question, hit: Hit, unit: UnitText) -> Trace:
     """Return the measures of a candidate."""
     above, within = set(terms(unit.above)), set(terms(unit.text))
-    wanted, cosine = question.terms or (), hit.cosine()
+    wanted, cosine = question.terms or (), hit.cosine(question.weight)
     return {
         "id": hit.id,
         "memory_id": hit.memory_id,
