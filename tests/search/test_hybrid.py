@@ -1,6 +1,7 @@
 """A search by meaning and words is that of a brute-force scan of the scope, at every page, whatever else there is."""
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     with store._storage._database.read() as connection:
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
-    weight = VECTOR_WEIGHT if query.islower() and query.replace(" ", "").isalpha() else VECTOR_WEIGHT_OF_NAMES
+    weight = VECTOR_WEIGHT_OF_NAMES if re.search("[._A-Z]", query) else VECTOR_WEIGHT
     scores = {
         unit: round(weight * round(1 - distance**2 / 2, 6) + (1 - weight) * round(words.get(unit, 0.0), 6), 9)
         for unit, distance in nearest
