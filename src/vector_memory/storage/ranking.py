@@ -186,6 +186,9 @@ class IndexFeed(Protocol):
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
 
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
+
     def dimensions(self) -> int:
         """Return the length of the vectors."""
 
