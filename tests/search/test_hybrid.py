@@ -1,7 +1,6 @@
 """A search by meaning and words is that of a brute-force scan of the scope, at every page, whatever else there is."""
 
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
+from vector_memory.search.question import is_name
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
@@ -45,7 +45,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     with store._storage._database.read() as connection:
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
-    weight = VECTOR_WEIGHT_OF_NAMES if re.search("[._A-Z]", query) else VECTOR_WEIGHT
+    weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
     scores = {
         unit: round(weight * round(1 - distance**2 / 2, 6) + (1 - weight) * round(words.get(unit, 0.0), 6), 9)
         for unit, distance in nearest
