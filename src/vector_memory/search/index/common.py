@@ -11,7 +11,7 @@ from vector_memory.search.index.units import ABSENT, Rows, Units
 from vector_memory.storage.ranking import IndexFeed
 from vector_memory.storage.terms import STOP_WORDS, terms
 
-ROOM = MAX_POSTINGS_BYTES * 3 // 4
+ROOM = MAX_POSTINGS_BYTES * 2 // 3
 """Bytes that the lists may take of the cache. Searches for other words need the rest."""
 
 MOST_WORDS = 256

@@ -50,10 +50,10 @@ TAKE_OUT = f"""
 
 def latest_block(session_id: str | None) -> Statement:
     """Return a query for the block that takes the words of a session's next memory, if it has room."""
+    latest = "order by session_id desc, id desc limit 1"  # as in the index, also of memories without a session
     if session_id is None:
-        return Statement("select id, units from keyword_blocks where session_id is null order by id desc limit 1")
-    sql = "select id, units from keyword_blocks where session_id = %s order by id desc limit 1"
-    return Statement(sql, (session_id,))
+        return Statement(f"select id, units from keyword_blocks where session_id is null {latest}")
+    return Statement(f"select id, units from keyword_blocks where session_id = %s {latest}", (session_id,))
 
 
 def block_in(cursor: Cursor) -> Block:
