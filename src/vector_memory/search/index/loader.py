@@ -90,7 +90,7 @@ class PassageIndex:
 
     def view(self, feed: IndexFeed | None) -> View | None:
         """Return a view of the feed's snapshot; None: the storage engine has to answer."""
-        if feed is None or time.monotonic() < self._failed_at + RETRY_SECONDS:
+        if feed is None or time.monotonic() < self._failed_at + RETRY_SECONDS or not feed.is_settled():
             return None
         revision, passages = feed.revision(), self._passages
         if passages is None or is_far_behind(passages, revision):
@@ -183,7 +183,7 @@ class PassageIndex:
             more = False
             # In this order: searches that wait for the lock may have all connections. A snapshot begins later.
             with self._failures_logged(), self._storage.read() as reader, self._lock:
-                more = reader.feed is not None and self._load_some(reader.feed)
+                more = reader.feed is not None and reader.feed.is_settled() and self._load_some(reader.feed)
         self._sketch_words()
         self._read_latest_vectors()
 

@@ -41,6 +41,10 @@ class PostgresFeed:
         state = self._connection.state
         return Revision(state.epoch, state.removals, state.last_memory_id, state.last_chunk_id, state.last_passage_id)
 
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are."""
+        return not self._connection.state.is_outdated
+
     def dimensions(self) -> int:
         """Return the length of the vectors."""
         return self._connection.state.dimensions

@@ -20,6 +20,8 @@ from vector_memory.storage.postings import (
     without,
 )
 from vector_memory.storage.ranking import Numbers
+from vector_memory.storage.searchable import searchable_text
+from vector_memory.storage.values import texts_in
 
 ADD = """
     with placed as (
@@ -117,17 +119,26 @@ def rebuild(connection: Connection) -> None:
 
 
 def texts_of(connection: Connection, memory_id: int) -> list[str]:
-    """Return the texts of a memory's units; none if it should be chunked but has no chunks yet.
+    """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet.
 
     A character that is stored for NUL separates words as NUL does.
     """
     sql = """
-        select content from (
-            select content, chunk_index from memory_chunks where parent_id = %(id)s
-            union all select content, 0 from session_memories where id = %(id)s and not auto_chunk
-        ) units order by chunk_index
+        select m.title, u.headings, u.content from session_memories m join (
+            select content, headings, parent_id as memory_id, chunk_index from memory_chunks where parent_id = %(id)s
+            union all select content, '[]', id, 0 from session_memories where id = %(id)s and not auto_chunk
+        ) u on u.memory_id = m.id order by u.chunk_index
     """
-    return [text for (text,) in connection.execute(sql, {"id": memory_id}).fetchall()]
+    rows = connection.execute(sql, {"id": memory_id}).fetchall()
+    return [searchable_text(title, texts_in(headings), text) for title, headings, text in rows]
+
+
+def placed_in(connection: Connection, block_id: int) -> list[PlacedWords]:
+    """Return where the memories of a block are."""
+    sql = """
+        select memory_id, block_id, first_unit, lengths from keyword_memories where block_id = %s order by memory_id
+    """
+    return list(map(PlacedWords._make, connection.execute(sql, (block_id,), binary=True)))
 
 
 def postings_of(connection: Connection, block_id: int) -> dict[int, bytes]:

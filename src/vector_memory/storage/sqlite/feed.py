@@ -26,6 +26,7 @@ from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
+from vector_memory.storage.sqlite.upgrading import has_outdated_words
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
@@ -51,6 +52,10 @@ class SqliteFeed:
         if revision is None:
             raise DamagedError(MISSING)
         return revision
+
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are."""
+        return not has_outdated_words(self._connection)
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""
