@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
+from vector_memory.search.question import is_name
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
@@ -44,7 +45,7 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     with store._storage._database.read() as connection:
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
-    weight = VECTOR_WEIGHT if query.islower() and query.replace(" ", "").isalpha() else VECTOR_WEIGHT_OF_NAMES
+    weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
     scores = {
         unit: round(weight * round(1 - distance**2 / 2, 6) + (1 - weight) * round(words.get(unit, 0.0), 6), 9)
         for unit, distance in nearest
