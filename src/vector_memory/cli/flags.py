@@ -9,7 +9,7 @@ from pydantic import create_model
 from vector_memory.domain import MemoryKind, Window
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, ValidationError
-from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings
+from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
 DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
@@ -77,6 +77,14 @@ def existing(place: DatabaseLocation) -> MemoryAddress:
     if isinstance(address, Path) and not is_file(address):
         raise ConfigurationError(f"There is no memory at {address}: set its path with --database-path.")
     return address
+
+
+def given_path(path: Path) -> Path:
+    """Return a path as an absolute one. Raises ConfigurationError if it cannot be one."""
+    try:
+        return full_path(path)
+    except ValueError as error:
+        raise ConfigurationError(f'"{path}" is no usable path: {error}.') from None
 
 
 def is_file(path: Path) -> bool:

@@ -14,11 +14,12 @@ from vector_memory.cli.flags import (
     existing,
     file_of,
     files_of,
+    given_path,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
-from vector_memory.settings import DatabaseLocation, full_path
+from vector_memory.settings import DatabaseLocation
 
 
 def backfill(
@@ -89,7 +90,7 @@ def backup(
     """
     from vector_memory.maintenance.backup import back_up
 
-    target = full_path(target)
+    target = given_path(target)
     path = file_of(place.address())
     with progress("Copying") as update:
         copied = back_up(path, target, overwrite=overwrite, on_progress=update)
@@ -116,7 +117,7 @@ def restore(
 
     path = file_of(creatable(place))
     with progress("Checking and copying") as update:
-        copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
+        copied = restore(given_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"
     if copied.kept is not None:
         message += f"\nThe previous memory is kept in {copied.kept}"

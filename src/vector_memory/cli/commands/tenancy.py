@@ -14,11 +14,11 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags
+from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, given_path
 from vector_memory.cli.terminal import console, one_line, print_json
 from vector_memory.cli.terminal_text import as_json as one_line_of_json
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
-from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings, full_path
+from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.databases import DatabaseRegistry
@@ -248,4 +248,4 @@ def folder_of(data_dir: Path | None) -> Path:
         raise ConfigurationError(
             "Say where the namespaces are: --data-dir for a folder, or --database-url for a database."
         )
-    return full_path(data_dir)
+    return given_path(data_dir)
