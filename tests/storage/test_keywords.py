@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms, terms
+from vector_memory.storage.wording import covered_by_best
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED
@@ -263,6 +265,22 @@ def test_only_hashes_are_known_by_their_beginning() -> None:
         assert text[:7] not in set(terms(text)) - {text}
 
 
+def test_a_query_that_is_only_a_number_may_be_the_beginning_of_a_hash() -> None:
+    assert query_terms(" 24380474 ") == ["24380474", "2438047"]
+    assert query_terms("2438047") == ["2438047"]
+    assert query_terms("call 24380474") == ["call", "24380474"]
+
+
+def test_terms_that_name_the_same_count_once_in_what_a_unit_covers() -> None:
+    shares = np.array([0.5, 0.1])
+    first, none = np.array([0]), np.array([], np.int64)
+    for one, other in (("3f2a9c8ed01b", "3f2a9c8"), ("v1.26.4", "1.26.4"), ("24380474", "2438047")):
+        assert covered_by_best(shares, [one, other], [(5.0, none), (4.0, first)]) == 1
+        assert covered_by_best(shares, [one, other, "word"], [(5.0, none), (4.0, first), (4.0, none)]) == 0.5
+        assert covered_by_best(shares, [one, other], [(5.0, none), (5.0, none)]) == 0
+    assert covered_by_best(shares, ["v1", "vault", "vaults"], [(1.0, first), (1.0, none), (2.0, none)]) == 0.25
+
+
 def test_stop_words_are_dropped_from_queries_of_other_words_only() -> None:
     assert query_terms("What is the cause of it?") == ["caus"]
     assert query_terms("to be or not to be") == ["to", "be", "or", "not"]
@@ -292,7 +310,7 @@ def test_any_text_can_be_stored_and_finds_itself(opened: Database, text: str) ->
         save(connection, ["something else"])
         found = find(connection, text)
         assert [match.memory_id for match in found][:1] == ([memory_id] if query_terms(content) else [])
-        assert set(query_terms(content)) <= set(terms(content))
+        assert set(query_terms(f"- {content}")) <= set(terms(content))
 
 
 def test_deleted_memories_are_not_found_and_the_others_are(connection: apsw.Connection) -> None:

@@ -83,7 +83,10 @@ def compared(question: Question) -> str:
     if question.vector is None:
         reason = "the query is only a number, a code or an address" if question.is_reference else question.problem
         return f"words only: {reason}" if reason else "words only"
-    return "meaning only" if question.terms is None else f"{VECTOR_WEIGHT:g} x cosine + {1 - VECTOR_WEIGHT:g} x words"
+    if question.terms is None:
+        return "meaning only"
+    formula = f"{question.weight:g} x cosine + {1 - question.weight:g} x words"
+    return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
 
 
 def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, places: Sequence[int]) -> list[Trace]:
@@ -101,8 +104,8 @@ def measures(question: Question, hit: Hit, text: str) -> Trace:
     known, wanted = set(terms(text)), question.terms
     share = None
     if wanted is not None:
-        by_meaning = VECTOR_WEIGHT * (hit.similarity or 0.0)
-        share = hit.score if question.vector is None else (hit.score - by_meaning) / (1 - VECTOR_WEIGHT)
+        by_meaning = question.weight * (hit.similarity or 0.0)
+        share = hit.score if question.vector is None else (hit.score - by_meaning) / (1 - question.weight)
     return {
         "id": hit.id,
         "memory_id": hit.memory_id,

@@ -32,7 +32,9 @@ K1 = 0.9
 B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
 VECTOR_WEIGHT = 0.6
-"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all three."""
+"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all four."""
+VECTOR_WEIGHT_OF_NAMES = 0.3
+"""The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 
 
 class Match(NamedTuple):
@@ -228,18 +230,6 @@ class IndexFeed(Protocol):
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the same for passages of a scope of one kind; fast for ids that are far apart."""
-
-
-def covered_by_best(shares: NDArray[np.float64], words: Sequence[tuple[float, NDArray[np.integer]]]) -> float:
-    """Return the share of a query's words that the unit with the highest score has.
-
-    `words`: of each, what no unit can score for it, and the places in `shares` of the units that have it.
-    """
-    possible = sum(highest for highest, _ in words)
-    if not possible or not shares.any():
-        return 0.0
-    place = int(shares.argmax())
-    return float(sum(highest for highest, places in words if (places == place).any()) / possible)
 
 
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -13,10 +13,10 @@ from vector_memory.storage.ranking import (
     IndexFeed,
     Occurring,
     Wording,
-    covered_by_best,
     highest_score,
     scores_for,
 )
+from vector_memory.storage.wording import covered_by_best
 
 WIDE_SCOPE = 8
 """If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""
@@ -70,7 +70,8 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
     window /= sum(most for most, _ in words) or 1.0
-    return WordScores(first, window, first + np.flatnonzero(window > 0), Wording(covered_by_best(window, words), count))
+    wording = Wording(covered_by_best(window, terms, words), count)
+    return WordScores(first, window, first + np.flatnonzero(window > 0), wording)
 
 
 def wanted_of(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> Occurring:
