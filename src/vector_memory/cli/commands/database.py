@@ -38,7 +38,7 @@ def database(
     """
     address = server.url()
     if address is None:
-        raise ConfigurationError("Name the database: --database-url, or VECTOR_MEMORY_DATABASE_URL.")
+        raise ConfigurationError("Say where the database is: --database-url, or VECTOR_MEMORY_DATABASE_URL.")
     if action == "index":
         index_vectors(address, drop=drop)
         if as_json:

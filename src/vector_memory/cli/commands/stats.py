@@ -25,7 +25,7 @@ def stats(
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
-    """Count the memories of the whole file or of one session."""
+    """Count memories: all of them, or those of one session."""
     with opened(place) as storage:
         found: MemoryStatsResult | SessionStatsResult
         if session is None:

@@ -59,7 +59,7 @@ def namespace(
         elif action == "limit":
             name = required(name, "namespace limit NAME --max-memories N")
             registry.set_quota(name, quota)
-            sys.stdout.write(f"Set the limits of {name}; those that you did not name are lifted.\n")
+            sys.stdout.write(f"Set the limits of {name}; limits that you did not name are removed.\n")
         else:
             create_namespace(registry, required(name, "namespace create NAME"), quota, as_json=as_json)
 
@@ -147,14 +147,12 @@ def audit(
             if token in (None, line["token"]) and namespace in (None, line["namespace"]):
                 sys.stdout.write(f"{as_text(line) if as_json else in_words(line)}\n")
     if broken is not None:
-        raise DatabaseError(
-            f"The audit log is not as it was written: {broken.file.name}, line {broken.line}: {broken.reason}."
-        )
+        raise DatabaseError(f"The audit log was altered: {broken.file.name}, line {broken.line}: {broken.reason}.")
     if verify:
         if as_json:
             print_json({"intact": True})
         else:
-            sys.stdout.write("The audit log is as it was written.\n")
+            sys.stdout.write("The audit log is intact.\n")
 
 
 def in_words(line: dict[str, Any]) -> str:
@@ -222,7 +220,7 @@ def seconds_in(duration: str) -> int:
 def required(value: str | None, usage: str) -> str:
     """Return a value that this action needs. Raises ConfigurationError with the usage."""
     if value is None:
-        raise ConfigurationError(f"This needs more: `vector-memory {usage}`.")
+        raise ConfigurationError(f"An argument is missing: `vector-memory {usage}`.")
     return value
 
 
@@ -237,5 +235,7 @@ def registry_at(database: DatabaseServer, data_dir: Path | None, dimensions: int
 def folder_of(data_dir: Path | None) -> Path:
     """Return the data folder. Raises ConfigurationError if none is given."""
     if data_dir is None:
-        raise ConfigurationError("Name the folder of the namespaces, --data-dir, or their database, --database-url.")
+        raise ConfigurationError(
+            "Say where the namespaces are: --data-dir for a folder, or --database-url for a database."
+        )
     return full_path(data_dir)
