@@ -97,9 +97,9 @@ def test_by_words_it_says_that_a_memory_has_none_of_them(store: SessionMemorySto
 
 def test_a_query_that_is_only_a_name_is_told_to_weigh_words_more(store: SessionMemoryStore) -> None:
     trace = explained(store, "a_b", limit=10)
-    assert trace["compared"] == "0.3 x cosine + 0.7 x words: the query is only a name"
+    assert trace["compared"] == "0.34 x cosine + 0.66 x words: the query is only a name"
     for one in trace["candidates"]:
-        assert one["score"] == pytest.approx(0.3 * (one["cosine"] or 0) + 0.7 * one["words"], abs=2e-3)
+        assert one["score"] == pytest.approx(0.34 * (one["cosine"] or 0) + 0.66 * one["words"], abs=2e-3)
 
 
 def test_by_meaning_no_words_are_told(store: SessionMemoryStore) -> None:

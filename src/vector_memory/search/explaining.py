@@ -56,8 +56,8 @@ class Explaining:
     ) -> Trace:
         """Return the query's words, the filters, and the candidates; of `memory_id`, why it was not found.
 
-        A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of BM25 (`words`), the
-        words that it has and lacks, and its fate. Raises ValidationError, EmbeddingUnavailableError.
+        A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
+        the words that it has and lacks, and its fate. Raises ValidationError, EmbeddingUnavailableError.
         """
         number = None if memory_id is None else parse_id("memory_id", memory_id)
         question = self._retriever.prepare(query, mode, scope)

@@ -61,9 +61,9 @@ def clipped(score: float | None) -> float | None:
 
 
 def fused_score(similarity: float, words: float, weight: float = VECTOR_WEIGHT) -> float:
-    """Return the convex combination of a cosine and a BM25 score (a share of the highest possible score).
+    """Return the convex combination of a cosine and a share of the words (see `divisor_of`).
 
-    `weight`: of the cosine. Neither depends on the other results. A better match in either never lowers the score.
+    `weight`: of the cosine. A better match in either never lowers the score of a unit.
     """
     return float(fused_scores(np.array(similarity), np.array(words), weight))
 
