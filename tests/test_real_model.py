@@ -113,9 +113,9 @@ def test_the_words_of_a_question_count_in_whether_an_answer_is_called_a_close_ma
 
 def test_a_name_is_found_among_other_words_before_texts_that_resemble_it(store: SessionMemoryStore) -> None:
     """The vectors of these are nearer: the model cuts a name into pieces."""
-    names = {"Network": "MARKET_TICKET_70", "Storage": "ticket_folder99.rs", "Billing": "--ticket-schema-35"}
+    names = {"Network": "MARKET_TICKET_70", "Storage": "ticket_folder99.rs"}
     texts = [f"{TOPICS[topic]} {TOPICS['Login']} It failed with {name}, as before." for topic, name in names.items()]
-    texts += ["acme.session.ticket_market", "Look at src/index/ticket_config10.rs.", "Schema of a ticket"]
+    texts += ["acme.session.ticket_market", "Look at src/index/ticket_config10.rs."]
     for text in texts:
         store.store_memory("working_memory", text, session_id="names")
     for name in names.values():

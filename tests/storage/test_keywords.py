@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_files import be_of_version
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.ranking import K1, B, Match
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.sqlite import keywords, migrations
+from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
@@ -273,6 +274,10 @@ def test_a_query_that_is_only_a_number_may_be_the_beginning_of_a_hash() -> None:
     assert query_terms("call 24380474") == ["call", "24380474"]
 
 
+def test_a_short_hash_has_no_stem_in_a_query() -> None:
+    assert query_terms("fixed in 3f2a9ed") == ["fix", "3f2a9ed"]
+
+
 def test_terms_that_name_the_same_count_once_in_what_a_unit_covers() -> None:
     shares = np.array([0.5, 0.1])
     first, none = np.array([0]), np.array([], np.int64)
@@ -375,22 +380,26 @@ def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
     assert found == [wanted] * 200
 
 
-def test_a_file_indexed_with_fewer_terms_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [10, 11])
+def test_a_file_indexed_by_other_rules_is_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
     path = tmp_path / "memory.db"
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:-1])
+        be_of_version(patch, version)
         patch.setattr(postings, "terms", lambda text: text.split())
         older = Database(path, dimensions=16)
         with older.write() as connection:
-            wanted = save(connection, ["commit 3f2a9c8ed01b4c5d6e7f"])
+            wanted = save(connection, ["commit 3f2a9c8ed01b4c5d6e7f"], title="Tuesday")
             before = fetch_value(connection, "select epoch from revision")
         older.close()
-    database = Database(path, dimensions=16)
-    with database.read() as connection:
+    newer = Database(path, dimensions=16)
+    with newer.read() as connection:
         assert [match.memory_id for match in find(connection, "3f2a9c8")] == [wanted]
+        assert [match.memory_id for match in find(connection, "Tuesday")] == [wanted]
         assert is_keyword_index_correct(connection, ())
         assert fetch_value(connection, "select epoch from revision") > before
-    database.close()
+    newer.close()
 
 
 def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
@@ -398,17 +407,17 @@ def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
 ) -> None:
     path = tmp_path / "memory.db"
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        be_of_version(patch, 1)
         patch.setattr(keywords, "add", lambda *_: None)
         older = Database(path, dimensions=16)
         with older.write() as connection:
             save(connection, ["alpha beta", "gamma"])
             save(connection, ["delta"], PROMPT, session_id="t")
         older.close()
-    database = Database(path, dimensions=16)
-    with database.read() as connection:
+    newer = Database(path, dimensions=16)
+    with newer.read() as connection:
         assert [match[:2] for match in find(connection, "gamma")] == [(2, 1)]
         assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, 2)]
         assert is_keyword_index_correct(connection, ())
         assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
-    database.close()
+    newer.close()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from pydantic import create_model
 
-from vector_memory.domain import MemoryKind
-from vector_memory.errors import ConfigurationError
+from vector_memory.domain import MemoryKind, Window
+from vector_memory.domain.times import beginning_of, end_of
+from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
@@ -57,6 +58,16 @@ OfTask = Annotated[str | None, Parameter(name="--task", help="Only this task.")]
 Since = Annotated[str | None, Parameter(name="--since", help="Only from this date or time on, such as 2026-10.")]
 Until = Annotated[str | None, Parameter(name="--until", help="Only until the end of this date or time (UTC).")]
 
+
+def window(since: str | None, until: str | None) -> Window:
+    """Return the time between --since and --until as filters. Raises ValidationError."""
+    after = None if since is None else beginning_of("--since", since)
+    before = None if until is None else end_of("--until", until)
+    if after and before and after > before:
+        raise ValidationError("--since is later than --until: nothing can be between them.")
+    return Window(created_after=after, created_before=before)
+
+
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]
 
 
@@ -93,11 +104,14 @@ def require_folder(folder: Path) -> None:
         raise ConfigurationError(f"The folder {folder} does not exist: check the path, or create the folder first.")
 
 
-def on_this_machine(address: MemoryAddress, instead: str) -> Path:
-    """Return the file of a memory. Raises ConfigurationError, which says what to do instead, if it is in PostgreSQL."""
+def file_of(address: MemoryAddress) -> Path:
+    """Return the file of a memory. Raises ConfigurationError, which names the programs to use, if it has none."""
     if isinstance(address, Path):
         return address
-    raise ConfigurationError(f"This memory is in PostgreSQL: {instead}.")
+    raise ConfigurationError(
+        f"This memory is in PostgreSQL: `pg_dump --format=custom --schema={address.schema} URL > memory.dump` backs it "
+        "up, and `pg_restore --dbname=URL memory.dump` restores it."
+    )
 
 
 def files_of(address: MemoryAddress) -> list[Path]:

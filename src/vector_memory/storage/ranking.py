@@ -33,7 +33,7 @@ B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
 VECTOR_WEIGHT = 0.68
 """Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all four."""
-VECTOR_WEIGHT_OF_NAMES = 0.34
+VECTOR_WEIGHT_OF_NAMES = 0.45
 """The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 
 
@@ -163,8 +163,7 @@ class PlacedPassage(NamedTuple):
 class NewPassages(NamedTuple):
     """The passages after another one that have vectors, sorted by id, with the signatures of their vectors.
 
-    `vectors`: of all of them, or None if nobody asked for them. `last_id`: of the last passage that was read; None:
-    there are no more.
+    `vectors`: of all of them, or None if nobody asked. `last_id`: of the last passage read; None: there are no more.
     """
 
     placed: Sequence[PlacedPassage]
@@ -185,6 +184,9 @@ class IndexFeed(Protocol):
 
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
+
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""
@@ -207,8 +209,8 @@ class IndexFeed(Protocol):
     def key_of(self, term: str) -> int:
         """Return a number that stands for a term; its bits are as good as random, and at least 28."""
 
-    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
+    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
+        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
 
     def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
@@ -291,9 +293,8 @@ def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.
 
 
 def divisor_of(scores: NDArray[np.float64], possible: float) -> float:
-    """Return what turns the BM25 scores of all units of a scope into shares of the words, 0 to 1, by division.
+    """Return the geometric mean of the highest `possible` BM25 score and the highest of all units of a scope.
 
-    It is the geometric mean of the highest `possible` score and the highest in the scope. So the share of the best unit
-    is the square root of its share of the possible score.
+    Scores divided by it are shares of the words, 0 to 1; if all scores are 0, it is 1.
     """
     return math.sqrt(possible * scores.max(initial=0.0)) or 1.0

@@ -76,8 +76,10 @@ def query_terms(text: str) -> list[str]:
     also be the beginning of a hash.
     """
     words = _tokens(_words, _spaced(LONG_VERSION.sub(" ", text)))
-    wanted = [word for word in words if word not in STOP_WORDS]
-    others = [*_wholes(text), *_short_hashes(text), *_unspaced(text)]
+    hashes = list(_short_hashes(text))
+    # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
+    wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]
+    others = [*_wholes(text), *hashes, *_unspaced(text)]
     if number := LONG_NUMBER.fullmatch(text):
         others.append(number[1][:SHORT_HASH])
     return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))

@@ -4,6 +4,7 @@
 import re
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,31 +105,40 @@ def token(
     """
     with closing(registry_at(database, data_dir)) as registry:
         if action == "list":
-            show(registry.tokens, as_json=as_json)
-            return
-        name = required(name, f"token {action} NAME")
-        if action == "revoke":
-            registry.tokens.revoke(name)
-            said = {"revoked": name}
+            list_tokens(registry.tokens, as_json=as_json)
+        elif action == "revoke":
+            revoke_token(registry.tokens, required(name, "token revoke NAME"), as_json=as_json)
         else:
-            chosen = required(namespace, f"token create {name} --namespace NAMESPACE")
-            registry.require(chosen)
+            name = required(name, "token create NAME")
+            opened = required(namespace, f"token create {name} --namespace NAMESPACE")
+            registry.require(opened)
             secret = registry.tokens.create(
                 name,
-                chosen,
+                opened,
                 Permission(scope),
                 sessions=tuple(session) if session else None,
                 agent_id=agent,
                 expires_at=None if expires is None else time.time() + seconds_in(expires),
             )
-            said = {"token": secret, "name": name, "namespace": chosen, "scope": str(scope)}
+            say_token({"token": secret, "name": name, "namespace": opened, "scope": str(scope)}, as_json=as_json)
+
+
+def revoke_token(tokens: Tokens, name: str, *, as_json: bool) -> None:
+    """Revoke a token, and say so."""
+    tokens.revoke(name)
     if as_json:
-        print_json(said)
-    elif action == "revoke":
+        print_json({"revoked": name})
+    else:
         sys.stdout.write(f"Revoked {name}: the next call with it is refused.\n")
+
+
+def say_token(created: Mapping[str, str], *, as_json: bool) -> None:
+    """Print a new token: only its secret on standard output, so that a script can keep it."""
+    if as_json:
+        print_json(created)
     else:
         sys.stderr.write("This token is shown once. Keep it where your client reads it, not in a shared file:\n")
-        sys.stdout.write(f"{said['token']}\n")
+        sys.stdout.write(f"{created['token']}\n")
 
 
 def audit(
@@ -166,7 +176,7 @@ def as_text(line: dict[str, Any]) -> str:
     return one_line_of_json(line, sys.stdout.encoding, indent=None)
 
 
-def show(tokens: Tokens, *, as_json: bool) -> None:
+def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
     """Print the tokens, without what they open."""
     listed = tokens.tokens()
     if as_json:

@@ -9,13 +9,13 @@ from vector_memory.errors import DatabaseLockError, VectorMemoryError
 from vector_memory.maintenance.doctor.agreement import (
     copied_fields,
     fingerprint,
-    keywords,
     orphans,
     reembedding,
     tags,
     texts,
     unindexed,
     unknown_tags,
+    words,
 )
 from vector_memory.maintenance.doctor.report import (
     Finding,
@@ -103,14 +103,15 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
         total = inspection.count_memories(connection)
         yield from texts(total, RESTORE, changed=faults.text, chunks=faults.chunks, passages=faults.passages)
 
-    def words() -> Iterator[Finding]:
+    def indexed() -> Iterator[Finding]:
         damaged = faults.text | faults.chunks
-        yield keywords(correct=index_faults.is_keyword_index_correct(connection, damaged))
+        right = index_faults.is_keyword_index_correct(connection, damaged)
+        yield words(right=right, outdated=reader.upkeep.count_outdated())
 
     yield from checked("orphans", lambda: [orphans(inspection.count_orphans(connection))])
     yield from checked("text", compared)
     yield from checked("vectors", lambda: filed_vectors(connection, faults.text))
-    yield from checked("keywords", words)
+    yield from checked("keywords", indexed)
     yield from checked("tags", lambda: [tags(unknown_tags(reader))])
     yield from checked("unindexed", lambda: [unindexed(reader)])
     yield from checked("fingerprint", lambda: [fingerprint(reader, model)])

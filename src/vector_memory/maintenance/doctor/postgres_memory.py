@@ -15,13 +15,13 @@ from vector_memory.maintenance.doctor.agreement import (
     copied_fields,
     faults_in,
     fingerprint,
-    keywords,
     orphans,
     reembedding,
     tags,
     texts,
     unindexed,
     unknown_tags,
+    words,
 )
 from vector_memory.maintenance.doctor.repairs import add_unknown_tags, compute_vectors, is_model_usable, strip_derived
 from vector_memory.maintenance.doctor.report import (
@@ -94,7 +94,7 @@ class PostgresMemory:
             "Every vector has the length 1.",
             faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
         )
-        yield keywords(correct=are_words_correct(reader, faults))
+        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
         yield tags(unknown_tags(reader))
         yield unindexed(reader)
         yield fingerprint(reader, self._model)

@@ -53,6 +53,8 @@ MAINTAINING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "0", "lock_ti
 READING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "60s"}
 WRITING: Mapping[str, str] = {
     **SETTINGS,
+    "plan_cache_mode": "auto",  # writers look for ids: planning takes longer than running the statement
+    "enable_seqscan": "off",  # so a plan that was made for a small table is as good when the table has grown
     "statement_timeout": "900s",
     "lock_timeout": "100ms",
     "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
