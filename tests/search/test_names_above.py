@@ -10,6 +10,7 @@ from engines import execute
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.domain.asking import SearchMode
+from vector_memory.search.explaining import Asked
 from vector_memory.storage.searchable import searchable_text
 from vector_memory.storage.sqlite import upgrading
 from vector_memory.store import SessionMemoryStore
@@ -89,7 +90,7 @@ def test_a_question_whose_words_are_in_the_text_and_the_headings_is_answered_wit
 
 
 def test_a_trace_tells_which_words_only_the_title_or_the_headings_have(store: SessionMemoryStore) -> None:
-    trace = store.explaining.explain("incident lock hour", Scope("report"), Page(limit=20), None, None)
+    trace = store.explaining.explain("incident lock hour", Scope("report"), Asked(Page(limit=20)))
     [told] = [one for one in trace["candidates"] if one["memory_id"] == 1 and "hour" in one["has"]]
     assert (told["has"], told["in_headings"], told["lacks"]) == (["incid", "lock", "hour"], ["incid"], [])
 
