@@ -56,7 +56,7 @@ def bonus_of(view: View, question: str) -> NDArray[np.float32]:
     """Return what each entry gets for its words."""
     bonus = np.zeros(view.units.count, np.float32)
     words = word_scores(view.feed, view.units, view.units.members(Scope()), query_terms(question))
-    bonus[words.entries] = words.of(words.entries) * ((1 - VECTOR_WEIGHT) / VECTOR_WEIGHT)
+    bonus[words.entries] = words.of(words.entries) * (1 - VECTOR_WEIGHT) / VECTOR_WEIGHT
     return bonus
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_POSTINGS_BYTES = 24_000_000
-"""Size of the cache of postings: about 11 million."""
+MAX_POSTINGS_BYTES = 20_000_000
+"""Size of the cache of postings: about 9 million."""
 
 OVERHEAD = 1_000
 """Bytes that a list occupies besides its postings."""
