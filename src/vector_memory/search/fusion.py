@@ -29,7 +29,7 @@ class Horizon(NamedTuple):
 class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
-    `words`: its share of the highest possible BM25; None: not compared.
+    `words`: its share of the words (see `divisor_of`); None: not compared.
     """
 
     id: int
