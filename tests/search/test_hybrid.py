@@ -106,6 +106,25 @@ def test_other_sessions_in_the_file_change_nothing(tmp_path: Path) -> None:
     assert after == before
 
 
+@pytest.mark.parametrize("loaded", [False, True], ids=["tables", "memory"])
+def test_better_matches_that_a_search_cannot_find_change_no_score(tmp_path: Path, *, loaded: bool) -> None:
+    """The best match counts in every score, but not if it is outside the filters, hidden from a token, or deleted."""
+    scope, mine = Scope("report", agent_id="a1"), {"session_id": "s1", "agent_id": "a1"}
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(5):
+            store.store_memory("report", f"{number} e " + "c d e " * number, **mine)
+        if loaded:
+            load_index(store)
+        visible = store.limited_to(["s1"])
+        before = [visible.search_chunks("e f", scope, mode=mode).results for mode in ("hybrid", "keyword")]
+        for number, others in enumerate(({"agent_id": "a2"}, {"session_id": "s2"}, {})):
+            store.store_memory("report", f"{number} e f", **mine | others)
+        found = visible.search_chunks("e f", scope, mode="keyword").results
+        assert found[0].score != before[1][0].score
+        store.delete_memory(found[0].memory_id)
+        assert [visible.search_chunks("e f", scope, mode=mode).results for mode in ("hybrid", "keyword")] == before
+
+
 def test_an_exact_name_is_found_though_the_meaning_is_far_and_says_where_it_came_from(tmp_path: Path) -> None:
     with open_store(tmp_path / "memory.db") as store:
         for number in range(200):

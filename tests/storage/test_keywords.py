@@ -120,7 +120,7 @@ def is_in(memory: dict[str, Any], scope: Scope) -> bool:
 
 
 def plain_bm25(unit_texts: dict[Unit, list[str]], wanted: list[str]) -> list[Match]:
-    """Return what BM25 says, written as in the textbook, as shares of what a text full of the words would score."""
+    """Return what BM25 says, written as in the textbook, over the root of the best times the highest possible score."""
     counted = {key: Counter(found) for key, found in unit_texts.items()}
     mean = sum(map(len, unit_texts.values())) / max(1, len(unit_texts)) or 1
     having = {term: sum(term in other for other in counted.values()) for term in wanted}
@@ -133,7 +133,9 @@ def plain_bm25(unit_texts: dict[Unit, list[str]], wanted: list[str]) -> list[Mat
             norm = K1 * (1 - B + B * len(unit_texts[key]) / mean)
             score += idf * count * (K1 + 1) / (count + norm) if count else 0.0
         if score:
-            matches.append(Match(*key, score / sum(idfs.values()) / (K1 + 1)))
+            matches.append(Match(*key, score))
+    divisor = (sum(idfs.values()) * (K1 + 1) * max((match.score for match in matches), default=0)) ** 0.5
+    matches = [match._replace(score=match.score / divisor) for match in matches]
     return sorted(matches, key=lambda match: (-round(match.score, 6), match.id))
 
 

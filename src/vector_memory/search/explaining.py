@@ -65,8 +65,8 @@ class Explaining:
     def explain(self, query: str, scope: Scope, asked: Asked, mode: SearchMode | None = None) -> Trace:
         """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
 
-        A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of BM25 (`words`), the
-        words that it has, those of them that only its title or its headings have, the words that it lacks, and its
+        A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
+        the words that it has, those of them that only its title or its headings have, the words that it lacks, and its
         fate: where the result is that it is or belongs to. Raises ValidationError, EmbeddingUnavailableError.
         """
         number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)

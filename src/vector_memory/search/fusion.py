@@ -29,7 +29,7 @@ class Horizon(NamedTuple):
 class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
-    `words`: its share of the highest possible BM25; None: not compared.
+    `words`: its share of the words (see `divisor_of`); None: not compared.
     """
 
     id: int
@@ -71,9 +71,9 @@ def clipped(score: float | None) -> float | None:
 
 
 def fused_score(similarity: float, words: float, weight: float = VECTOR_WEIGHT) -> float:
-    """Return the convex combination of a cosine and a BM25 score (a share of the highest possible score).
+    """Return the convex combination of a cosine and a share of the words (see `divisor_of`).
 
-    `weight`: of the cosine. Neither depends on the other results. A better match in either never lowers the score.
+    `weight`: of the cosine. A better match in either never lowers the score of a unit.
     """
     return float(fused_scores(np.array(similarity), np.array(words), weight))
 

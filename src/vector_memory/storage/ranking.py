@@ -19,7 +19,7 @@ Signatures = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 SCALE = 1e6
-"""Cosines and shares of BM25 are rounded to six decimals before comparison; float32 cosines are not more precise."""
+"""Cosines and words' shares are rounded to six decimals before comparison; float32 cosines are not more precise."""
 
 ROUNDING = 1e-5
 """Upper bound of the difference between two computations of the same cosine."""
@@ -27,18 +27,18 @@ ROUNDING = 1e-5
 COMPARED_AT_ONCE = 1_024
 """Vectors compared at a time, so that intermediate results stay in the processor's cache."""
 
-K1 = 0.9
+K1 = 0.75
 """BM25: the weight of further occurrences of a term in a unit."""
 B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
-VECTOR_WEIGHT = 0.6
+VECTOR_WEIGHT = 0.68
 """Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all four."""
-VECTOR_WEIGHT_OF_NAMES = 0.4
+VECTOR_WEIGHT_OF_NAMES = 0.45
 """The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 
 
 class Match(NamedTuple):
-    """A unit in one list, with its score: a cosine, or a BM25 score as a share of the highest possible score.
+    """A unit in one list, with its score: a cosine, or a share of the words (see `divisor_of`).
 
     Scores are rounded. Lists are sorted by score, then by id. `memory_id`: the memory of the unit.
     """
@@ -85,7 +85,7 @@ class Wording(NamedTuple):
 
 
 class WordRanking(Protocol):
-    """The BM25 scores of a scope's units for the words of a query, as shares of the highest possible score."""
+    """The shares of a query's words that the units of a scope have (see `divisor_of`)."""
 
     @property
     def wording(self) -> Wording:
@@ -163,8 +163,7 @@ class PlacedPassage(NamedTuple):
 class NewPassages(NamedTuple):
     """The passages after another one that have vectors, sorted by id, with the signatures of their vectors.
 
-    `vectors`: of all of them, or None if nobody asked for them. `last_id`: of the last passage that was read; None:
-    there are no more.
+    `vectors`: of all of them, or None if nobody asked. `last_id`: of the last passage read; None: there are no more.
     """
 
     placed: Sequence[PlacedPassage]
@@ -291,3 +290,11 @@ def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.
     """Return the scores of units for a term, from its counts in them and their lengths relative to the mean length."""
     scores: NDArray[np.float64] = highest * counts / (counts + K1 * (1 - B + B * lengths))
     return scores
+
+
+def divisor_of(scores: NDArray[np.float64], possible: float) -> float:
+    """Return the geometric mean of the highest `possible` BM25 score and the highest of all units of a scope.
+
+    Scores divided by it are shares of the words, 0 to 1; if all scores are 0, it is 1.
+    """
+    return math.sqrt(possible * scores.max(initial=0.0)) or 1.0

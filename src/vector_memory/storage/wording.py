@@ -9,16 +9,16 @@ from vector_memory.storage.terms import named_by
 
 
 def covered_by_best(
-    shares: NDArray[np.float64], terms: Sequence[str], words: Sequence[tuple[float, NDArray[np.integer]]]
+    scores: NDArray[np.float64], terms: Sequence[str], words: Sequence[tuple[float, NDArray[np.integer]]]
 ) -> float:
     """Return the share of a query's words that the unit with the highest score has.
 
-    `words`: of each term, what no unit can score for it, and the places in `shares` of the units that have it. Terms
+    `words`: of each term, what no unit can score for it, and the places in `scores` of the units that have it. Terms
     that name the same count once, as the most frequent of them.
     """
-    if not shares.any():
+    if not scores.any():
         return 0.0
-    place = int(shares.argmax())
+    place = int(scores.argmax())
     weights: dict[str, float] = {}
     covered: set[str] = set()
     for term, (highest, places) in zip(terms, words, strict=True):

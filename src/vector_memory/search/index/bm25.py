@@ -14,6 +14,7 @@ from vector_memory.storage.ranking import (
     IndexFeed,
     Occurring,
     Wording,
+    divisor_of,
     highest_score,
     scores_for,
 )
@@ -34,9 +35,9 @@ class Occurrences(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WordScores:
-    """The BM25 scores of units, as shares of the highest possible score.
+    """The shares of a query's words that the units of a scope have (see `divisor_of`).
 
-    `window`: the scores of entries `first` and up, a range that includes all entries of the scope. `entries`: the
+    `window`: the shares of entries `first` and up, a range that includes all entries of the scope. `entries`: the
     entries of the scope that contain one of the terms, ascending.
     """
 
@@ -46,7 +47,7 @@ class WordScores:
     wording: Wording
 
     def of(self, entries: NDArray[np.integer]) -> Scores:
-        """Return the scores of entries of the scope. For other entries the result is undefined."""
+        """Return the shares of entries of the scope. For other entries the result is undefined."""
         return self.window.take(entries - self.first, mode="clip")
 
 
@@ -70,8 +71,8 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
         most = highest_score(count, len(entries))
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
-    window /= sum(most for most, _ in words) or 1.0
     wording = Wording(covered_by_best(window, terms, words), count)
+    window /= divisor_of(window, sum(most for most, _ in words))
     return WordScores(first, window, first + np.flatnonzero(window > 0), wording)
 
 

@@ -16,6 +16,7 @@ from vector_memory.storage.ranking import (
     Wording,
     WordRanking,
     best,
+    divisor_of,
     highest_score,
     rounded,
     scores_for,
@@ -96,9 +97,9 @@ class FileCandidates:
             most = highest_score(units, len(places))
             words.append((most, places))
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
-        scores /= sum(most for most, _ in words) or 1.0
         having = np.flatnonzero(scores)
         wording = Wording(covered_by_best(scores, terms, words), units)
+        scores /= divisor_of(scores, sum(most for most, _ in words))
         return FileWords(self._contents.ids[having], scores[having], wording)
 
     def _compared(self, query: Vectors) -> ChunkScores:
