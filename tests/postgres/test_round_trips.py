@@ -1,5 +1,6 @@
 """In a network, the number of round trips is what a call costs."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
+from vector_memory.storage.postgres.transactions import PostgresReader
 from vector_memory.store import SessionMemoryStore
 
 REPORTS, KNOWLEDGE = Scope("report", session_id="s"), Scope("knowledge_base", category="go")
@@ -66,6 +68,20 @@ def test_a_read_needs_as_many_round_trips_as_it_asks_questions(
     with storage.read() as reader:
         reader.list_memories(Scope(), 1)
     assert trips() == 1
+
+
+def test_a_question_that_changes_between_two_runs_gets_an_answer_of_its_own(storage: PostgresStorage) -> None:
+    changing = iter(["select 1", "select 2", "select 3"])
+
+    def ask(reader: PostgresReader, sql: str | None) -> Any:
+        return None if sql is None else reader.connection.execute(sql).fetchall()
+
+    with storage.read() as reader:
+        answers = reader.connection.gathered(
+            [lambda reader: ask(reader, next(changing)), lambda reader: ask(reader, next(changing, None))], reader
+        )
+        assert answers == [[(3,)], None]
+        assert ask(reader, "select 4") == [(4,)]
 
 
 def test_changes_whose_results_nobody_needs_are_sent_together(
@@ -125,6 +141,34 @@ def test_a_search_needs_few_round_trips(
             search(store, word)
             needed[name] = trips()
         assert needed == {name: number for name, (_, number) in SEARCHES.items()}
+
+
+def test_a_search_whose_words_another_one_reads_meanwhile_finds_the_same(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{shared_cluster().url()}&schema=meanwhile_{tmp_path.name}"
+    send = Connection._send
+    others: list[threading.Thread] = []
+    found: list[list[int]] = []
+    monkeypatch.setattr(loader, "MAX_CACHED_BYTES", 0)  # else nothing is asked for after the words
+    with SessionMemoryStore(url, settings, embedder=LatticeEmbedder()) as store:
+        for number in range(3):
+            store.store_memory("report", f"ledger {number}", session_id="s", agent_id="a")
+        load_index(store)
+
+        def search() -> list[int]:
+            return [hit.chunk_id for hit in store.search_chunks("ledger", REPORTS).results]
+
+        def overtaken(connection: Connection, statements: Any) -> Any:
+            if not others:
+                others.append(threading.Thread(target=lambda: found.append(search())))
+                others[0].start()
+                others[0].join(60)
+            return send(connection, statements)
+
+        monkeypatch.setattr(Connection, "_send", overtaken)
+        found.append(search())
+        assert found[0] == found[1] == search()
 
 
 def test_a_search_in_signatures_needs_one_round_trip_more_for_their_vectors(

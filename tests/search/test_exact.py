@@ -274,8 +274,13 @@ def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_pat
         everything = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
     with open_store(path, use_threshold_filtering=True, similarity_threshold=0.25) as store:
         found = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
+        pages = [
+            store.search_chunks("a b", Scope("report"), Page(limit=2, offset=at)) for at in range(0, len(found), 2)
+        ]
     assert found == [chunk for chunk in everything if (chunk.similarity or 0.0) >= 0.25]
     assert 0 < len(found) < len(everything)
+    assert [chunk for page in pages for chunk in page.results] == found
+    assert [page.next_offset for page in pages] == [*range(2, len(found), 2), None]
 
 
 @pytest.mark.parametrize("loaded", [False, True])

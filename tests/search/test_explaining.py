@@ -1,23 +1,28 @@
 """A trace tells how each candidate was measured, and why a memory was not found."""
 
+import itertools
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from search.test_exact import load_index, open_store
+from lattice import LatticeEmbedder
+from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.search.explaining import Asked
 from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.store import SessionMemoryStore
 
 REPORTS = Scope("report", session_id="s")
+TEXTS = ("a b c d", "a b", "e f g h", "i j k l")
 
 
 @pytest.fixture(params=[False, True], ids=["tables", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path / "memory.db") as opened:
-        for text in ("a b c d", "a b", "e f g h", "i j k l"):
+        for text in TEXTS:
             opened.store_memory("report", text, session_id="s", created_at="2026-01-05T12:00:00+00:00", agent_id="x")
         opened.store_memory("system_memory", "a b", session_id="t", task_code="one", tags=["red"])
         if request.param:
@@ -29,20 +34,36 @@ def explained(
     store: SessionMemoryStore, query: str = "a b c d", scope: Scope = REPORTS, limit: int = 1, **more: Any
 ) -> dict[str, Any]:
     mode, memory_id = more.get("mode"), more.get("memory_id")
-    return store.explaining.explain(query, scope, Page(limit=limit), mode, memory_id)
+    page = Page(limit=limit, offset=more.get("offset", 0))
+    asked = Asked(page, more.get("grain", "chunk"), memory_id, more.get("shown"))
+    return store.explaining.explain(query, scope, asked, mode)
 
 
 def test_candidates_have_the_measures_of_the_search_itself_in_its_order(store: SessionMemoryStore) -> None:
     found = store.search_chunks("a b c d", REPORTS, Page(limit=10)).results
     told = explained(store, limit=10)["candidates"]
-    assert [(one["id"], one["score"], one["cosine"]) for one in told] == [
+    assert [(one["id"], one["score"], max(0.0, one["cosine"])) for one in told] == [
         (hit.chunk_id, round(hit.score, 3), round(hit.similarity or 0.0, 3)) for hit in found
     ]
+
+
+@pytest.mark.parametrize("query", ["a b c d", "a g l", "b f g l", "a d e j unknown"])
+def test_a_score_is_made_of_the_cosine_and_the_words_that_are_told(store: SessionMemoryStore, query: str) -> None:
+    """Also where the cosine is negative, which results show as 0."""
+    [asked] = LatticeEmbedder().embed([query])
+    told = explained(store, query, limit=10)["candidates"]
+    worded = {one["id"]: one["words"] for one in explained(store, query, mode=SearchMode.KEYWORD)["candidates"]}
     for one in told:
-        if one["cosine"]:
-            assert one["score"] == pytest.approx(
-                VECTOR_WEIGHT * one["cosine"] + (1 - VECTOR_WEIGHT) * one["words"], abs=2e-3
-            )
+        cosine = float(LatticeEmbedder().embed([TEXTS[one["memory_id"] - 1]])[0] @ asked)
+        assert one["cosine"] == pytest.approx(cosine, abs=6e-4)
+        assert one["words"] == worded.get(one["id"], 0.0)
+        score = VECTOR_WEIGHT * one["cosine"] + (1 - VECTOR_WEIGHT) * one["words"]
+        assert one["score"] == pytest.approx(max(0.0, score), abs=2e-3)
+
+
+def test_a_negative_cosine_is_told_beside_the_words(store: SessionMemoryStore) -> None:
+    told = {one["memory_id"]: one for one in explained(store, "b f g l")["candidates"]}
+    assert (told[1]["cosine"], told[1]["words"] > 0) == (-0.75, True)
 
 
 def test_a_candidate_names_the_words_that_it_has_and_lacks(store: SessionMemoryStore) -> None:
@@ -53,7 +74,39 @@ def test_a_candidate_names_the_words_that_it_has_and_lacks(store: SessionMemoryS
 
 def test_candidates_behind_the_page_are_told_as_such(store: SessionMemoryStore) -> None:
     fates = [one["fate"] for one in explained(store, limit=1)["candidates"]]
-    assert fates == ["on this page", *["behind limit 1"] * 3]
+    assert fates == ["on this page", *["on a later page"] * 3]
+    fates = [one["fate"] for one in explained(store, limit=1, offset=2)["candidates"]]
+    assert fates == [*["on an earlier page"] * 2, "on this page", "on a later page"]
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["tables", "memory"])
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_it_is_found_of_exactly_the_memories_in_the_answer(
+    tmp_path: Path, loaded: bool, threshold: float | None
+) -> None:
+    """Whatever the size of the results: a document is a result by its best chunk, a section by the mean of several."""
+    changes = {} if threshold is None else {"use_threshold_filtering": True, "similarity_threshold": threshold}
+    with open_store(tmp_path / "memory.db", **changes) as store:
+        fill(store, random.Random(5), 60)
+        if loaded:
+            load_index(store)
+        scope = Scope("report")
+        ids = [entry.memory_id for entry in store.get_timeline(scope, 100).entries]
+        searches = {"chunk": store.search_chunks, "section": store.search_sections, "document": store.search_documents}
+        for (grain, search), limit, offset in itertools.product(searches.items(), (1, 3), (0, 2)):
+            answer: Any = search("a b c", scope, Page(limit=limit, offset=offset))
+            shown = {one.id if grain == "document" else one.memory_id for one in answer.results}
+            told = [
+                explained(store, "a b c", scope, limit, offset=offset, grain=grain, memory_id=number) for number in ids
+            ]
+            assert {trace["memory"]["id"] for trace in told if trace["memory"]["found"]} == shown
+
+
+def test_the_last_score_of_the_page_is_that_of_the_answer(store: SessionMemoryStore) -> None:
+    last = store.search_documents("a b c d", REPORTS, Page(limit=2), order="relevance").results[-1]
+    told = explained(store, limit=2, grain="document", memory_id=3)["memory"]["why"]
+    assert told.endswith(f"on a later page; the last result of this page has {round(last.score or 0, 3)}.")
+    assert "It ranks 2 " in explained(store, limit=2, offset=50, memory_id=4)["memory"]["why"]
 
 
 def test_what_the_threshold_cuts_is_told(tmp_path: Path) -> None:
@@ -69,7 +122,7 @@ def test_what_the_threshold_cuts_is_told(tmp_path: Path) -> None:
     ("memory_id", "scope", "told"),
     [
         (1, REPORTS, "It is on this page"),
-        ("3", REPORTS, "behind limit 1"),
+        ("3", REPORTS, "on a later page; the last result of this page has"),
         (99, REPORTS, "There is no such memory"),
         (5, REPORTS, "outside the filters: memory_type, session_id."),
         (1, Scope("report", created_before="2025", agent_id="y"), "outside the filters: agent_id, created_before."),

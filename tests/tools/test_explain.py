@@ -1,5 +1,7 @@
 """The search tools explain themselves on request, and only `--profile all` says so."""
 
+import json
+
 import pytest
 
 from eras import Call
@@ -34,3 +36,43 @@ async def test_an_answer_has_a_trace_on_request_in_every_profile(call: Call) -> 
         assert [one["score"] for one in told["results"]] == [one["score"] for one in plain["results"]]
     why = (await call("search_system_memory", query="a b", explain=stored["memory_id"])).structured_content or {}
     assert why["trace"]["memory"]["why"] == "It is outside the filters: memory_type."
+
+
+async def test_a_trace_takes_no_result_from_the_pages(call: Call) -> None:
+    """However small the answer may be: what does not fit beside the trace comes on the next page."""
+    for number in range(12):
+        await call("store_report", session_id="s", content=f"a b c {number} {'word ' * number}")
+    for tokens in (600, 1_000, 2_000):
+        found: list[int] = []
+        offset: int | None = 0
+        while offset is not None:
+            answer = await call(
+                "search_reports_specific_chunks", query="a b", explain="all", max_tokens=tokens, limit=5, offset=offset
+            )
+            told = answer.structured_content or {}
+            assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= tokens * 3
+            assert told["trace"]["candidates"]
+            found += [one["memory_id"] for one in told["results"]]
+            assert (told.get("next_offset") or 99) > offset
+            offset = told.get("next_offset")
+        assert sorted(found) == list(range(1, 13))
+    told = (await call("search_reports_specific_chunks", query="a", explain="all", max_tokens=200)).structured_content
+    assert "trace" not in (told or {})
+    assert "The trace did not fit: send a larger max_tokens." in (told or {})["message"]
+
+
+async def test_a_list_of_the_newest_says_that_nothing_was_compared(call: Call) -> None:
+    stored = (await call("store_report", session_id="s", content="a b c")).structured_content or {}
+    for query in ({}, {"query": "a b", "order": "recent"}):
+        said = await call("search_reports_full_documents", **query, explain=stored["memory_id"], created_before="2020")
+        trace = (said.structured_content or {})["trace"]
+        assert trace["compared"] == "nothing: the newest come first"
+        assert trace["memory"]["why"] == "It is outside the filters: created_before."
+    said = await call("search_reports_full_documents", explain=99)
+    assert (said.structured_content or {})["trace"]["memory"]["why"].startswith("There is no such memory")
+
+
+@pytest.mark.parametrize("wrong", ["", "ALL", "1.0", -1])
+async def test_what_is_no_id_is_refused_by_the_name_of_the_parameter(call: Call, wrong: str | int) -> None:
+    refused = (await call("search_system_memory", query="a", explain=wrong)).structured_content or {}
+    assert refused["message"] == 'explain must be "all" or the id of a memory, for example 42.'

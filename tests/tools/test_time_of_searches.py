@@ -30,3 +30,10 @@ async def test_a_time_in_words_is_refused_with_an_example(call: Call) -> None:
     refused = (await call("list_sessions", created_after="last week")).structured_content or {}
     assert refused["success"] is False
     assert "created_after must be a date or time, such as 2026-10-05" in refused["message"]
+
+
+async def test_a_list_of_no_sessions_names_the_filters(call: Call) -> None:
+    assert (await call("list_sessions")).structured_content["message"] == "No sessions are stored yet."  # type: ignore[index]
+    await call("store_report", session_id="s", content="a b")
+    none = (await call("list_sessions", created_before="2020")).structured_content or {}
+    assert none["message"] == "No sessions match these filters (created_before)."

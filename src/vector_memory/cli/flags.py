@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from pydantic import create_model
 
-from vector_memory.domain import MemoryKind
-from vector_memory.errors import ConfigurationError
+from vector_memory.domain import MemoryKind, Window
+from vector_memory.domain.times import beginning_of, end_of
+from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
@@ -56,6 +57,16 @@ OfKind = Annotated[Kind | None, Parameter(name="--kind", help="Only this kind.")
 OfTask = Annotated[str | None, Parameter(name="--task", help="Only this task.")]
 Since = Annotated[str | None, Parameter(name="--since", help="Only from this date or time on, such as 2026-10.")]
 Until = Annotated[str | None, Parameter(name="--until", help="Only until the end of this date or time (UTC).")]
+
+
+def window(since: str | None, until: str | None) -> Window:
+    """Return the time between --since and --until as filters. Raises ValidationError."""
+    after = None if since is None else beginning_of("--since", since)
+    before = None if until is None else end_of("--until", until)
+    if after and before and after > before:
+        raise ValidationError("--since is later than --until: nothing can be between them.")
+    return Window(created_after=after, created_before=before)
+
 
 MemoryId = Annotated[str, Parameter(help="Id of a memory, as printed by search and timeline.")]
 

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.values import to_score, to_thousandth
 from vector_memory.search.fusion import Hit
+from vector_memory.search.places import Grain, Ranking, ranking_of
 from vector_memory.search.question import Question
 from vector_memory.search.retriever import MAX_DEPTH, Retrieval, Retriever
-from vector_memory.storage.base import Storage
+from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.records import Memory
 from vector_memory.storage.terms import terms
@@ -17,24 +18,21 @@ from vector_memory.validation import parse_id
 SHOWN = 10
 """Candidates behind the page that are shown."""
 
+NO_SUCH_MEMORY = "There is no such memory: it was deleted or never stored here."
+
 Trace = dict[str, Any]
 
 
-class Ranking(NamedTuple):
-    """All units of a scope that were compared, best first, and the page of them that an answer returns."""
+class Asked(NamedTuple):
+    """What a trace explains: a page of results of one size, and the memory that somebody misses there.
 
-    hits: Sequence[Hit]
+    `shown`: the places of the results that the page shows, where it shows those of several searches; None: all.
+    """
+
     page: Page
-    threshold: float | None
-
-    def fate(self, index: int) -> str:
-        """Return what became of the candidate at this place."""
-        hit = self.hits[index]
-        if self.threshold is not None and hit.similarity is not None and hit.similarity < self.threshold:
-            return f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({self.threshold:g})"
-        if index < self.page.offset:
-            return f"before offset {self.page.offset}"
-        return "on this page" if index < self.page.end else f"behind limit {self.page.limit}"
+    grain: Grain = "chunk"
+    memory_id: str | int | None = None
+    shown: range | None = None
 
 
 class Explaining:
@@ -44,73 +42,76 @@ class Explaining:
         self._storage = storage
         self._retriever = retriever
 
-    def kind_of(self, memory_id: str | int) -> str | None:
-        """Return the kind of a memory; None if there is no such memory."""
-        number = parse_id("memory_id", memory_id)
+    def kind_of(self, memory_id: str | int, name: str = "memory_id") -> str | None:
+        """Return the kind of a memory; None if there is no such memory. Raises ValidationError."""
+        number = parse_id(name, memory_id)
         with self._storage.read() as reader:
             origin = reader.origins([number]).get(number)
             return None if origin is None else origin.memory_type
 
-    def explain(
-        self, query: str, scope: Scope, page: Page, mode: SearchMode | None, memory_id: str | int | None
-    ) -> Trace:
-        """Return the query's words, the filters, and the candidates; of `memory_id`, why it was not found.
+    def explain(self, query: str, scope: Scope, asked: Asked, mode: SearchMode | None = None) -> Trace:
+        """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
 
         A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of BM25 (`words`), the
-        words that it has and lacks, and its fate. Raises ValidationError, EmbeddingUnavailableError.
+        words that it has and lacks, and its fate: where the result is that it is or belongs to.
+        Raises ValidationError, EmbeddingUnavailableError.
         """
-        number = None if memory_id is None else parse_id("memory_id", memory_id)
+        number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)
         question = self._retriever.prepare(query, mode, scope)
         with self._retriever.answering(question, scope) as retrieval:
-            threshold, retrieval.threshold = retrieval.threshold, None
-            found = retrieval.find(scope, MAX_DEPTH)
-            ranking = Ranking(found.hits, page, threshold)
-            shown = candidates(retrieval, scope, ranking, range(min(page.end + SHOWN, len(found.hits))))
+            ranking = ranking_of(retrieval, scope, asked.page, asked.grain, asked.shown)
+            last = min(asked.page.end + SHOWN, len(ranking.hits))
+            shown = candidates(retrieval, scope, ranking, range(last))
             told = {} if number is None else {"memory": why(retrieval, scope, ranking, number)}
-        asked = retrieval.question
         return {
-            "compared": compared(asked),
-            "query_words": list(asked.terms or ()),
+            "compared": compared(retrieval.question),
+            "query_words": list(retrieval.question.terms or ()),
             "filters": scope.as_filters(),
-            "candidates_compared": len(found.hits),
+            "candidates_compared": len(ranking.hits),
             "candidates": shown,
             **told,
         }
 
+    def list(self, scope: Scope, memory_id: str | int | None) -> Trace:
+        """Return what `explain` does, where nothing is compared and the newest come first."""
+        told = {}
+        if memory_id is not None:
+            number = parse_id("memory_id", memory_id)
+            with self._storage.read() as reader:
+                told = {"memory": {"id": number, "why": why_listed(reader, scope, number)}}
+        return {"compared": "nothing: the newest come first", "filters": scope.as_filters(), **told}
+
 
 def compared(question: Question) -> str:
     """Say what was compared, and why not more."""
+    if question.is_reference:
+        return "words only: the query is only a number, a code or an address"
     if question.vector is None:
-        reason = "the query is only a number, a code or an address" if question.is_reference else question.problem
-        return f"words only: {reason}" if reason else "words only"
+        return question.problem or "words only"
     return "meaning only" if question.terms is None else f"{VECTOR_WEIGHT:g} x cosine + {1 - VECTOR_WEIGHT:g} x words"
 
 
-def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, places: Sequence[int]) -> list[Trace]:
-    """Return how the candidates at these places were measured."""
-    hits = [ranking.hits[place] for place in places]
+def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Sequence[int]) -> list[Trace]:
+    """Return how these candidates were measured."""
+    hits = [ranking.hits[index] for index in indices]
     texts = texts_of(retrieval, scope, hits)
     return [
-        {"rank": place + 1, **measures(retrieval.question, hit, texts[hit.id]), "fate": ranking.fate(place)}
-        for place, hit in zip(places, hits, strict=True)
+        {"rank": index + 1, **measures(retrieval.question, hit, texts[hit.id]), "fate": ranking.fate(index)}
+        for index, hit in zip(indices, hits, strict=True)
     ]
 
 
 def measures(question: Question, hit: Hit, text: str) -> Trace:
     """Return the measures of a candidate."""
-    known, wanted = set(terms(text)), question.terms
-    share = None
-    if wanted is not None:
-        by_meaning = VECTOR_WEIGHT * (hit.similarity or 0.0)
-        share = hit.score if question.vector is None else (hit.score - by_meaning) / (1 - VECTOR_WEIGHT)
+    known, wanted, cosine = set(terms(text)), question.terms or (), hit.cosine()
     return {
         "id": hit.id,
         "memory_id": hit.memory_id,
         "score": to_score(hit.score),
-        "cosine": None if hit.similarity is None else to_thousandth(hit.similarity),
-        "words": None if share is None else to_score(share),
-        "has": [term for term in wanted or () if term in known],
-        "lacks": [term for term in wanted or () if term not in known],
+        "cosine": None if cosine is None else to_thousandth(cosine),
+        "words": None if hit.words is None else to_thousandth(hit.words),
+        "has": [term for term in wanted if term in known],
+        "lacks": [term for term in wanted if term not in known],
     }
 
 
@@ -125,35 +126,51 @@ def texts_of(retrieval: Retrieval, scope: Scope, hits: Sequence[Hit]) -> dict[in
 def why(retrieval: Retrieval, scope: Scope, ranking: Ranking, memory_id: int) -> Trace:
     """Say where in the ranking a memory is, or why it is not there."""
     memory = retrieval.reader.memories([memory_id]).get(memory_id)
+    if memory is None or (names := failed_filters(scope, memory)):
+        said = NO_SUCH_MEMORY if memory is None else outside(names)
+        return {"id": memory_id, "found": False, "why": said}
+    units = [index for index, hit in enumerate(ranking.hits) if hit.memory_id == memory_id]
+    if not units:
+        return {"id": memory_id, "found": False, "why": not_compared(retrieval.question, memory, ranking)}
+    index = min(units, key=ranking.nearness)
+    [best] = candidates(retrieval, scope, ranking, [index])
+    place = ranking.places[index]
+    if place is None:
+        said = f"It is in no result: {best['fate']}."
+    elif place in ranking.shown:
+        said = "It is on this page; if the answer does not show it, it did not fit: see omitted."
+    else:
+        said = f"It ranks {place + 1} with a score of {to_score(ranking.scores[place])}, {best['fate']}"
+        end = ranking.last_score()
+        said += "." if end is None else f"; the last result of this page has {to_score(end)}."
+    return {"id": memory_id, "found": place in ranking.shown, "why": said, "best": best}
+
+
+def why_listed(reader: Reader, scope: Scope, memory_id: int) -> str:
+    """Say why a memory may not be on a page of the newest."""
+    memory = reader.memories([memory_id]).get(memory_id)
     if memory is None:
-        return {"id": memory_id, "found": False, "why": "There is no such memory: it was deleted or never stored here."}
+        return NO_SUCH_MEMORY
     if names := failed_filters(scope, memory):
-        return {"id": memory_id, "found": False, "why": f"It is outside the filters: {', '.join(names)}."}
-    places = [place for place, hit in enumerate(ranking.hits) if hit.memory_id == memory_id]
-    if not places:
-        return {"id": memory_id, "found": False, "why": not_compared(retrieval.question, memory)}
-    [best] = candidates(retrieval, scope, ranking, places[:1])
-    last = ranking.hits[: ranking.page.end][-1]
-    is_found = best["fate"] == "on this page"
-    said = (
-        "It is on this page; if the answer does not show it, it did not fit: see omitted."
-        if is_found
-        else f"It ranks {best['rank']} with a score of {best['score']} ({best['fate']}); the last result of the page "
-        f"has {to_score(last.score)}."
-    )
-    return {"id": memory_id, "found": is_found, "why": said, "best": best}
+        return outside(names)
+    return f"It passes the filters; it is on the page of its iteration ({memory.session_iter}) and time."
 
 
-def not_compared(question: Question, memory: Memory) -> str:
+def outside(names: Sequence[str]) -> str:
+    """Say which filters exclude a memory."""
+    return f"It is outside the filters: {', '.join(names)}."
+
+
+def not_compared(question: Question, memory: Memory, ranking: Ranking) -> str:
     """Say why a memory in the scope is not in the ranking."""
     if question.vector is None:
         return "It has none of the query's words, and meaning was not compared."
     if memory.chunked and not memory.chunk_count:
         return "It has no chunks yet: a server adds them in the background, or `vector-memory backfill` at once."
-    return (
-        f"It has no vector yet and none of the query's words, or more than {MAX_DEPTH:,} others come before it: "
-        "`vector-memory backfill` computes missing vectors."
-    )
+    if len(ranking.hits) >= MAX_DEPTH:
+        return f"At least {MAX_DEPTH:,} others come before it, or it has no vector yet."
+    lacks = "It has no vector yet" if question.terms is None else "It has no vector yet and none of the query's words"
+    return f"{lacks}: a server computes vectors in the background, or `vector-memory backfill` at once."
 
 
 def failed_filters(scope: Scope, memory: Memory) -> list[str]:

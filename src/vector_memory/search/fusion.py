@@ -27,13 +27,23 @@ class Horizon(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared."""
+    """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
+
+    `words`: its share of the highest possible BM25; None: not compared.
+    """
 
     id: int
     memory_id: int
     score: float
     similarity: float | None
     sources: tuple[Source, ...]
+    words: float | None = None
+
+    def cosine(self) -> float | None:
+        """Return the cosine that is part of the score, from -1 to 1; None: not compared."""
+        if self.similarity is None or self.words is None:
+            return None if self.similarity is None else self.score
+        return (self.score - (1 - VECTOR_WEIGHT) * self.words) / VECTOR_WEIGHT
 
 
 class SearchHits(NamedTuple):
@@ -83,13 +93,11 @@ def fuse(near: Ranked, keyword: Ranked) -> tuple[list[Hit], Horizon | None]:
     similarities, words = near.scores(), keyword.scores()
     in_near, in_keyword = ({match.id for match in ranked.matches} for ranked in (near, keyword))
     owners = {match.id: match.memory_id for match in (*near.matches, *keyword.matches)}
-    scores = fused_scores(
-        np.array([similarities.get(unit, 0.0) for unit in owners]),
-        np.array([words.get(unit, 0.0) for unit in owners]),
-    )
+    shares = rounded(np.array([words.get(unit, 0.0) for unit in owners]))
+    scores = fused_scores(np.array([similarities.get(unit, 0.0) for unit in owners]), shares)
     hits = [
-        Hit(unit, owners[unit], score, clipped(similarities.get(unit)), sources_of(unit, in_near, in_keyword))
-        for unit, score in zip(owners, scores.tolist(), strict=True)
+        Hit(unit, owners[unit], score, clipped(similarities.get(unit)), sources_of(unit, in_near, in_keyword), share)
+        for unit, score, share in zip(owners, scores.tolist(), shares.tolist(), strict=True)
     ]
     return sort_hits(hits), fused_horizon(horizon_of(near), horizon_of(keyword))
 
@@ -122,7 +130,9 @@ def from_single(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | No
     matches = [match._replace(score=score) for match, score in zip(ranked.matches, scores, strict=True)]
     ranked = replace(ranked, matches=matches)
     hits = [
-        Hit(match.id, match.memory_id, match.score, clipped(match.score) if source == "vector" else None, (source,))
+        Hit(match.id, match.memory_id, match.score, clipped(match.score), (source,))
+        if source == "vector"
+        else Hit(match.id, match.memory_id, match.score, None, (source,), match.score)
         for match in ranked.matches
     ]
     return hits, horizon_of(ranked)

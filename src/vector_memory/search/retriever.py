@@ -188,18 +188,28 @@ class Retrieval:
         `only_if_close`: the units do not matter if nothing is close. Raises ValidationError for a scope that is not of
         one kind.
         """
+        wanted = count
+        while True:
+            found = self._best(scope, wanted, memories=memories, only_if_close=only_if_close)
+            hits = [hit for hit in found.hits if self.is_similar_enough(hit)]
+            if len(hits) >= count or len(found.hits) < wanted or wanted >= MAX_DEPTH:
+                return found._replace(hits=hits[:count])
+            wanted = min(wanted * GROWTH, MAX_DEPTH)
+
+    def everything(self, scope: Scope) -> list[Hit]:
+        """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
+        return self._best(scope, MAX_DEPTH, memories=False, only_if_close=False).hits
+
+    def _best(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
-        question = self.question
         if self._view is None:
-            found = best_units(self.reader.candidates(scope, self._method), question, count, memories=memories)
-        else:
-            scope = self.reader.visible(scope)
-            known = self._known.members if self._known is not None and self._known.visible == scope else None
-            members = self._view.members(scope, known)
-            scan = Scan(self._view, scope, members, question.terms, depth=max(DEPTH, count), memories=memories)
-            found = scan.find(question.vector, count, self._is_close if only_if_close else None)
-        return found._replace(hits=[hit for hit in found.hits if self._is_similar_enough(hit)])
+            return best_units(self.reader.candidates(scope, self._method), self.question, count, memories=memories)
+        scope = self.reader.visible(scope)
+        known = self._known.members if self._known is not None and self._known.visible == scope else None
+        members = self._view.members(scope, known)
+        scan = Scan(self._view, scope, members, self.question.terms, depth=max(DEPTH, count), memories=memories)
+        return scan.find(self.question.vector, count, self._is_close if only_if_close else None)
 
     def _is_close(self, found: SearchHits) -> bool:
         return found.is_close(self.question.calibration)
@@ -213,7 +223,8 @@ class Retrieval:
             missing = self.reader.count(scope, without_vectors=True)
         return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
 
-    def _is_similar_enough(self, hit: Hit) -> bool:
+    def is_similar_enough(self, hit: Hit) -> bool:
+        """Return whether a hit passes the threshold."""
         return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
 
 

@@ -7,6 +7,7 @@ from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
+from vector_memory.search.messages import filters_of
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import NamedBy, SessionCounts
 from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
@@ -48,7 +49,7 @@ class Statistics:
 
         def build(packer: Packer) -> SessionsResult:
             entries = packer.fitting(listed)
-            message = f"{len(entries)} of {counted(total, 'session')}."
+            message = f"{len(entries)} of {counted(total, 'session')}." if total else no_sessions(scope)
             if len(entries) < len(found):
                 message += " More did not fit into the answer: send an agent_id to list only that agent's sessions."
             return SessionsResult(sessions=entries, total_sessions=total, message=message)
@@ -60,6 +61,12 @@ class Statistics:
         with self._storage.read() as reader:
             names, total = reader.find_names(column, part, Scope(session_id=session_id), MAX_LIMIT)
         return fitting_values(names, self._packer.room), total
+
+
+def no_sessions(scope: Scope) -> str:
+    """Say that there are no sessions, at least not within the filters."""
+    names = ", ".join(filters_of(scope))
+    return f"No sessions match these filters ({names})." if names else "No sessions are stored yet."
 
 
 def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:

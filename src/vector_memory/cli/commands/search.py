@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -24,6 +24,7 @@ from vector_memory.cli.flags import (
     Until,
     existing,
     files_of,
+    window,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
@@ -37,13 +38,13 @@ from vector_memory.results.sessions import (
     MediumSearchResult,
     SearchMemoriesResult,
 )
-from vector_memory.search.explaining import Trace
+from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
+from vector_memory.search.places import Grain
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.validation import MAX_LIMIT
 
-Grain = Literal["chunk", "section", "document"]
 EMPTY = "The memory is empty."
 
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
@@ -90,7 +91,7 @@ def search(
     set_up_logging("ERROR", settings.log_file, files_of(address))
     settings = settings.model_copy(update={"max_response_tokens": MAX_RESPONSE_TOKENS})
     of_place = partial(Scope, agent_id=agent, session_id=session, session_iter=iteration, task_code=task)
-    narrow = partial(of_place, category=category, tags=tags, created_after=since, created_before=until)
+    narrow = partial(of_place, category=category, tags=tags, **window(since, until))
     scopes = [narrow(one) for one in ([kind] if kind else MemoryKind)]
     if session is not None:
         with opened(place) as storage:
@@ -118,6 +119,7 @@ class Search:
         self._query = query
         self._grain = grain
         self._mode = mode
+        self._shown: dict[MemoryKind | None, range] = {}
 
     def one(self, scopes: Sequence[Scope], limit: int, offset: int) -> tuple[list[Found], str]:
         """Return the results in a single scope, and a message."""
@@ -136,17 +138,22 @@ class Search:
         if offset + limit > MAX_LIMIT:
             raise ValidationError(f"Without --kind there are at most {MAX_LIMIT} results: choose a kind for more.")
         answers = [self._ask(scope, offset + limit, 0) for scope in scopes]
-        found = list(islice(merged([answer.results for answer in answers]), offset, offset + limit))
+        ranked = list(islice(merged([answer.results for answer in answers]), offset + limit))
+        self._shown = {scope.kind: shown_of(scope.kind, ranked, offset) for scope in scopes}
+        found = ranked[offset:]
         return found, " ".join(self._notes(answers, found))
 
     def traces(self, scopes: Sequence[Scope], limit: int, offset: int, why_not: str | None) -> Iterator[Trace]:
         """Yield how each search came to its results; of a memory, only in the scope of its own kind."""
-        stored = None if why_not is None else self._store.explaining.kind_of(why_not)
+        stored = None if why_not is None else self._store.explaining.kind_of(why_not, "--why-not")
         kinds = {scope.kind for scope in scopes}
         for scope in scopes:
-            asked = why_not if scope.kind == (stored if stored in kinds else scopes[0].kind) else None
-            page = Page(limit=limit, offset=offset)
-            trace = self._store.explaining.explain(self._query, scope, page, self._mode, asked)
+            missed = why_not if scope.kind == (stored if stored in kinds else scopes[0].kind) else None
+            shown = self._shown.get(scope.kind)
+            page = Page(limit=limit, offset=offset) if shown is None else Page(limit=offset + limit)
+            trace = self._store.explaining.explain(
+                self._query, scope, Asked(page, self._grain, missed, shown), self._mode
+            )
             if trace["candidates"] or "memory" in trace:
                 yield trace
 
@@ -183,6 +190,12 @@ class Search:
         except EmbeddingUnavailableError as error:
             return str(error)
         return None
+
+
+def shown_of(kind: MemoryKind | None, ranked: Sequence[Found], offset: int) -> range:
+    """Return which results of a kind, counted from its best, are on a page of merged results."""
+    earlier = sum(result.memory_type == kind for result in ranked[:offset])
+    return range(earlier, earlier + sum(result.memory_type == kind for result in ranked[offset:]))
 
 
 def merged(ranked: Sequence[Sequence[Found]]) -> Iterator[Found]:

@@ -38,7 +38,7 @@ def serve(
     settings: SettingsFlags = Settings(),
 ) -> None:
     """Serve an MCP client over standard input and output, or with --http many over HTTP."""
-    # Its default place is the project that the client works on, which it may be the first to use.
+    # The default folder is created: a memory in the client's project need not exist yet.
     address = place.address() if place.is_default() else creatable(place)
     set_up_logging(settings.log_level, settings.log_file, files_of(address))
     exports = place.export_dir or [place.folder() / EXPORT_FOLDER]

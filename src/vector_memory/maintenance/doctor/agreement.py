@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -141,23 +141,50 @@ def unknown_tags(reader: Reader) -> dict[str, int]:
     return {tag: count for tag, count in used.items() if tag and tag not in known}
 
 
-def faults_found(reader: Reader, faults: Faults) -> Iterator[Finding]:
-    """Say which memories do not match their texts."""
-    if faults.text:
-        yield problem("text", f"The text of {named(faults.text)} has changed since it was stored.", "Restore a backup.")
+def texts(
+    total: int, restore: str, *, changed: Collection[int], chunks: Collection[int], passages: Collection[int]
+) -> Iterator[Finding]:
+    """Say of which memories, of `total`, the text has changed, or chunks or passages do not match the text.
+
+    `restore`: how to restore a backup.
+    """
+    if changed:
+        yield problem("text", f"The text of {named(changed)} has changed since it was stored.", restore)
     else:
-        total = reader.count(Scope())
         yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
-    for name, what, ids in (("chunks", "chunk", faults.chunks), ("passages", "passage", faults.passages)):
+    for name, what, ids in (("chunks", "chunk", chunks), ("passages", "passage", passages)):
         yield agreement(
             name,
             f"Every {what} is a part of its memory's text.",
             ids and f"The {what}s of {named(ids)} are missing or do not match the text.",
         )
-    yield agreement(
-        "vectors",
-        "Every vector has the length 1.",
-        faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
+
+
+def words(*, right: bool) -> Finding:
+    """Say whether the keyword index matches the texts."""
+    wrong = "" if right else "The keyword index does not match the texts."
+    return agreement("keywords", "The keyword index matches the texts.", wrong)
+
+
+def tags(unknown: Collection[str]) -> Finding:
+    """Say which tags are in use, but not canonical."""
+    message = f"Not canonical: {counted(len(unknown), 'tag')} of tagged memories."
+    return agreement("tags", "Every tag of a tagged memory is canonical.", unknown and message)
+
+
+def orphans(rows: Mapping[str, int]) -> Finding:
+    """Say how many rows of which table belong to no memory."""
+    listed = ", ".join(f"{number:,} in {table}" for table, number in sorted(rows.items()))
+    message = listed and f"There are orphaned rows: {listed}."
+    return agreement("orphans", "Every chunk and passage belongs to a memory.", message)
+
+
+def copied_fields(misfiled: Collection[int]) -> Finding:
+    """Say of which memories the vectors have other fields than the memory, from which they are copied."""
+    return agreement(
+        "index",
+        "Every vector has its memory's session, kind, agent, iteration and task.",
+        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
     )
 
 

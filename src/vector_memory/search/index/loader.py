@@ -179,8 +179,8 @@ class PassageIndex:
         more = True
         while more and not self._stopping.is_set():
             more = False
-            # In this order, so that no snapshot stays open while this thread waits for searches.
-            with self._failures_logged(), self._lock, self._storage.read() as reader:
+            # In this order: searches that wait for the lock may have all connections. A snapshot begins later.
+            with self._failures_logged(), self._storage.read() as reader, self._lock:
                 more = reader.feed is not None and self._load_some(reader.feed)
         self._sketch_words()
         self._read_latest_vectors()
@@ -212,7 +212,7 @@ class PassageIndex:
                         return
                     blocks = later[start : start + BLOCKS_PER_READ]
                     sketch.add(blocks, *reader.feed.keys_in(blocks))
-            with self._lock, self._storage.read() as reader:
+            with self._storage.read() as reader, self._lock:
                 current = self._passages
                 if current is not None and reader.feed is not None and is_same_epoch(reader.feed, units):
                     # The sketch lacks what was deleted meanwhile: let no view of an earlier revision use it.

@@ -91,26 +91,28 @@ class Scan:
         # A unit without a vector counts as one with cosine 0.
         similarities = np.pad(nearby.cosines, (0, len(without_vector)))
         ids, owners = self._view.units.ids_of(entries)
-        scores = self._scores(entries, similarities, by_meaning=by_meaning)
+        words = None if self._words is None else rounded(self._words.of(entries))
+        scores = self._scores(similarities, words, by_meaning=by_meaning)
         chosen = of_best_memories(scores, owners, count) if self._memories else best(scores, ids, count)
         known = frozenset(nearby.entries.tolist())
         nearest = frozenset(nearby.entries[best(nearby.cosines, ids[: len(known)], self._depth)].tolist())
         with_words = frozenset(entries[chosen][are_in(keyword, entries[chosen])].tolist())
         hits = []
-        for entry, unit, memory_id, score, similarity in zip(
-            *(column[chosen].tolist() for column in (entries, ids, owners, scores, similarities)), strict=True
+        columns = (entries, ids, owners, scores, similarities, scores if words is None else words)
+        for entry, unit, memory_id, score, similarity, share in zip(
+            *(column[chosen].tolist() for column in columns), strict=True
         ):
             # A unit without any of the words is here because it is near.
             near = {entry} - with_words | {entry} & nearest
             sources = sources_of(entry, near, with_words)
-            hits.append(Hit(unit, memory_id, score, clipped(similarity) if entry in known else None, sources))
+            compared = clipped(similarity) if entry in known else None
+            hits.append(Hit(unit, memory_id, score, compared, sources, None if words is None else share))
         return best_of_each_memory(sort_hits(hits)) if self._memories else sort_hits(hits)
 
-    def _scores(self, entries: Rows, similarities: Scores, *, by_meaning: bool) -> Scores:
-        if self._words is None:
+    def _scores(self, similarities: Scores, words: Scores | None, *, by_meaning: bool) -> Scores:
+        if words is None:
             return similarities
-        words = self._words.of(entries)
-        return fused_scores(similarities, words) if by_meaning else rounded(words)
+        return fused_scores(similarities, words) if by_meaning else words
 
 
 def are_in(ascending: Rows, entries: Rows) -> Bools:

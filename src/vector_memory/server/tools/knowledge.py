@@ -1,5 +1,7 @@
 """The tools that find entries of the knowledge base, at one of three granularities."""
 
+from functools import partial
+
 from fastmcp.tools import tool
 
 from vector_memory.domain import MemoryKind, Page, Scope
@@ -57,8 +59,8 @@ def search_knowledge_base_specific_chunks(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = said_once(store.search_chunks(query, scope, page, mode=search_mode))
-    return traced(store, answer, query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, query, scope, mode=search_mode)
+    return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search knowledge base: sections", annotations=READS)
@@ -85,8 +87,10 @@ def search_knowledge_base_section_context(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = said_once(store.search_sections(query, scope, page, mode=search_mode))
-    return traced(store, answer, query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_sections, query, scope, mode=search_mode)
+    return traced(
+        store, lambda page: said_once(search(page)), query, scope, page, explain, grain="section", mode=search_mode
+    )
 
 
 @tool(title="Search knowledge base: documents", annotations=READS)
@@ -113,5 +117,5 @@ def search_knowledge_base_full_documents(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = store.search_documents(query, scope, page, order=order)
-    return traced(store, answer, query, scope, page, explain)
+    search = partial(store.search_documents, query, scope, order=order)
+    return traced(store, search, query, scope, page, explain, grain="document", order=order)

@@ -1,5 +1,7 @@
 """The tools that find memories: by time, or by meaning at one of three granularities."""
 
+from functools import partial
+
 from fastmcp.tools import tool
 
 from vector_memory.domain import MemoryKind, Page, Scope
@@ -61,8 +63,8 @@ def search_system_memory(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = store.search_memories(query, scope, page)
-    return traced(store, answer, query, scope, page, explain)
+    search = partial(store.search_memories, query, scope)
+    return traced(store, search, query, scope, page, explain)
 
 
 @tool(
@@ -98,8 +100,8 @@ def search_reports_specific_chunks(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = said_once(store.search_chunks(query, scope, page, mode=search_mode, neighbours=neighbours))
-    return traced(store, answer, query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, query, scope, mode=search_mode, neighbours=neighbours)
+    return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search reports: sections", annotations=READS, meta=found_by("recall, search memory, find, topic"))
@@ -130,8 +132,10 @@ def search_reports_section_context(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = said_once(store.search_sections(query, scope, page, mode=search_mode))
-    return traced(store, answer, query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_sections, query, scope, mode=search_mode)
+    return traced(
+        store, lambda page: said_once(search(page)), query, scope, page, explain, grain="section", mode=search_mode
+    )
 
 
 @tool(
@@ -166,8 +170,8 @@ def search_reports_full_documents(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = store.search_documents(query, scope, page, order=order)
-    return traced(store, answer, query, scope, page, explain)
+    search = partial(store.search_documents, query, scope, order=order)
+    return traced(store, search, query, scope, page, explain, grain="document", order=order)
 
 
 @tool(title="Search working memory: chunks", annotations=READS, meta=found_by("recall, search memory, notes"))
@@ -199,8 +203,8 @@ def search_working_memory_specific_chunks(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = said_once(store.search_chunks(query, scope, page, mode=search_mode, neighbours=neighbours))
-    return traced(store, answer, query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, query, scope, mode=search_mode, neighbours=neighbours)
+    return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search working memory: sections", annotations=READS)
@@ -231,8 +235,10 @@ def search_working_memory_section_context(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = said_once(store.search_sections(query, scope, page, mode=search_mode))
-    return traced(store, answer, query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_sections, query, scope, mode=search_mode)
+    return traced(
+        store, lambda page: said_once(search(page)), query, scope, page, explain, grain="section", mode=search_mode
+    )
 
 
 @tool(title="Search working memory: documents", annotations=READS)
@@ -263,5 +269,5 @@ def search_working_memory_full_documents(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    answer = store.search_documents(query, scope, page, order=order)
-    return traced(store, answer, query, scope, page, explain)
+    search = partial(store.search_documents, query, scope, order=order)
+    return traced(store, search, query, scope, page, explain, grain="document", order=order)

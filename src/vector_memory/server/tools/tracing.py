@@ -1,27 +1,72 @@
 """Adds to an answer how the search came to it, for whoever wants to know why something was not found."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
+from vector_memory.errors import ValidationError
+from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import SearchResult
+from vector_memory.results.shortening import fitting_values, value_size
+from vector_memory.search.explaining import Asked, Trace
+from vector_memory.search.places import Grain
 from vector_memory.store import SessionMemoryStore
+from vector_memory.validation import LARGEST, MIN_TOKENS, parse_id
 
 A = TypeVar("A", bound=SearchResult)
+
+EVERYTHING = "all"
+"""The value of `explain` that asks for the candidates, but of no memory why it was not found."""
+
+NO_ROOM = "The trace did not fit: send a larger max_tokens."
 
 
 def traced(
     store: SessionMemoryStore,
-    answer: A,
+    search: Callable[[Page], A],
     query: str | None,
     scope: Scope,
     page: Page,
     explain: str | int | None,
+    *,
+    grain: Grain = "chunk",
     mode: str | None = None,
+    order: str | None = None,
 ) -> A:
-    """Return the answer with a trace, if one was asked for and something was compared."""
-    if explain is None or query is None:
-        return answer
-    memory_id = None if explain == "all" else explain
-    return answer.model_copy(
-        update={"trace": store.explaining.explain(query, scope, page, SearchMode.of(mode), memory_id)}
-    )
+    """Return the answer of a search for a page, with a trace if one was asked for.
+
+    The trace takes at most half of the page's tokens, and the results take the rest. Raises ValidationError.
+    """
+    if explain is None:
+        return search(page)
+    memory_id = None if explain == EVERYTHING else memory_of(explain)
+    if query is None or SearchOrder.of(order) is SearchOrder.RECENT:
+        trace = store.explaining.list(scope, memory_id)
+    else:
+        trace = store.explaining.explain(query, scope, Asked(page, grain, memory_id), SearchMode.of(mode))
+    tokens = min(page.max_tokens or LARGEST, store.settings.max_response_tokens)
+    fitted = fitting(trace, min(tokens // 2, tokens - MIN_TOKENS) * BYTES_PER_TOKEN)
+    if fitted is None:
+        answer = search(page)
+        return answer.model_copy(update={"message": f"{answer.message or ''} {NO_ROOM}".strip()})
+    taken = -(-value_size({"trace": fitted}) // BYTES_PER_TOKEN)
+    return search(replace(page, max_tokens=tokens - taken)).model_copy(update={"trace": fitted})
+
+
+def memory_of(explain: str | int) -> int:
+    """Return the id of a memory that the parameter `explain` names. Raises ValidationError."""
+    try:
+        return parse_id("explain", explain)
+    except ValidationError:
+        raise ValidationError(f'explain must be "{EVERYTHING}" or the id of a memory, for example 42.') from None
+
+
+def fitting(trace: Trace, room: int) -> dict[str, Any] | None:
+    """Return a trace in at most `room` bytes, without its last candidates if need be; None: it does not fit."""
+    candidates = trace.get("candidates", [])
+    rest = trace | ({"candidates": []} if candidates else {})
+    left = room - value_size({"trace": rest})
+    if left < 0:
+        return None
+    return trace | {"candidates": fitting_values(candidates, left)} if candidates else trace

@@ -75,7 +75,12 @@ def create_extension(connection: Connection) -> None:
     """Add pgvector to the database. Raises DatabaseError if the server has none, or the role may not."""
     try:
         connection.execute("create extension vector with schema public")
-    except (postgres.InsufficientPrivilege, postgres.FeatureNotSupported, postgres.UndefinedFile):
+    except (
+        postgres.InsufficientPrivilege,
+        postgres.FeatureNotSupported,
+        postgres.UndefinedFile,
+        postgres.InvalidSchemaName,
+    ):
         raise DatabaseError(NO_PGVECTOR) from None
 
 

@@ -17,9 +17,6 @@ from vector_memory.storage.sqlite.rows import fetch_column
 VERSION = "0.1.9"
 """The release that this adapter was written for. pyproject.toml requires exactly this one."""
 
-MAX_K = 4096
-"""Maximum number of neighbours in a query to sqlite-vec."""
-
 METADATA_COLUMNS = 4
 
 SHADOW_TABLES = {
