@@ -89,11 +89,8 @@ RULES: dict[str, Rule] = {
     "today": lambda arms: arms.today,
     **{f"all tokens, {share}": part("all tokens", share) for share in SHARES},
     **{f"content, {share}": part("content", share) for share in SHARES},
-    "content, 0.2, the best 20": part("content", 0.2, FEW),
-    "content, 8 bits, 0.2, the best 20": part("content, 8 bits", 0.2, FEW),
-    "content, 1 bit, 0.2, the best 20": part("content, 1 bit", 0.2, FEW),
-    "content, 1 bit, 0.3, the best 20": part("content, 1 bit", 0.3, FEW),
-    "all tokens, 1 bit, 0.3, the best 20": part("all tokens, 1 bit", 0.3, FEW),
+    "content, 0.3, the best 20": part("content", 0.3, FEW),
+    **{f"{kind}, 0.3, the best 20": part(kind, 0.3, FEW) for kind in KINDS if "bits" in kind},
     "all tokens, 0.6 instead of the cosine": instead("all tokens", 0.6),
     "all tokens, 0.7 instead of the cosine": instead("all tokens", 0.7),
 }
@@ -138,19 +135,21 @@ class Late:
             words = units.values(source.rank_words(query_terms(question.text)).shares(units.matches))
             late = {kind: np.full(len(units.texts), np.nan) for kind in KINDS}
             found.append((Arms(cosines, words, late), self._read(question.text)))
-        asked: dict[int, list[int]] = {}
-        for number, (arms, _) in enumerate(found):
+        self._add_late_scores(units, found)
+        yield from zip(questions, (arms for arms, _ in found), strict=True)
+
+    def _add_late_scores(self, units: Units, questions: Sequence[tuple[Arms, Read]]) -> None:
+        asked: dict[int, list[tuple[Arms, Read]]] = {}
+        for arms, read in questions:
             for place in arms.best(self._best).tolist():
-                asked.setdefault(place, []).append(number)
-        for place, numbers in asked.items():
+                asked.setdefault(place, []).append((arms, read))
+        for place, askers in asked.items():
             passages = self.passages(units.texts[place])
             for name, kind in KINDS.items():
-                data = [kind.pack(passage.kept(content=kind.content)) for passage in passages]
-                for number in numbers:
-                    arms, question_read = found[number]
-                    query = question_read.kept(content=kind.content)
+                data = [kind.pack(kind.states(passage)) for passage in passages]
+                for arms, read in askers:
+                    query = kind.states(read)
                     arms.late[name][place] = late_score(query, [kind.unpack(each, query.shape[1]) for each in data])
-        yield from zip(questions, (arms for arms, _ in found), strict=True)
 
     def cost(self, texts: Sequence[str], question: str) -> Cost:
         """Measure what the late scores of the best units of a question cost."""
@@ -162,8 +161,8 @@ class Late:
         taken = [
             seconds_from_file(
                 kind,
-                asked.kept(content=kind.content),
-                [[each.kept(content=kind.content) for each in passages] for passages in units],
+                kind.states(asked),
+                [[kind.states(each) for each in passages] for passages in units],
             )
             for kind in KINDS.values()
         ]

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -17,8 +18,7 @@ from vector_memory.storage.terms import STOP_WORDS
 States = NDArray[np.float32]
 """A unit vector for each token, shape (tokens, dimensions)."""
 
-HIGHEST = 0.5
-"""The numbers of unit vectors of 384 dimensions are hardly ever above it."""
+SEED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,38 @@ class Reading:
         states = self._engine._hidden(ids[None])[0][1:-1]  # noqa: SLF001
         pieces = [self._engine._tokenizer.id_to_token(each) for each in ids[1:-1].tolist()]  # noqa: SLF001
         content = [any(map(str.isalnum, piece)) and piece not in STOP_WORDS for piece in pieces]
-        return Read(states / np.linalg.norm(states, axis=1, keepdims=True), np.array(content, bool))
+        return Read(unit(states), np.array(content, bool))
 
 
 class Kind(NamedTuple):
-    """A way to store the states of passages. `content`: only those of content."""
+    """A way to store the states of passages. `content`: only those of content. `bits`: of a state; 0: all numbers.
+
+    Fewer bits than numbers are those of a random projection, which questions are projected by as well.
+    """
 
     pack: Callable[[States], bytes]
     unpack: Callable[[bytes, int], States]
     content: bool
+    bits: int = 0
+
+    def states(self, read: Read) -> States:
+        """Return what is compared, before it is stored."""
+        kept = read.kept(content=self.content)
+        return unit(kept @ projection(kept.shape[1], self.bits)) if 0 < self.bits < kept.shape[1] else kept
+
+
+def unit(states: States) -> States:
+    """Return vectors of length 1."""
+    result: States = states / np.linalg.norm(states, axis=1, keepdims=True)
+    return result
+
+
+@cache
+def projection(width: int, bits: int) -> States:
+    """Return orthogonal columns in random directions, shape (width, bits)."""
+    columns, _ = np.linalg.qr(np.random.default_rng(SEED).normal(size=(width, bits)))
+    result: States = columns.astype(np.float32)
+    return result
 
 
 def to_floats(states: States) -> bytes:
@@ -64,16 +87,6 @@ def to_floats(states: States) -> bytes:
 def from_floats(data: bytes, width: int) -> States:
     """Return the states."""
     return np.frombuffer(data, np.float32).reshape(-1, width)
-
-
-def to_bytes(states: States) -> bytes:
-    """Return every number with 8 bits."""
-    return np.rint(np.clip(states / HIGHEST, -1, 1) * 127).astype(np.int8).tobytes()
-
-
-def from_bytes(data: bytes, width: int) -> States:
-    """Return states whose length is nearly 1."""
-    return np.frombuffer(data, np.int8).reshape(-1, width).astype(np.float32) * np.float32(HIGHEST / 127)
 
 
 def to_bits(states: States) -> bytes:
@@ -89,12 +102,12 @@ def from_bits(data: bytes, width: int) -> States:
 
 KINDS = {
     "all tokens": Kind(to_floats, from_floats, content=False),
-    "all tokens, 1 bit": Kind(to_bits, from_bits, content=False),
     "content": Kind(to_floats, from_floats, content=True),
-    "content, 8 bits": Kind(to_bytes, from_bytes, content=True),
-    "content, 1 bit": Kind(to_bits, from_bits, content=True),
+    "content, 384 bits": Kind(to_bits, from_bits, content=True, bits=384),
+    "content, 128 bits": Kind(to_bits, from_bits, content=True, bits=128),
+    "content, 64 bits": Kind(to_bits, from_bits, content=True, bits=64),
 }
-"""Ways to store the states of passages, with 32 bits for each number unless said. Questions are as computed."""
+"""Ways to store the states of passages, with 32 bits for each number unless said. Questions are not rounded."""
 
 
 def late_score(question: States, passages: Sequence[States]) -> float:
