@@ -131,7 +131,11 @@ class Cluster:
 
 def scratch_folder() -> Path:
     """Return a new folder with a short path, because those of sockets are limited."""
-    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
+    return given_away(Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp")))
+
+
+def given_away(folder: Path) -> Path:
+    """Return a folder, after letting a server keep its data in it."""
     folder.chmod(0o755)
     if os.getuid() == 0:
         os.chown(folder, NOBODY, NOBODY)

@@ -1,9 +1,11 @@
 """The optional index of vectors answers searches of large scopes, and never makes an answer worse than it must be."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 from clusters import shared_cluster
@@ -17,6 +19,7 @@ from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.filters import passage_filter
 from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes
 from vector_memory.storage.postgres.rows import fetch_column
+from waiting import eventually
 
 DIMENSIONS = 32
 PASSAGES = 4_000
@@ -117,7 +120,10 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     assert len(vectors.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
 
 
-def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(schema: str) -> None:
+def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
     with connect(shared_cluster().url(), schema, SETTINGS) as connection:
         approximate.create(shared_cluster().url(), schema)
         invalid = f"update pg_index set indisvalid = %s where indexrelid = '{schema}.{approximate.NAME}'::regclass"
@@ -127,6 +133,7 @@ def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(schema: str
         assert not approximate.is_usable(connection, everything)
         approximate.create(shared_cluster().url(), schema)
         assert faulty_indexes(connection) == []
+        assert approximate.is_usable(connection, everything)
         approximate.drop(shared_cluster().url(), schema)
         assert not approximate.is_usable(connection, everything)
 
@@ -137,6 +144,23 @@ def test_one_process_at_a_time_creates_or_drops_the_index(schema: str) -> None:
         for change in (approximate.create, approximate.drop):
             with pytest.raises(DatabaseLockError, match="Another process is creating or dropping the index"):
                 change(url, schema)
+    approximate.drop(url, schema)
+
+
+def test_an_index_that_is_being_built_is_neither_used_nor_faulty(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
+    url = shared_cluster().url()
+    building = threading.Thread(target=approximate.create, args=(url, schema), daemon=True)
+    with psycopg.connect(url) as older, connect(url, schema, SETTINGS) as connection:
+        older.execute("begin isolation level repeatable read")
+        older.execute("select 1")  # the end of building waits for its snapshot
+        building.start()
+        waits = "select 1 from pg_stat_progress_create_index where phase ~ 'waiting for old snapshots'"
+        eventually(lambda: connection.execute(waits).fetchall())
+        assert faulty_indexes(connection) == []
+        assert not approximate.is_usable(connection, passage_filter(Scope(MemoryKind.INPUT_PROMPT)))
+        older.rollback()
+        building.join(60)
     approximate.drop(url, schema)
 
 

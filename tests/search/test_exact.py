@@ -1,5 +1,6 @@
 """A search by meaning has the results of a brute-force scan, whatever path answers: ids, order and ties."""
 
+import itertools
 import random
 import string
 from collections.abc import Callable, Iterator, Mapping
@@ -274,13 +275,32 @@ def test_threshold_filtering_drops_what_is_less_similar_and_nothing_else(tmp_pat
         everything = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
     with open_store(path, use_threshold_filtering=True, similarity_threshold=0.25) as store:
         found = store.search_chunks("a b", Scope("report"), Page(limit=100)).results
-        pages = [
-            store.search_chunks("a b", Scope("report"), Page(limit=2, offset=at)) for at in range(0, len(found), 2)
-        ]
     assert found == [chunk for chunk in everything if (chunk.similarity or 0.0) >= 0.25]
     assert 0 < len(found) < len(everything)
-    assert [chunk for page in pages for chunk in page.results] == found
-    assert [page.next_offset for page in pages] == [*range(2, len(found), 2), None]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_pages_are_full_although_the_threshold_drops_what_ranks_first_by_its_words(
+    tmp_path: Path, loaded: bool
+) -> None:
+    """Texts of the query's words that mean something else come before texts that mean the same in other words."""
+    [query] = LatticeEmbedder().embed(["b f g l"])
+    texts = {" ".join(words) for letters in ("bfgl", "cdeh") for words in itertools.permutations(letters)}
+    wanted = [text for text in sorted(texts) if (LatticeEmbedder().embed([text])[0] @ query >= 0.25) == ("c" in text)]
+    with open_store(tmp_path / "memory.db", use_threshold_filtering=True, similarity_threshold=0.25) as store:
+        for text in wanted:
+            store.store_memory("report", text, session_id="s")
+        if loaded:
+            load_index(store)
+        everything = store.search_chunks("b f g l", Scope("report"), Page(limit=100)).results
+        found: list[Any] = []
+        offset: int | None = 0
+        while offset is not None:
+            page = store.search_chunks("b f g l", Scope("report"), Page(limit=2, offset=offset))
+            found += page.results
+            offset = page.next_offset
+    assert 2 < len(everything) < 99
+    assert [hit.chunk_id for hit in found] == [hit.chunk_id for hit in everything]
 
 
 @pytest.mark.parametrize("loaded", [False, True])

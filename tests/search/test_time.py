@@ -25,6 +25,8 @@ MOMENTS = st.datetimes().map(lambda moment: moment.isoformat(timespec="microseco
         ("2026-10-05 14", "2026-10-05T14:00:00.000000", "2026-10-05T14:59:59.999999"),
         ("2026-10-05T14:30Z", "2026-10-05T14:30:00.000000", "2026-10-05T14:30:59.999999"),
         ("2026-10-05T14:30:15+02:00", "2026-10-05T12:30:15.000000", "2026-10-05T12:30:15.999999"),
+        ("2026-10-05T14:30:15+0200", "2026-10-05T12:30:15.000000", "2026-10-05T12:30:15.999999"),
+        ("2026-10-05T14:30-05", "2026-10-05T19:30:00.000000", "2026-10-05T19:30:59.999999"),
         ("2026-10-05t14:30:15.25z", "2026-10-05T14:30:15.250000", "2026-10-05T14:30:15.259999"),
         ("9999", "9999-01-01T00:00:00.000000", "9999-12-31T23:59:59.999999"),
     ],
@@ -44,7 +46,25 @@ def test_a_moment_is_within_every_period_that_its_beginning_names(moment: str, d
     assert scope == Scope(created_after=scope.created_after, created_before=scope.created_before)
 
 
-@pytest.mark.parametrize("wrong", ["", "yesterday", "2026-13", "2026-02-30", "0000", "26-10", "2026-10-05T25:00", 2026])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "yesterday",
+        "2026-13",
+        "2026-02-30",
+        "0000",
+        "26-10",
+        "2026-10-05T25:00",
+        "2026-W40",
+        2026,
+        "2023-02-29",
+        "2026-06-30T23:59:60Z",
+        "2026-10-05T14:30+25:00",
+        "9999-12-31T23:59-14:00",
+        "0001-01-01T00:00+14:00",
+    ],
+)
 def test_what_is_no_date_or_time_is_refused_with_examples(wrong: Any) -> None:
     for name in ("created_after", "created_before"):
         with pytest.raises(ValidationError, match=f"{name} must be a date or time, such as 2026-10-05, 2026-10"):

@@ -32,7 +32,9 @@ K1 = 0.9
 B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
 VECTOR_WEIGHT = 0.6
-"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all three."""
+"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all four."""
+VECTOR_WEIGHT_OF_NAMES = 0.4
+"""The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 
 
 class Match(NamedTuple):
@@ -184,6 +186,9 @@ class IndexFeed(Protocol):
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
 
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
+
     def dimensions(self) -> int:
         """Return the length of the vectors."""
 
@@ -205,8 +210,8 @@ class IndexFeed(Protocol):
     def key_of(self, term: str) -> int:
         """Return a number that stands for a term; its bits are as good as random, and at least 28."""
 
-    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
+    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
+        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
 
     def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
@@ -228,18 +233,6 @@ class IndexFeed(Protocol):
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the same for passages of a scope of one kind; fast for ids that are far apart."""
-
-
-def covered_by_best(shares: NDArray[np.float64], words: Sequence[tuple[float, NDArray[np.integer]]]) -> float:
-    """Return the share of a query's words that the unit with the highest score has.
-
-    `words`: of each, what no unit can score for it, and the places in `shares` of the units that have it.
-    """
-    possible = sum(highest for highest, _ in words)
-    if not possible or not shares.any():
-        return 0.0
-    place = int(shares.argmax())
-    return float(sum(highest for highest, places in words if (places == place).any()) / possible)
 
 
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -16,11 +16,11 @@ from vector_memory.storage.ranking import (
     Ranked,
     Wording,
     best,
-    covered_by_best,
     highest_score,
     rounded,
     scores_for,
 )
+from vector_memory.storage.wording import covered_by_best
 
 MAX_ENTRIES = 1 << 26
 """More units than a memory can have; a higher number counts as damage."""
@@ -124,7 +124,7 @@ def rank_units(table: WordTable, wanted: Sequence[str]) -> ScopeRanking:
         words.append((most, entries))
         scores[entries] += scores_for(most, counts[inside], layout.lengths[entries] / layout.mean_length)
     scores /= sum(most for most, _ in words) or 1.0
-    return ScopeRanking(table, layout, scores, Wording(covered_by_best(scores, words), layout.units))
+    return ScopeRanking(table, layout, scores, Wording(covered_by_best(scores, wanted, words), layout.units))
 
 
 def layout_of(rows: Sequence[MemoryInBlock], sizes: Mapping[int, int]) -> Layout:

@@ -12,19 +12,13 @@ from vector_memory.cli.flags import (
     ModelSettingsFlags,
     creatable,
     existing,
+    file_of,
     files_of,
-    on_this_machine,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.settings import DatabaseLocation, full_path
-
-BACKED_UP = (
-    "`pg_dump --format=custom --schema=memory URL > memory.dump` backs it up, and "
-    "`pg_restore --dbname=URL memory.dump` restores it"
-)
-"""What to do instead of `backup` and `restore` with a memory in PostgreSQL."""
 
 
 def backfill(
@@ -96,7 +90,7 @@ def backup(
     from vector_memory.maintenance.backup import back_up
 
     target = full_path(target)
-    path = on_this_machine(place.address(), BACKED_UP)
+    path = file_of(place.address())
     with progress("Copying") as update:
         copied = back_up(path, target, overwrite=overwrite, on_progress=update)
     message = f"Copied {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {target}"
@@ -120,7 +114,7 @@ def restore(
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore
 
-    path = on_this_machine(creatable(place), BACKED_UP)
+    path = file_of(creatable(place))
     with progress("Checking and copying") as update:
         copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"

@@ -11,10 +11,10 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing.indexer import searchable_texts
 from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.upkeep import WholeMemory, WordBlock
 
 MEMORIES_AT_ONCE = 100
@@ -95,13 +95,14 @@ def are_passages_correct(whole: WholeMemory) -> bool:
 
 
 def are_words_correct(reader: Reader, faults: Faults) -> bool:
-    """Return whether the keyword index matches the texts, apart from blocks with memories that are damaged."""
+    """Return whether the keyword index matches the texts, apart from outdated blocks, and from damaged memories."""
     damaged, wanted, last_id = faults.text | faults.chunks, set(faults.searchable), 0
     while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
         for block in blocks:
             placed = {memory.memory_id for memory in block.memories}
-            if not placed <= wanted or not (placed & damaged or is_block_correct(reader, block)):
+            unknown = block.is_outdated or placed & damaged
+            if not placed <= wanted or not (unknown or is_block_correct(reader, block)):
                 return False
             wanted -= placed
     return wanted <= damaged
@@ -114,7 +115,8 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     for placed in block.memories:
         memory = memories[placed.memory_id]
         chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
-        lengths, rows = indexed(searchable_texts(memory.memory_type, memory.content, chunks), placed.first)
+        texts = searchable_texts(memory.title, memory.content, chunks, chunked=memory.chunked)
+        lengths, rows = indexed(texts, placed.first)
         end = placed.first + len(lengths) // LENGTH.itemsize
         if lengths != placed.lengths or memory.session_id != block.session_id or not end <= block.units <= MAX_UNITS:
             return False
@@ -160,8 +162,14 @@ def texts(
         )
 
 
-def words(*, right: bool) -> Finding:
-    """Say whether the keyword index matches the texts."""
+def words(*, right: bool, outdated: int) -> Finding:
+    """Say whether the keyword index matches the texts. `outdated`: memories whose words are to be indexed again."""
+    if right and outdated:
+        message = (
+            f"The words of {counted(outdated, 'memory', 'memories')} were indexed by an earlier release: titles and "
+            "headings do not count yet. A server indexes them again in the background."
+        )
+        return fixable("keywords", message, State.WARNING)
     wrong = "" if right else "The keyword index does not match the texts."
     return agreement("keywords", "The keyword index matches the texts.", wrong)
 

@@ -105,7 +105,8 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
 
     def indexed() -> Iterator[Finding]:
         damaged = faults.text | faults.chunks
-        yield words(right=index_faults.is_keyword_index_correct(connection, damaged))
+        right = index_faults.is_keyword_index_correct(connection, damaged)
+        yield words(right=right, outdated=reader.upkeep.count_outdated())
 
     yield from checked("orphans", lambda: [orphans(inspection.count_orphans(connection))])
     yield from checked("text", compared)

@@ -94,7 +94,7 @@ class PostgresMemory:
             "Every vector has the length 1.",
             faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
         )
-        yield words(right=are_words_correct(reader, faults))
+        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
         yield tags(unknown_tags(reader))
         yield unindexed(reader)
         yield fingerprint(reader, self._model)

@@ -47,12 +47,15 @@ SETTINGS: Mapping[str, str] = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+
 MAINTAINING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "0", "lock_timeout": "0"}
 """For statements that take as long as they need, whatever the role is set to."""
 
 READING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "60s"}
 WRITING: Mapping[str, str] = {
     **SETTINGS,
+    "plan_cache_mode": "auto",  # writers look for ids: planning takes longer than running the statement
+    "enable_seqscan": "off",  # so a plan that was made for a small table is as good when the table has grown
     "statement_timeout": "900s",
     "lock_timeout": "100ms",
     "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
@@ -74,7 +77,8 @@ select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
 def connect(url: str, schema: str, settings: Mapping[str, str]) -> Connection:
     """Return a connection whose statements name the tables of a schema, and the types of pgvector if it is there.
 
-    `settings`: READING or WRITING. Raises UnreachableError if the server may answer later, DatabaseError otherwise.
+    `settings`: READING, WRITING or MAINTAINING. Raises UnreachableError if the server may answer later, and
+    DatabaseError otherwise.
     """
     parameters = parameters_in(url)
     try:

@@ -178,13 +178,14 @@ class Connection(psycopg.Connection[Row]):
         pgconn = self.pgconn
         try:
             pgconn.consume_input()
-            while pgconn.is_busy():
-                if not silence.has_input(pgconn.socket, silence.QUIET_SECONDS):
-                    self._require_heard()
-                    return False
-                pgconn.consume_input()
-            while pgconn.get_result() is not None:
-                pass
+            is_answered = False
+            while not is_answered:
+                while pgconn.is_busy():  # else `get_result` would wait, and no other thread could run meanwhile
+                    if not silence.has_input(pgconn.socket, silence.QUIET_SECONDS):
+                        self._require_heard()
+                        return False
+                    pgconn.consume_input()
+                is_answered = pgconn.get_result() is None
             while silence.has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
                 pgconn.consume_input()
         except psycopg.OperationalError:

@@ -16,13 +16,13 @@ from vector_memory.storage.ranking import (
     Wording,
     WordRanking,
     best,
-    covered_by_best,
     highest_score,
     rounded,
     scores_for,
 )
 from vector_memory.storage.sqlite.file_contents import Contents
 from vector_memory.storage.sqlite.rows import fetch
+from vector_memory.storage.wording import covered_by_best
 
 
 class FoundChunk(NamedTuple):
@@ -98,7 +98,8 @@ class FileCandidates:
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
         scores /= sum(most for most, _ in words) or 1.0
         having = np.flatnonzero(scores)
-        return FileWords(self._contents.ids[having], scores[having], Wording(covered_by_best(scores, words), units))
+        wording = Wording(covered_by_best(scores, terms, words), units)
+        return FileWords(self._contents.ids[having], scores[having], wording)
 
     def _compared(self, query: Vectors) -> ChunkScores:
         """Return the cosines of the chunks that are searched and have vectors; they are computed once a query."""

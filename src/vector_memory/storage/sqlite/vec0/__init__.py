@@ -1,4 +1,4 @@
-"""sqlite-vec: how to load it, its limits, and the shadow tables that store a vec0 table.
+"""sqlite-vec: how to load it, and the shadow tables that store a vec0 table.
 
 No other package names these tables or relies on how sqlite-vec stores vectors, which is not documented: it is a
 property of its release VERSION. `blocks` reads and checks the tables; this module is imported at every start, so it
