@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent / "performance"))
 
 from client import ROOT, Server
-from tables import BEGIN, END, table
+from tables import table, write_into_docs
 from texts import report
 from timing import summary
 
@@ -212,8 +212,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
     if options.docs:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        write_into_docs(text, page=PAGE)
     sys.exit(any(figures.get("mixed", {}).get(what) for what in ("failed", "lost")))
 
 

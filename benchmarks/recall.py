@@ -19,9 +19,9 @@ from vector_memory.domain import Scope
 from vector_memory.embedding import load_embedder
 from vector_memory.search import PassageIndex
 from vector_memory.search.index.bm25 import word_scores
-from vector_memory.search.index.comparison import KEYWORD_BONUS
 from vector_memory.search.index.signatures import View
 from vector_memory.settings import Settings
+from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.sqlite.chunks import get_chunks
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.sqlite.feed import SqliteFeed
@@ -56,7 +56,7 @@ def bonus_of(view: View, question: str) -> NDArray[np.float32]:
     """Return what each entry gets for its words."""
     bonus = np.zeros(view.units.count, np.float32)
     words = word_scores(view.feed, view.units, view.units.members(Scope()), query_terms(question))
-    bonus[words.entries] = words.of(words.entries) * KEYWORD_BONUS
+    bonus[words.entries] = words.of(words.entries) * (1 - VECTOR_WEIGHT) / VECTOR_WEIGHT
     return bonus
 
 

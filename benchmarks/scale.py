@@ -28,6 +28,7 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.terms import terms
@@ -190,7 +191,7 @@ def write(
     )
     now = utc_now()
     content_hash = hashlib.sha256(content.encode()).hexdigest()
-    words = indexed([chunk.text for chunk in chunks])
+    words = indexed(searchable_texts(memory.title, content, chunks, chunked=True))
     derived = Derived(chunks=chunks, words=words, enriched=indexer.enriches(memory.kind), embedded=embedded)
     add_memory(connection, memory, derived, content_hash=content_hash, history=History(now, now, now))
 

@@ -40,6 +40,7 @@ TABLES = {
     "keyword_blocks": "The keyword index: memories of one session that share rows of postings.",
     "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
     "keyword_postings": "Which unit contains which term, and how often: 64 bits each. Holds hashes, not words.",
+    "outdated_words": "The blocks of the keyword index whose words an upgrade has left to be indexed again.",
     "vec_chunk_search": "The vectors of the passages of chunks, one partition per session.",
     "vec_session_search": "The vectors of the passages of memories that are not chunked.",
 }

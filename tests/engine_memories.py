@@ -16,6 +16,7 @@ from vector_memory.storage.base import Storage
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 
@@ -96,7 +97,8 @@ def derived(storage: Storage, new: NewMemory, model: Fingerprint | None = MODEL)
     if model is not None:
         passages = [EmbeddedPassage(piece, *span) for piece, span in enumerate(spans)]
         embedded = Embedded(passages, np.stack(list(map(unit_vector, texts))), model)
-    return Derived(chunks=chunks, words=storage.prepare_words(texts), embedded=embedded)
+    words = storage.prepare_words(searchable_texts(new.title, new.content, chunks, chunked=bool(chunks)))
+    return Derived(chunks=chunks, words=words, embedded=embedded)
 
 
 def content_hash(new: NewMemory) -> str:

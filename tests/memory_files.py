@@ -5,12 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
+import pytest
 
 from forked import Forked
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.maintenance.doctor.report import Report, State
 from vector_memory.settings import Settings
+from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.inspection import inspect
 from vector_memory.storage.sqlite.migrations import register_writer_function
@@ -58,6 +60,12 @@ def create_file(path: Path, dimensions: int = 16) -> None:
     database = Database(path, dimensions=dimensions)
     database.create()
     database.close()
+
+
+def be_of_version(patch: pytest.MonkeyPatch, version: int) -> None:
+    """Create files with the tables that so many migrations made."""
+    patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
+    patch.setattr("vector_memory.storage.sqlite.database.finish_at_opening", lambda *_: None)
 
 
 def change(path: Path, sql: str) -> None:

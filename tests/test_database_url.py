@@ -8,7 +8,7 @@ import pytest
 from forked import finished
 from vector_memory import SessionMemoryStore
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, DatabaseUrl
+from vector_memory.settings import DatabaseLocation, DatabaseUrl, full_path
 from vector_memory.settings.database_url import has_password
 
 SECRET = "open-sesame"  # noqa: S105 - of no database
@@ -49,6 +49,7 @@ def test_several_hosts_sockets_and_ipv6_addresses_are_read_as_libpq_reads_them()
         ("PGHOST", "db.example.com", "postgresql:///team"),
         ("PGHOSTADDR", "192.0.2.1", "postgresql://localhost/team"),
         ("PGSERVICE", "team", "postgresql:///team"),
+        ("PGSERVICE", "team", "postgresql://localhost/team"),  # it may say where that is
     ],
 )
 def test_a_host_from_the_environment_counts_as_one_from_the_url(
@@ -182,3 +183,34 @@ def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigurationError, match=r'pip install "vector-memory\[postgres\]"'):
         SessionMemoryStore("postgresql:///team")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [f"Postgresql://ada:{SECRET}@db/team", f"postgres:/ada:{SECRET}@db/team", f"https://ada:{SECRET}@db/team"],
+)
+def test_a_url_in_the_place_of_a_path_is_refused_and_not_repeated(given: str) -> None:
+    for attempt in (lambda: SessionMemoryStore(given), lambda: full_path(Path(given))):
+        with pytest.raises(ConfigurationError, match="A URL stands where a path") as refused:
+            attempt()
+        assert SECRET not in str(refused.value)
+
+
+def test_a_url_given_as_the_path_of_a_file_is_in_no_output(tmp_path: Path) -> None:
+    url = f"postgresql://ada:{SECRET}@127.0.0.1:1/team"
+    for command in (["stats", "--database-path", url], ["copy", url.title(), "copy.db"], ["restore", url]):
+        ended = finished(*command, cwd=tmp_path)
+        assert ended.returncode == 2
+        assert SECRET not in (ended.stdout + ended.stderr).lower()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parameters_without_a_question_mark_are_not_taken_for_the_name_of_a_database() -> None:
+    with pytest.raises(ConfigurationError, match="is invalid"):
+        DatabaseUrl.parse(f"postgresql://ada@localhost/team&password={SECRET}")
+    assert DatabaseUrl.parse("postgresql://ada@localhost/a%26b").database == "a&b"
+
+
+def test_the_password_of_a_key_counts_as_a_password() -> None:
+    assert has_password(f"postgresql://ada@db/team?sslpassword={SECRET}")
+    assert has_password(f"POSTGRESQL://ada:{SECRET}@db/team")

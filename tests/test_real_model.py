@@ -109,3 +109,16 @@ def test_the_words_of_a_question_count_in_whether_an_answer_is_called_a_close_ma
     store.store_memory("working_memory", note, session_id=session, agent_id="explorer")
     answer = store.search_chunks(query, Scope("working_memory", session_id=session), Page(limit=1))
     assert answer.confidence == confidence
+
+
+def test_a_name_is_found_among_other_words_before_texts_that_resemble_it(store: SessionMemoryStore) -> None:
+    """The vectors of these are nearer: the model cuts a name into pieces."""
+    names = {"Network": "MARKET_TICKET_70", "Storage": "ticket_folder99.rs"}
+    texts = [f"{TOPICS[topic]} {TOPICS['Login']} It failed with {name}, as before." for topic, name in names.items()]
+    texts += ["acme.session.ticket_market", "Look at src/index/ticket_config10.rs."]
+    for text in texts:
+        store.store_memory("working_memory", text, session_id="names")
+    for name in names.values():
+        found = store.search_memories(name, Scope("working_memory", session_id="names")).results
+        assert name in found[0].content
+        assert max(memory.similarity or 0 for memory in found) > (found[0].similarity or 1)

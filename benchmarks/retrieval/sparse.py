@@ -23,25 +23,22 @@ import numpy as np
 import planted
 from cache import CachedEmbedder
 from judged import JudgedSet, Question, load
-from numpy.typing import NDArray
 from rankings import filled, opened
-from scoring import Scores, interval, score
+from scoring import Scores, print_gains, score
 from splade import MISSING, Splade, packaged
+from units import Units, Values
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader
-from vector_memory.storage.ranking import VECTOR_WEIGHT, Match, Method
+from vector_memory.storage.ranking import VECTOR_WEIGHT, Method
 from vector_memory.storage.terms import query_terms, terms
 
 SEED = 20
-DEPTH = 10
 SAMPLE = 100
 LEAST = 0.05
 """Tokens of less weight would not be stored."""
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +87,6 @@ class Cost:
     terms: float
     unit_seconds: float
     query_seconds: float
-
-
-class Units:
-    """The units of a scope, with their texts."""
-
-    def __init__(self, reader: Reader, scope: Scope) -> None:
-        self.matches: list[Match] = []
-        self.texts: list[str] = []
-        for memory_id in reader.feed.memories_in(reader.visible(scope)):
-            chunks = [(each.id, each.chunk.text) for each in reader.chunks_of(memory_id)]
-            for unit, text in chunks or [(memory_id, reader.memory(memory_id).content)]:
-                self.matches.append(Match(unit, memory_id, 0.0))
-                self.texts.append(text)
-
-    def documents(self, scores: Values) -> list[int]:
-        """Return the ten best memories, each with its best unit."""
-        order = np.argsort(-scores, kind="stable").tolist()
-        return list(dict.fromkeys(self.matches[index].memory_id for index in order))[:DEPTH]
-
-    def has(self, scores: Values, fact: str) -> bool:
-        """Return whether one of the ten best units contains a fact."""
-        return any(fact in self.texts[index] for index in np.argsort(-scores, kind="stable")[:DEPTH])
-
-    def values(self, found: dict[int, float]) -> Values:
-        """Return the scores of the units, given by id."""
-        return np.array([found.get(match.id, 0.0) for match in self.matches])
 
 
 def measure(judged: JudgedSet, embedder: Embedder, model: Splade) -> tuple[dict[str, Scores], Cost]:
@@ -195,34 +166,11 @@ def timed(model: Splade, text: str) -> tuple[int, float]:
 
 def print_tables(results: dict[str, dict[str, Scores]], costs: dict[str, Cost]) -> None:
     """Print nDCG@10 by rule and set, its gains over today's, and the costs by set."""
-    gains = {rule: [ways[rule][:, 0] - ways["today"][:, 0] for ways in results.values()] for rule in RULES}
-    print(f"| nDCG@10 | {' | '.join(results)} | mean | gain |")
-    print("|---" * (len(results) + 3) + "|")
-    for rule, values in gains.items():
-        means = [ways[rule][:, 0].mean() for ways in results.values()]
-        print(f"| {rule} | {' | '.join(f'{each:.3f}' for each in [*means, np.mean(means)])} | {shown(values)} |")
-    print(f"\n| gain | {' | '.join(results)} |")
-    print("|---" * (len(results) + 1) + "|")
-    for rule, values in gains.items():
-        print(f"| {rule} | {' | '.join(shown([each]) for each in values)} |")
+    print_gains(results, RULES, SEED)
     print("\n| set | tokens a unit | terms a unit today | ms a unit | ms a query |\n|---|---|---|---|---|")
     for name, each in costs.items():
         seconds = f"{1000 * each.unit_seconds:.1f} | {1000 * each.query_seconds:.1f}"
         print(f"| {name} | {each.tokens:.0f} | {each.terms:.0f} | {seconds} |")
-
-
-def shown(values: Sequence[Scores]) -> str:
-    """Return a mean over sets with its 95 % interval."""
-    middle, low, high = interval(values, SEED)
-    return f"{middle:+.3f} ({low:+.3f} to {high:+.3f})"
-
-
-def print_planted(cells: dict[str, list[str]]) -> None:
-    """Print the shares of planted facts that are found, by rule and place."""
-    print(f"\n| hit@10: by name / in other words | {' | '.join(planted.PLACES)} |")
-    print("|---" * (len(planted.PLACES) + 1) + "|")
-    for rule, shares in cells.items():
-        print(f"| {rule} | {' | '.join(shares)} |")
 
 
 def main() -> None:
@@ -249,7 +197,7 @@ def main() -> None:
     if results:
         print_tables(results, costs)
     if options.planted:
-        print_planted(measure_planted(options.planted, embedder, model))
+        planted.print_places(measure_planted(options.planted, embedder, model))
     return None
 
 

@@ -40,6 +40,15 @@ def test_altered_text_is_reported_and_not_changed(path: Path, sql: str) -> None:
     assert bytes_of(path.parent) == before
 
 
+def test_words_that_an_earlier_release_indexed_are_a_warning_that_a_repair_ends(path: Path) -> None:
+    change(path, "insert into outdated_words select id from keyword_blocks")
+    report = examine(path)
+    assert found(report) == {"keywords": State.WARNING}
+    assert report.healthy
+    assert doctor(path).repair(report) == ["Rebuilt the keyword index."]
+    assert found(examine(path)) == {}
+
+
 def test_vectors_of_another_model_are_reported(path: Path) -> None:
     change(path, "update embedding_models set model = 'another'")
     report = examine(path)

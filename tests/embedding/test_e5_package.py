@@ -189,6 +189,34 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
     return engine
 
 
+UNKNOWN_SCRIPTS = {
+    "Cherokee": ("ᎦᏙ ᎤᏍᏗ ᎦᎸᏉᏗ ᎠᏰᎵ?", "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᏗᎧᏃᎩᏛ ᎤᏬᏪᎳᏅ ᎤᏒᎢ."),
+    "Tibetan": ("སོག་ཡུལ་གྱི་རྒྱལ་ས་གང་ཡིན།", "དེབ་འདི་སུས་བྲིས་པ་རེད།"),
+    "Inuktitut": ("ᖃᓄᖅ ᓂᐊᖁᔭᓕᐅᕈᓐᓇᖅᐳᖓ?", "ᐅᓂᒃᑳᑦ ᐅᓐᓄᒃ ᐊᑐᓂ ᑐᔪᐅᔾᔭᐅᕙᒃᐳᑦ."),
+    "N'Ko": ("ߓߎ߬ߙߎ ߘߌ߫ ߟߊߘߊ߲߫ ߘߌ߬؟", "ߗߋߛߓߍ ߟߎ߬ ߗߋ߫ ߛߎ ߓߍ߯."),
+    "Thaana": ("ޕާން ހަދާނީ ކިހިނެތް؟", "ރިޕޯޓުތައް ކޮންމެ ރެއަކު ފޮނުވާނެ."),
+}
+"""Questions, and texts on something else, in scripts that no text had from which the model learned."""
+
+
+@needs_package
+@pytest.mark.parametrize("script", UNKNOWN_SCRIPTS)
+def test_off_topic_questions_in_a_script_the_model_does_not_know_have_no_close_answer(
+    real: OnnxEngine, script: str
+) -> None:
+    question, text = UNKNOWN_SCRIPTS[script]
+    cosine = float(real.embed([text])[0] @ real.embed_query(question))
+    assert cosine > 0.8  # nearer than most texts on the topic: all such texts look alike to the model
+    assert not real.calibration_for(question).is_close(cosine, 0.0, 1)
+
+
+@needs_package
+def test_questions_in_the_languages_it_knows_are_judged_by_meaning(real: OnnxEngine) -> None:
+    data = json.loads(LANGUAGES.read_text(encoding="utf-8"))
+    asked = [question for fact in data["facts"] for question in fact["questions"].values()]
+    assert {real.calibration_for(question) for question in asked} == {E5_SMALL.description.confidence}
+
+
 REFERENCE = """
 import ctypes, json, sys
 import numpy as np

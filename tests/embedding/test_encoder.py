@@ -71,6 +71,9 @@ def test_texts_are_read_up_to_the_last_position_of_the_model(tmp_path):
         ({"num_hidden_layers": 10**9}, "num_hidden_layers must be a number from 1 to 48"),
         ({"num_attention_heads": 3}, "multiple of num_attention_heads"),
         ({"max_position_embeddings": "64"}, "max_position_embeddings must be a number"),
+        ({"max_position_embeddings": 128}, "size of embeddings.position_embeddings.weight"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps must be a number from 0 to 1"),
+        ({"model_type": "roberta", "pad_token_id": float("inf")}, "pad_token_id must be a number"),
     ],
 )
 def test_a_config_that_does_not_fit_the_weights_is_refused_with_what_does_not_fit(tmp_path, change, message):

@@ -4,19 +4,20 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tiny_models import Tiny
+from tiny_models import WORDS, Tiny, forward
 from vector_memory.embedding import load_embedder, onnx_file
 from vector_memory.embedding.architecture import read_architecture
 from vector_memory.embedding.encoder import build_graph
-from vector_memory.embedding.known import KNOWN, MINILM, known
+from vector_memory.embedding.known import ARCTIC_S, ARCTIC_XS, BGE_SMALL, GTE_SMALL, KNOWN, MINILM, Known, known
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.onnx_file import Kind
 from vector_memory.embedding.safetensors import read_header
-from vector_memory.embedding.weights import find_model, find_weights
+from vector_memory.embedding.weights import described, find_model, find_weights
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 
@@ -39,6 +40,24 @@ def test_a_folder_is_used_by_its_path_or_beside_a_name_of_its_own(tiny: Tiny) ->
     assert (by_path.fingerprint.precision, by_path.fingerprint.engine) == ("fp32", "onnxruntime")
     assert by_path.tokens_per_vector == 62  # 126 if the model read so many
     assert np.array_equal(by_path.embed(["a lease"]), by_name.embed(["a lease"]))
+
+
+@pytest.mark.parametrize("model", [BGE_SMALL, GTE_SMALL, ARCTIC_XS, ARCTIC_S], ids=lambda model: model.description.name)
+def test_vectors_of_a_known_model_have_its_pooling_and_its_prefixes(model: Known, tmp_path: Path) -> None:
+    """As its card says; gte-small has 16-bit floats. What else a file of the hub contains is not needed."""
+    told = model.description
+    is_cls = model is not GTE_SMALL
+    tiny = Tiny(tmp_path, pooling="cls" if is_cls else "mean", kind="F32" if is_cls else "F16")
+    tiny.add({"pooler.dense.weight": ("F32", (1,), bytes(4)), "embeddings.position_ids": ("I64", (1, 1), bytes(8))})
+    (tiny.folder / "vector-memory.json").unlink()
+    engine = load_embedder(Settings(embedding_model=told.name, embedding_model_path=tmp_path, embedding_dim=64))
+    texts = ["a lease", "the queue of a shard"]
+    prefix = "Represent this sentence for searching relevant passages: " if is_cls else ""
+    wanted = [forward(tiny, tiny.tokens(text)) for text in texts]
+    asked = [forward(tiny, tiny.tokens(prefix + text)) for text in texts]
+    assert np.abs(engine.embed(texts) - np.stack(wanted)).max() < tiny.tolerance
+    assert np.abs(np.stack([engine.embed_query(text) for text in texts]) - np.stack(asked)).max() < tiny.tolerance
+    assert engine.fingerprint.precision == ("fp32" if is_cls else "fp16")
 
 
 def test_a_known_model_needs_no_description_and_is_found_in_the_hub_cache(tmp_path: Path) -> None:
@@ -102,6 +121,12 @@ def test_vectors_of_a_folder_are_not_compared_with_others_once_its_weights_or_co
         ('{"name": "x", "query_prefix": "' + "a" * 1001 + '"}', "prefix must have"),
         ('{"name": "x", "confidence": {"base": 1}}', "confidence.words"),
         (" " * 100_001, "longer than 100,000 bytes"),
+        ('{"name": "x", "foreign_margin": -5}', "foreign_margin must be from 0 to 1"),
+        ('{"name": "x", "whole_words": 1e400}', "whole_words"),
+        (
+            '{"name": "x", "confidence": {"base": NaN, "words": 0, "growth": 0, "most_units": 1, "by_meaning": 1}}',
+            "confidence must be finite",
+        ),
     ],
 )
 def test_a_description_that_is_not_valid_is_refused_with_what_is_wrong(tiny: Tiny, text: str, message: str) -> None:
@@ -182,6 +207,99 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     monkeypatch.setitem(__import__("vector_memory.embedding.model_folder", fromlist=["x"]).MAX_BYTES, name, 100)
     with pytest.raises(EmbeddingUnavailableError, match=f"{name} .* is larger than"):
         OnnxEngine(tiny.model())
+
+
+@pytest.mark.parametrize("kept", [0, 4, 8, 500, -1, -10_000])
+def test_weights_that_end_too_early_are_refused(tiny: Tiny, kept: int) -> None:
+    file = tiny.folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(EmbeddingUnavailableError, match="damaged or not a safetensors file"):
+        OnnxEngine(tiny.model())
+
+
+@pytest.mark.parametrize("number", [float("nan"), 3e38, 0.0], ids=["not a number", "too large", "zero"])
+def test_weights_of_which_no_vectors_can_be_computed_are_refused(tiny: Tiny, number: float) -> None:
+    """A vector that is not a number would be stored, and have no distance from any other."""
+    file = tiny.folder / "model.safetensors"
+    data = file.read_bytes()
+    start = min(each.offset for each in read_header(file).values())
+    file.write_bytes(data[:start] + np.full((len(data) - start) // 4, number, np.float32).tobytes())
+    with pytest.raises(EmbeddingUnavailableError, match="not numbers, or zero"):
+        OnnxEngine(tiny.model())
+
+
+def test_one_word_whose_weights_are_damaged_is_refused_when_it_is_read(tiny: Tiny) -> None:
+    file = tiny.folder / "model.safetensors"
+    words = read_header(file)["embeddings.word_embeddings.weight"]
+    data = bytearray(file.read_bytes())
+    at = words.offset + WORDS.index("queue") * 64 * 4
+    data[at : at + 4] = np.float32("nan").tobytes()
+    file.write_bytes(data)
+    engine = OnnxEngine(tiny.model())
+    assert np.isfinite(engine.embed(["a lease"])).all()
+    with pytest.raises(EmbeddingUnavailableError, match="not numbers, or zero"):
+        engine.embed(["a lease", "the queue"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"vocab": {"lease": 10**6}}}, "more tokens than the weights"),
+        ({"post_processor": {"special_tokens": {"[CLS]": {"ids": [5000]}}}}, "more tokens than the weights"),
+        ({"model": {"unk_token": "[NONE]"}}, "cannot read every text"),
+        ({"post_processor": None}, "must put one token before a text"),
+    ],
+    ids=["beyond the weights", "special beyond the weights", "none for unknown words", "no special ones"],
+)
+def test_a_tokenizer_that_does_not_fit_the_weights_or_every_text_is_refused(
+    tiny: Tiny, change: dict[str, object], message: str
+) -> None:
+    file = tiny.folder / "tokenizer.json"
+    file.write_text(json.dumps(changed(json.loads(file.read_text()), change)))
+    with pytest.raises(EmbeddingUnavailableError, match=message):
+        OnnxEngine(tiny.model())
+
+
+def changed(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return the object with changes in it, also deep inside."""
+    return before | {
+        name: changed(before[name], new) if isinstance(new, dict) and name in before else new
+        for name, new in change.items()
+    }
+
+
+def test_a_tokenizer_whose_pattern_takes_forever_fails_on_the_text_and_nothing_else(tiny: Tiny) -> None:
+    """The library panics, which is no Exception."""
+    file = tiny.folder / "tokenizer.json"
+    bomb = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "x"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": bomb}))
+    engine = OnnxEngine(tiny.model())
+    with pytest.raises(EmbeddingUnavailableError, match="cannot read every text"):
+        engine.embed(["a" * 40 + "!"])
+    assert np.isfinite(engine.embed(["lease"])).all()
+
+
+def test_files_may_be_links_and_nothing_that_a_description_says_is_a_path(tiny: Tiny, tmp_path: Path) -> None:
+    """The hub's cache consists of links. A name is only a name, and further fields are not read."""
+    wanted = OnnxEngine(tiny.model())
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for file in ("model.safetensors", "tokenizer.json", "config.json", "vector-memory.json"):
+        (linked / file).symlink_to(tiny.folder / file)
+    assert OnnxEngine(described(linked, "a test")).fingerprint == wanted.fingerprint
+    tiny.describe(name="../../etc/passwd", weights="/etc/passwd", tokenizer="../tokenizer.json")
+    named = OnnxEngine(tiny.model())
+    assert named.fingerprint.model.startswith("../../etc/passwd@")
+    assert np.array_equal(named.embed(["a lease"]), wanted.embed(["a lease"]))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "vector-memory.json"])
+def test_a_link_to_nowhere_or_to_a_device_is_no_file(tiny: Tiny, name: str) -> None:
+    for target in ("nowhere", name, "/dev/zero", str(tiny.folder)):
+        (tiny.folder / name).unlink()
+        (tiny.folder / name).symlink_to(target)
+        with pytest.raises(EmbeddingUnavailableError, match=r"not contain a whole model|has no vector-memory\.json"):
+            OnnxEngine(tiny.model())
 
 
 def as_onnx(tiny: Tiny, location: str) -> None:

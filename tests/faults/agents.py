@@ -17,6 +17,7 @@ MAY_BE_SAID = (
     "The database server cannot be reached",
     "The connection to the database server was lost",
     "Another process kept the database locked for too long",
+    "This process stopped for too long",
     "The disk of the database server is full",
     "The database server has no connections left",
 )

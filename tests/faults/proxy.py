@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a PostgreSQL server's socket: it passes on, delays, swallows or cuts what is sent."""
+"""A TCP proxy in front of a PostgreSQL server's socket: it passes on, delays, splits, swallows or cuts what is sent."""
 
 import socket
 import threading
@@ -20,6 +20,8 @@ class Proxy:
         self.port: int = self._listening.getsockname()[1]
         self.delay = 0.0
         """Seconds before anything is passed on."""
+        self.piece = 65_536
+        """Bytes that are passed on at once."""
         self.silent = threading.Event()
         """While it is set nothing is passed on, and new connections get no answer."""
         self.confirmations_to_lose = 0
@@ -54,6 +56,7 @@ class Proxy:
             self._connections |= pair
             try:
                 server.connect(str(self._target))
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 back = threading.Thread(target=self._carry, args=(server, client), daemon=True)
                 back.start()
                 self._carry(client, server)
@@ -71,7 +74,8 @@ class Proxy:
                 if self.confirmations_to_lose and COMMITTED in data:
                     self.confirmations_to_lose -= 1
                     break
-                target.sendall(data)
+                for start in range(0, len(data), self.piece):
+                    target.sendall(data[start : start + self.piece])
         for side in (source, target):
             with suppress(OSError):
                 side.shutdown(socket.SHUT_RDWR)

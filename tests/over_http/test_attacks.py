@@ -15,9 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from over_http.calling import called, message_of, post, send
 from over_http.conftest import ALL_TOOLS, SETTINGS, Team, running
-from over_http.test_doors import post
-from over_http.test_processes import Running, established
+from over_http.processes import Running, established
 from servers import CLIENT, ENVELOPE, LEGACY, MODERN
 from tool_calls import good_arguments
 from vector_memory.server.http import connections, serving
@@ -34,27 +34,6 @@ WRITING = [
 MANY = 10_000
 FEW_FILES = 1_024
 """How many files a process may open on most systems, unless it asks for more."""
-
-
-def send(url: str, secret: str | None, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
-    """Send a request of the older era, or of the newer one if `params` have an envelope."""
-    era = MODERN if "_meta" in params else LEGACY
-    said = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": era, "Mcp-Method": method}
-    said |= {"Mcp-Name": params["name"]} if "name" in params else {}
-    said |= {} if secret is None else {"Authorization": f"Bearer {secret}"}
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return httpx2.post(url, json=body, headers=said | headers, timeout=60)
-
-
-def message_of(answer: httpx2.Response) -> dict[str, Any]:
-    """Return the message in an answer of either kind, JSON or a stream."""
-    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith(("data: {", "{"))]
-    return dict(json.loads(lines[-1]))
-
-
-def called(url: str, secret: str, tool: str, **arguments: object) -> dict[str, Any]:
-    answer = post(url, secret, tool=tool, arguments=arguments)
-    return dict(answer.json()["result"]["structuredContent"])
 
 
 def stored(team: Team, namespace: str, content: str, **facts: str) -> int:

@@ -15,8 +15,9 @@ import pytest
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from joserfc import jwk
 
+from over_http.calling import post
 from over_http.conftest import Team, serving
-from servers import ENVELOPE, MODERN
+from servers import MODERN
 from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
@@ -24,22 +25,6 @@ from vector_memory.tenancy.tokens import token_file
 
 NAMES = map("door-{}".format, itertools.count())
 ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
-
-
-def post(url: str, secret: str | None = None, *, tool: str = "list_sessions", **options: Any) -> httpx2.Response:
-    """Call a tool in the newer protocol era."""
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": MODERN,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": tool,
-        **({} if secret is None else {"Authorization": f"Bearer {secret}"}),
-        **options.pop("headers", {}),
-    }
-    arguments = options.pop("arguments", {})
-    params = {"name": tool, "arguments": arguments, "_meta": ENVELOPE}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return httpx2.post(url, json=body, headers=headers, timeout=60, **options)
 
 
 def sessions_of(answer: httpx2.Response) -> list[str]:

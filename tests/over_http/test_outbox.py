@@ -167,7 +167,7 @@ async def test_an_outbox_that_is_full_says_so(outbox: Outbox, monkeypatch: pytes
     monkeypatch.setattr("vector_memory.server.http.outbox.MAX_WAITING", 1)
     async with connected(Remote(AWAY, lambda: "vm_x"), outbox) as client:
         await stored(client)
-        assert "Too much waits" in await failure(client, "store_report", **REPORT)
+        assert "too many texts wait" in await failure(client, "store_report", **REPORT)
         hooked = await client.call_tool("hook_prompt", {"session_id": "s", "prompt": "Why?"})
         assert (hooked.content[0].text, hooked.is_error) == ("{}", False)
     assert len(list(outbox.waiting())) == 1

@@ -6,82 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
-from over_http.test_doors import post
-from servers import QUICK
+from over_http.calling import post
+from over_http.processes import Running, running, workers_of
 from vector_memory.server.tools.changes import MAX_WAIT
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
-
-
-class Running:
-    """A server process, and a token of the namespace red."""
-
-    def __init__(self, folder: Path, *flags: str, **variables: str) -> None:
-        self.folder = folder
-        if not FolderRegistry(folder).names():
-            FolderRegistry(folder).create("red")
-        self.secret = self.token(f"ada-{time.time_ns()}", "admin")
-        self.log = folder / "log.txt"
-        command = [sys.executable, "-m", "vector_memory", "serve", "--http", "--data-dir", str(folder)]
-        flags = flags if "--port" in flags else (*flags, "--port", "0")
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*command, *flags],
-                env=os.environ | QUICK | {"VECTOR_MEMORY_LOG_LEVEL": "INFO"} | variables,
-                stderr=log,
-                cwd=folder,
-            )
-        eventually(lambda: b"Serving " in self.log.read_bytes() or self.process.poll() is not None)
-        self.url = self.log.read_text().partition("Serving ")[2].split()[0]
-        eventually(lambda: self.is_alive() or self.process.poll() is not None)
-
-    def token(self, name: str, permission: str) -> str:
-        """Create a token of the namespace red."""
-        return token_file(self.folder).create(name, "red", Permission(permission))
-
-    def is_alive(self) -> bool:
-        try:
-            return httpx2.get(self.url.replace("/mcp", "/healthz"), verify=False).status_code == 200
-        except httpx2.TransportError:
-            return False
-
-    def call(self, tool: str, **arguments: object) -> dict[str, Any]:
-        answer = post(self.url, self.secret, tool=tool, arguments=arguments)
-        return dict(answer.json()["result"]["structuredContent"])
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, port = self.url.split("/")[2].rsplit(":", 1)
-        return host, int(port)
-
-
-@contextmanager
-def running(folder: Path, *flags: str, **variables: str) -> Iterator[Running]:
-    """Run a server, and end it if the test has not."""
-    server = Running(folder, *flags, **variables)
-    try:
-        yield server
-    finally:
-        server.process.terminate()
-        assert server.process.wait(60) is not None
-
-
-def workers_of(server: Running) -> list[int]:
-    """Return the process ids of the workers."""
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, check=False)
-    return [int(line) for line in found.stdout.split()]
 
 
 def is_running(process: int) -> bool:
@@ -116,34 +49,6 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
         assert not server.is_alive()
 
 
-def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(tmp_path: Path) -> None:
-    with running(tmp_path) as server:
-        answers: list[dict[str, Any]] = []
-        server.call("store_report", agent_id="a", session_id="s", content="# One\n\nText.")
-        cursor = server.call("search_changes", session_id="s")["cursor"]
-
-        def wait_for_changes() -> None:
-            answers.append(server.call("search_changes", session_id="s", since=cursor, wait=3))
-
-        waiting = threading.Thread(target=wait_for_changes)
-        waiting.start()
-        # It has begun when a line about it is in the way: the metrics count only calls that have ended.
-        eventually(lambda: established(server.address) > 0)
-        server.process.send_signal(signal.SIGTERM)
-        refused = []
-
-        def is_refused() -> bool:
-            answer = httpx2.post(server.url)
-            refused.append(answer)
-            return answer.status_code == 503
-
-        eventually(is_refused)
-        assert refused[-1].headers["retry-after"] == "5"
-        waiting.join()
-        assert answers[0]["success"], answers
-        assert server.process.wait(60) == 0
-
-
 def head(server: Running, length: int) -> bytes:
     """Return the headers of a call. The server answers them with 100 when it reads the body."""
     lines = [
@@ -159,10 +64,33 @@ def head(server: Running, length: int) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
+def body_of(tool: str, **arguments: object) -> bytes:
+    """Return the body of a call."""
+    params = {"name": tool, "arguments": arguments}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+
+
+def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(tmp_path: Path) -> None:
+    body, refused = body_of("list_sessions"), []
+
+    def is_refused() -> bool:
+        refused.append(httpx2.post(server.url))
+        return refused[-1].status_code == 503
+
+    with running(tmp_path) as server, socket.create_connection(server.address) as client:
+        client.sendall(head(server, len(body)))
+        assert b" 100 " in client.recv(100)  # it waits for the body
+        server.process.terminate()
+        eventually(is_refused)
+        assert refused[-1].headers["retry-after"] == "5"
+        client.sendall(body)
+        assert b'"success":true' in b"".join(iter(lambda: client.recv(2**16), b""))
+        assert server.process.wait(60) == 0
+
+
 def test_ctrl_c_lets_workers_answer_what_they_have_begun_and_what_waits_for_changes(tmp_path: Path) -> None:
     """A terminal and systemd send a signal to each process, and the supervisor sends its workers another one."""
-    call = {"name": "search_changes", "arguments": {"session_id": "s", "since": "now", "wait": MAX_WAIT}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+    body = body_of("search_changes", session_id="s", since="now", wait=MAX_WAIT)
     with running(tmp_path, "--workers", "2") as server, socket.create_connection(server.address) as client:
         client.sendall(head(server, len(body)) + body)
         answer = b""
@@ -185,12 +113,6 @@ def test_a_second_signal_ends_workers_at_once(tmp_path: Path) -> None:
         server.process.terminate()
         assert server.process.wait(15) == 0
         assert not any(map(is_running, left))
-
-
-def established(address: tuple[str, int]) -> int:
-    """Return the number of connections to a port."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(line.split()[1].endswith(f":{address[1]:04X}") and line.split()[3] == "01" for line in lines)
 
 
 def test_whoever_sends_nothing_or_reads_nothing_keeps_nobody_else_waiting(tmp_path: Path) -> None:

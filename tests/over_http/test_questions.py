@@ -15,9 +15,9 @@ from fastmcp import Context
 from mcp.server import request_state
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
+from over_http.calling import called, message_of, send
 from over_http.conftest import Team, serving
-from over_http.test_attacks import called, message_of, send
-from over_http.test_processes import running, workers_of
+from over_http.processes import running, workers_of
 from servers import ENVELOPE
 from vector_memory.server.app import create_server
 from vector_memory.server.http import serving as serving_module

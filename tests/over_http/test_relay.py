@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from faults.effort import effort
-from over_http.test_processes import Running, running
+from over_http.processes import Running, running
 from servers import LEGACY, MODERN, Server
 from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.relaying import outbox_of

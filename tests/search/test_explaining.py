@@ -148,6 +148,13 @@ def test_by_words_it_says_that_a_memory_has_none_of_them(store: SessionMemorySto
     assert reference["compared"] == "words only: the query is only a number, a code or an address"
 
 
+def test_a_query_that_is_only_a_name_is_told_to_weigh_words_more(store: SessionMemoryStore) -> None:
+    trace = explained(store, "a_b", limit=10)
+    assert trace["compared"] == "0.45 x cosine + 0.55 x words: the query is only a name"
+    for one in trace["candidates"]:
+        assert one["score"] == pytest.approx(0.45 * (one["cosine"] or 0) + 0.55 * one["words"], abs=2e-3)
+
+
 def test_by_meaning_no_words_are_told(store: SessionMemoryStore) -> None:
     trace = explained(store, mode=SearchMode.VECTOR)
     assert (trace["compared"], trace["query_words"]) == ("meaning only", [])

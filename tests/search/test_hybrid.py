@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retriever as retrieval
-from vector_memory.storage.ranking import VECTOR_WEIGHT
+from vector_memory.search.question import is_name
+from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
 
 HERE = Scope("report", session_id="s1")
+NAMES = st.sampled_from(["a_b", "c.d e_f", "bC", "a_b #42"])
 
 
 @pytest.fixture(params=[2, retrieval.DEPTH], ids=["short lists", "lists"], autouse=True)
@@ -43,16 +45,15 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
     with store._storage._database.read() as connection:
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
+    weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
     scores = {
-        unit: round(
-            VECTOR_WEIGHT * round(1 - distance**2 / 2, 6) + (1 - VECTOR_WEIGHT) * round(words.get(unit, 0.0), 6), 9
-        )
+        unit: round(weight * round(1 - distance**2 / 2, 6) + (1 - weight) * round(words.get(unit, 0.0), 6), 9)
         for unit, distance in nearest
     }
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-@given(query=QUERIES, scope=SCOPES, limit=st.integers(1, 100))
+@given(query=QUERIES | NAMES, scope=SCOPES, limit=st.integers(1, 100))
 def test_results_are_those_of_a_brute_force_scan(
     store: SessionMemoryStore, query: str, scope: Scope, limit: int
 ) -> None:
@@ -103,6 +104,25 @@ def test_other_sessions_in_the_file_change_nothing(tmp_path: Path) -> None:
             for mode in ("hybrid", "keyword")
         ]
     assert after == before
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["tables", "memory"])
+def test_better_matches_that_a_search_cannot_find_change_no_score(tmp_path: Path, *, loaded: bool) -> None:
+    """The best match counts in every score, but not if it is outside the filters, hidden from a token, or deleted."""
+    scope, mine = Scope("report", agent_id="a1"), {"session_id": "s1", "agent_id": "a1"}
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(5):
+            store.store_memory("report", f"{number} e " + "c d e " * number, **mine)
+        if loaded:
+            load_index(store)
+        visible = store.limited_to(["s1"])
+        before = [visible.search_chunks("e f", scope, mode=mode).results for mode in ("hybrid", "keyword")]
+        for number, others in enumerate(({"agent_id": "a2"}, {"session_id": "s2"}, {})):
+            store.store_memory("report", f"{number} e f", **mine | others)
+        found = visible.search_chunks("e f", scope, mode="keyword").results
+        assert found[0].score != before[1][0].score
+        store.delete_memory(found[0].memory_id)
+        assert [visible.search_chunks("e f", scope, mode=mode).results for mode in ("hybrid", "keyword")] == before
 
 
 def test_an_exact_name_is_found_though_the_meaning_is_far_and_says_where_it_came_from(tmp_path: Path) -> None:

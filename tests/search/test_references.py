@@ -1,4 +1,4 @@
-"""A query that is only a number, a code or an address is compared by its words."""
+"""A query that is only a number, a code or an address is compared by its words, and a name mostly so."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Scope
-from vector_memory.search.question import is_reference
+from vector_memory.search.question import is_name, is_reference
 from vector_memory.store import SessionMemoryStore
 
 REFERENCES = [
@@ -19,6 +19,11 @@ MEANINGFUL = [
     "fix #42", "python3", "sha256", "utf-8", "store_report", "getUserById", "defaced", "facade", "and/or", "H2O", "",
     "what changed in v1.2.3", "--flag", "acme.io", "HTTP",
 ]  # fmt: skip
+NAMES = [
+    "store_report", "MAX_QUERY", "getUserById", "getUserById()", "`HTTPServer`", "settings.py", "Cargo.toml", "std::io",
+    "acme.queue.put_back()", "--dry-run", "-rf", "store_report #42", "settings.py, store.py", "_private_name",
+]  # fmt: skip
+OTHERS = ["", "facade", "python3", "and/or", "self-care", "what is store_report", "___", "-", "- a", "Kestrel", "5 MB"]
 REPORTS = Scope("report", session_id="s")
 
 
@@ -32,10 +37,24 @@ def test_words_and_names_are_none(query: str) -> None:
     assert not is_reference(query)
 
 
-@pytest.mark.parametrize("part", ["a", "1", "a.", "a/", "/", "@", "-1", "a-", "1.", "a1"])
+@pytest.mark.parametrize("query", NAMES)
+def test_names_of_functions_classes_and_files_are_names(query: str) -> None:
+    assert is_name(query)
+    assert not is_reference(query)
+
+
+@pytest.mark.parametrize("query", OTHERS)
+def test_other_words_are_no_names(query: str) -> None:
+    assert not is_name(query)
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "1", "a.", "a/", "/", "@", "-1", "a-", "1.", "a1", "a_", "aB", "a::", "--a", "_"]
+)
 def test_a_long_word_takes_no_longer_than_its_length(part: str) -> None:
     """The longest query is judged at once: a pattern that tries every division would never end."""
-    assert is_reference(part * 5_000 + "!") is False
+    assert is_reference(part * 5_000 + "!~") is False
+    assert is_name(part * 5_000 + "!~") is False
 
 
 @pytest.fixture(params=[False, True], ids=["tables", "memory"])
@@ -54,6 +73,28 @@ def test_only_texts_with_the_hash_are_found_and_confidence_is_high(store: Sessio
     assert found.confidence == "high"
     assert {hit.similarity for hit in found.results} == {None}
     assert {tuple(hit.sources) for hit in found.results} == {("keyword",)}
+
+
+@pytest.mark.parametrize("part", ["3f2a9c8ed01b", "3f2a9c8e", "3f2a9c8ed01b4c5d6e7f8091a2b3c4d5e6f70819"])
+def test_the_beginning_of_a_hash_and_all_of_it_are_found_with_high_confidence(
+    store: SessionMemoryStore, part: str
+) -> None:
+    """Whatever of it the text has: the rest of the hash is no other word that is missing there."""
+    wanted = store.store_memory("report", "a b 3f2a9c8ed01b4c5d6e7f f", session_id="t").memory_id
+    found = store.search_chunks(part, Scope("report", session_id="t"))
+    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
+
+
+def test_the_beginning_of_a_hash_may_be_digits_alone(store: SessionMemoryStore) -> None:
+    wanted = store.store_memory("report", "a 24380474a9c8ed01b4c5 f", session_id="s").memory_id
+    found = store.search_chunks("24380474", REPORTS)
+    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
+
+
+def test_a_version_is_found_with_high_confidence_with_a_v_added(store: SessionMemoryStore) -> None:
+    wanted = store.store_memory("report", "a 1.26.4 f", session_id="s").memory_id
+    found = store.search_chunks("v1.26.4", REPORTS)
+    assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
 
 
 def test_a_hash_that_is_nowhere_finds_nothing_and_says_so(store: SessionMemoryStore) -> None:

@@ -12,7 +12,7 @@ from lattice import DIMENSIONS
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.search.fusion import SearchHits
-from vector_memory.search.index import bm25, comparison, sketch
+from vector_memory.search.index import bm25, common, comparison, sketch
 from vector_memory.search.index import loader as passage_index
 from vector_memory.search.index.sketch import SLOTS, WordSketch
 from vector_memory.storage.postings import BUCKETS
@@ -41,8 +41,9 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionMemoryStore]:
-    """A file of some sessions, in memory with a sketch of its words."""
+    """A file of some sessions, in memory with a sketch of its words but without lists of the common ones."""
     monkeypatch.setattr(sketch, "MIN_LAG", 0)
+    monkeypatch.setattr(common, "MOST_WORDS", 0)
     with open_store(tmp_path / "memory.db") as opened:
         fill(opened, random.Random(3), 60)
         for number in range(20):

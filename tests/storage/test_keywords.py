@@ -9,22 +9,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_files import be_of_version
 from vector_memory.domain import Chunk, MemoryKind, NewMemory, Scope
 from vector_memory.storage import postings
 from vector_memory.storage.postings import indexed
 from vector_memory.storage.ranking import K1, B, Match
 from vector_memory.storage.records import Derived, History
-from vector_memory.storage.sqlite import keywords, migrations
+from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.adding import add_memory, delete_memory
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.index_faults import is_keyword_index_correct
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 from vector_memory.storage.sqlite.word_ranking import rank
 from vector_memory.storage.terms import query_terms, terms
+from vector_memory.storage.wording import covered_by_best
 
 WORDS = ("alpha", "beta", "gamma", "delta", "store_report", "getUserById", "the", "東京都")
 REPORT, PROMPT, SESSIONLESS = MemoryKind.REPORT, MemoryKind.INPUT_PROMPT, MemoryKind.TAGGED
@@ -117,7 +120,7 @@ def is_in(memory: dict[str, Any], scope: Scope) -> bool:
 
 
 def plain_bm25(unit_texts: dict[Unit, list[str]], wanted: list[str]) -> list[Match]:
-    """Return what BM25 says, written as in the textbook, as shares of what a text full of the words would score."""
+    """Return what BM25 says, written as in the textbook, over the root of the best times the highest possible score."""
     counted = {key: Counter(found) for key, found in unit_texts.items()}
     mean = sum(map(len, unit_texts.values())) / max(1, len(unit_texts)) or 1
     having = {term: sum(term in other for other in counted.values()) for term in wanted}
@@ -130,7 +133,9 @@ def plain_bm25(unit_texts: dict[Unit, list[str]], wanted: list[str]) -> list[Mat
             norm = K1 * (1 - B + B * len(unit_texts[key]) / mean)
             score += idf * count * (K1 + 1) / (count + norm) if count else 0.0
         if score:
-            matches.append(Match(*key, score / sum(idfs.values()) / (K1 + 1)))
+            matches.append(Match(*key, score))
+    divisor = (sum(idfs.values()) * (K1 + 1) * max((match.score for match in matches), default=0)) ** 0.5
+    matches = [match._replace(score=match.score / divisor) for match in matches]
     return sorted(matches, key=lambda match: (-round(match.score, 6), match.id))
 
 
@@ -263,6 +268,26 @@ def test_only_hashes_are_known_by_their_beginning() -> None:
         assert text[:7] not in set(terms(text)) - {text}
 
 
+def test_a_query_that_is_only_a_number_may_be_the_beginning_of_a_hash() -> None:
+    assert query_terms(" 24380474 ") == ["24380474", "2438047"]
+    assert query_terms("2438047") == ["2438047"]
+    assert query_terms("call 24380474") == ["call", "24380474"]
+
+
+def test_a_short_hash_has_no_stem_in_a_query() -> None:
+    assert query_terms("fixed in 3f2a9ed") == ["fix", "3f2a9ed"]
+
+
+def test_terms_that_name_the_same_count_once_in_what_a_unit_covers() -> None:
+    shares = np.array([0.5, 0.1])
+    first, none = np.array([0]), np.array([], np.int64)
+    for one, other in (("3f2a9c8ed01b", "3f2a9c8"), ("v1.26.4", "1.26.4"), ("24380474", "2438047")):
+        assert covered_by_best(shares, [one, other], [(5.0, none), (4.0, first)]) == 1
+        assert covered_by_best(shares, [one, other, "word"], [(5.0, none), (4.0, first), (4.0, none)]) == 0.5
+        assert covered_by_best(shares, [one, other], [(5.0, none), (5.0, none)]) == 0
+    assert covered_by_best(shares, ["v1", "vault", "vaults"], [(1.0, first), (1.0, none), (2.0, none)]) == 0.25
+
+
 def test_stop_words_are_dropped_from_queries_of_other_words_only() -> None:
     assert query_terms("What is the cause of it?") == ["caus"]
     assert query_terms("to be or not to be") == ["to", "be", "or", "not"]
@@ -292,7 +317,7 @@ def test_any_text_can_be_stored_and_finds_itself(opened: Database, text: str) ->
         save(connection, ["something else"])
         found = find(connection, text)
         assert [match.memory_id for match in found][:1] == ([memory_id] if query_terms(content) else [])
-        assert set(query_terms(content)) <= set(terms(content))
+        assert set(query_terms(f"- {content}")) <= set(terms(content))
 
 
 def test_deleted_memories_are_not_found_and_the_others_are(connection: apsw.Connection) -> None:
@@ -355,22 +380,26 @@ def test_texts_are_cut_into_terms_by_several_threads_at_once() -> None:
     assert found == [wanted] * 200
 
 
-def test_a_file_indexed_with_fewer_terms_is_indexed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [10, 11])
+def test_a_file_indexed_by_other_rules_is_indexed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
     path = tmp_path / "memory.db"
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:-1])
+        be_of_version(patch, version)
         patch.setattr(postings, "terms", lambda text: text.split())
         older = Database(path, dimensions=16)
         with older.write() as connection:
-            wanted = save(connection, ["commit 3f2a9c8ed01b4c5d6e7f"])
+            wanted = save(connection, ["commit 3f2a9c8ed01b4c5d6e7f"], title="Tuesday")
             before = fetch_value(connection, "select epoch from revision")
         older.close()
-    database = Database(path, dimensions=16)
-    with database.read() as connection:
+    newer = Database(path, dimensions=16)
+    with newer.read() as connection:
         assert [match.memory_id for match in find(connection, "3f2a9c8")] == [wanted]
+        assert [match.memory_id for match in find(connection, "Tuesday")] == [wanted]
         assert is_keyword_index_correct(connection, ())
         assert fetch_value(connection, "select epoch from revision") > before
-    database.close()
+    newer.close()
 
 
 def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
@@ -378,17 +407,17 @@ def test_a_file_of_the_first_schema_gets_the_index_from_its_texts(
 ) -> None:
     path = tmp_path / "memory.db"
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        be_of_version(patch, 1)
         patch.setattr(keywords, "add", lambda *_: None)
         older = Database(path, dimensions=16)
         with older.write() as connection:
             save(connection, ["alpha beta", "gamma"])
             save(connection, ["delta"], PROMPT, session_id="t")
         older.close()
-    database = Database(path, dimensions=16)
-    with database.read() as connection:
+    newer = Database(path, dimensions=16)
+    with newer.read() as connection:
         assert [match[:2] for match in find(connection, "gamma")] == [(2, 1)]
         assert [match[:2] for match in find(connection, "delta", Scope(session_id="t"))] == [(2, 2)]
         assert is_keyword_index_correct(connection, ())
         assert fetch_column(connection, "select name from sqlite_schema where name like '%fts%'") == []
-    database.close()
+    newer.close()

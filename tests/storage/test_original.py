@@ -8,7 +8,7 @@ import pytest
 from original_files import EARLY, LATE, texts_in, unpacked
 from vector_memory.domain import Chunk, Page, Scope, SearchMode
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import cutting
+from vector_memory.storage.sqlite import cutting, upgrading
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.memories import get_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
@@ -71,7 +71,7 @@ def test_an_answer_after_the_upgrade_says_that_vectors_are_still_to_come(path: P
 
 
 def test_what_one_process_has_not_cut_the_next_one_cuts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "SECONDS_AT_OPENING", 0)
+    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
     with SessionMemoryStore(path, NO_MODEL) as store:
         assert found_by_words(store) == nothing()
     monkeypatch.undo()
@@ -82,7 +82,7 @@ def test_what_one_process_has_not_cut_the_next_one_cuts(path: Path, monkeypatch:
 def test_a_server_cuts_in_the_background_what_takes_too_long_at_its_start(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cutting, "SECONDS_AT_OPENING", 0)
+    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
     monkeypatch.setattr(cutting, "DOCUMENTS_AT_ONCE", 1)
     settings = NO_MODEL.model_copy(update={"auto_backfill_threshold": 0})
     with SessionMemoryStore(path, settings) as store:
@@ -134,7 +134,7 @@ def test_the_backfill_gives_vectors_to_the_chunks_of_the_upgrade(path: Path) -> 
 def test_the_backfill_cuts_every_document_before_it_computes_the_first_vector(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cutting, "SECONDS_AT_OPENING", 0)
+    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
     found = []
     with SessionMemoryStore(path, Settings(embedding_model="toy")) as store:
         store.backfill_embeddings(lambda *_: found.append(found_by_words(store)))

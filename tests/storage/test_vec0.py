@@ -7,6 +7,7 @@ import apsw
 import numpy as np
 import pytest
 
+from vector_memory.storage.nearest import MAX_K
 from vector_memory.storage.sqlite import schema, vec0
 from vector_memory.storage.sqlite.vec0.blocks import are_blocks_consistent, read_vectors
 
@@ -43,9 +44,9 @@ def test_the_tables_of_a_vec0_table_are_those_that_the_adapter_names(connection:
 def test_it_answers_no_query_for_more_neighbours_than_the_limit(connection: apsw.Connection) -> None:
     sql = "select count(*) from (select passage_id from vectors where embedding match ? and k = ?)"
     query = np.zeros(4, np.float32).tobytes()
-    assert connection.execute(sql, (query, vec0.MAX_K)).get == 100
+    assert connection.execute(sql, (query, MAX_K)).get == 100
     with pytest.raises(apsw.SQLError):
-        connection.execute(sql, (query, vec0.MAX_K + 1))
+        connection.execute(sql, (query, MAX_K + 1))
 
 
 def test_vectors_read_in_blocks_are_those_that_a_query_gives_also_after_the_table_was_renamed(

@@ -8,14 +8,13 @@ import apsw
 import pytest
 
 from engines import execute
-from memory_files import change, create_file
+from memory_files import be_of_version, change, create_file
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import MemoryStorageError, ValidationError
 from vector_memory.maintenance.backup import back_up
 from vector_memory.maintenance.doctor.examination import Doctor
 from vector_memory.settings import Settings
-from vector_memory.storage.sqlite import migrations
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.memories import health_of
 
@@ -230,7 +229,7 @@ def test_a_backup_contains_tagged_memories_and_their_vocabulary(toy_store: Sessi
 def test_a_file_of_the_release_before_gets_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "memory.db"
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:3])
+        be_of_version(patch, 3)
         create_file(path, 384)
     before = apsw.Connection(str(path))
     assert before.execute("select max(version) from schema_migrations").get == 3

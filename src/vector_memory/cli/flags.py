@@ -9,7 +9,7 @@ from pydantic import create_model
 from vector_memory.domain import MemoryKind, Window
 from vector_memory.domain.times import beginning_of, end_of
 from vector_memory.errors import ConfigurationError, ValidationError
-from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings
+from vector_memory.settings import DatabaseLocation, DatabaseServer, MemoryAddress, Settings, full_path
 
 LocationFlags = Annotated[DatabaseLocation, Parameter(name="*")]
 DatabaseFlags = Annotated[DatabaseServer, Parameter(name="*")]
@@ -79,6 +79,14 @@ def existing(place: DatabaseLocation) -> MemoryAddress:
     return address
 
 
+def given_path(path: Path) -> Path:
+    """Return a path as an absolute one. Raises ConfigurationError if it cannot be one."""
+    try:
+        return full_path(path)
+    except ValueError as error:
+        raise ConfigurationError(f'"{path}" is no usable path: {error}.') from None
+
+
 def is_file(path: Path) -> bool:
     """Return whether a file exists. Raises ConfigurationError if this user may not look."""
     try:
@@ -104,11 +112,14 @@ def require_folder(folder: Path) -> None:
         raise ConfigurationError(f"The folder {folder} does not exist: check the path, or create the folder first.")
 
 
-def on_this_machine(address: MemoryAddress, instead: str) -> Path:
-    """Return the file of a memory. Raises ConfigurationError, which says what to do instead, if it is in PostgreSQL."""
+def file_of(address: MemoryAddress) -> Path:
+    """Return the file of a memory. Raises ConfigurationError, which names the programs to use, if it has none."""
     if isinstance(address, Path):
         return address
-    raise ConfigurationError(f"This memory is in PostgreSQL: {instead}.")
+    raise ConfigurationError(
+        f"This memory is in PostgreSQL: `pg_dump --format=custom --schema={address.schema} URL > memory.dump` backs it "
+        "up, and `pg_restore --dbname=URL memory.dump` restores it."
+    )
 
 
 def files_of(address: MemoryAddress) -> list[Path]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vector_memory.errors import EmbeddingUnavailableError
+
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun in the singular or plural; `plural` defaults to the noun with an "s"."""
@@ -31,6 +33,20 @@ class Fingerprint:
 
     def __str__(self) -> str:
         return f"{self.model} ({self.dimensions} x {self.precision}, {self.engine})"
+
+    def require_comparable(self, stored: "Fingerprint | None", dimensions: int) -> None:
+        """Raise EmbeddingUnavailableError unless vectors with this fingerprint are comparable with those of a memory.
+
+        `stored`: the fingerprint of the vectors there; None: there are none yet. `dimensions`: the length for which the
+        memory was created.
+        """
+        if stored in (None, self) and dimensions == self.dimensions:
+            return
+        made = f"were computed with {stored}" if stored else f"have {dimensions} numbers"
+        raise EmbeddingUnavailableError(
+            f"The stored vectors {made}, but the configured model is {self}: they cannot be compared. Run "
+            "`vector-memory reembed` to recompute them with this model, or change VECTOR_MEMORY_EMBEDDING_MODEL back."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,8 @@ def read_architecture(folder: Path) -> Architecture:
     try:
         config = json.loads(file.read_bytes())
         return _architecture(config if isinstance(config, dict) else {})
+    except OSError as error:
+        raise EmbeddingUnavailableError(f"{CONFIG_FILE} in the model's folder cannot be read.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise EmbeddingUnavailableError(f"{CONFIG_FILE} in the model's folder is not usable: {error}.") from None
 
@@ -70,14 +72,18 @@ def _architecture(config: Mapping[str, Any]) -> Architecture:
     heads, width = sizes["num_attention_heads"], sizes["hidden_size"]
     if width % heads:
         raise ValueError("hidden_size must be a multiple of num_attention_heads")
-    first = int(config.get("pad_token_id", 1)) + 1 if family in ROBERTA else 0
     positions = sizes["max_position_embeddings"]
-    if not 0 <= first < positions - 2:
-        raise ValueError("pad_token_id is beyond max_position_embeddings")
+    padding = config.get("pad_token_id", 1)
+    if family in ROBERTA and (type(padding) is not int or not 0 <= padding < positions - 3):
+        raise ValueError("pad_token_id must be a number below max_position_embeddings")
+    first = padding + 1 if family in ROBERTA else 0
+    epsilon = float(config.get("layer_norm_eps", 1e-12))
+    if not 0 < epsilon < 1:
+        raise ValueError("layer_norm_eps must be a number from 0 to 1")
     return Architecture(
         layers=sizes["num_hidden_layers"], heads=heads, width=width, inner_width=sizes["intermediate_size"],
         vocabulary=sizes["vocab_size"], positions=positions, first_position=first,
-        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        epsilon=epsilon,
     )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
 """What an engine must know of a model beyond its weights: how it is asked, what it reads, and when to trust it."""
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -52,6 +53,10 @@ class Description:
             raise ValueError(f"a prefix must have at most {MAX_PREFIX:,} characters")
         if not 1 <= self.passage_tokens <= self.tokens <= MAX_TOKENS:
             raise ValueError(f"passage_tokens must be from 1 to tokens, and tokens at most {MAX_TOKENS:,}")
+        if not (0 <= self.whole_words <= 1 and 0 <= self.foreign_margin <= 1):
+            raise ValueError("whole_words and foreign_margin must be from 0 to 1")
+        if self.confidence and not all(map(math.isfinite, astuple(self.confidence))):
+            raise ValueError("the figures of confidence must be finite")
 
     def calibration_for(self, question: str, count_tokens: Callable[[str], int]) -> Calibration:
         """Return when an answer is close: to a question in another language than the model's, cosines say less.
@@ -93,6 +98,8 @@ def read_description(folder: Path) -> Description:
         raise EmbeddingUnavailableError(f"{DESCRIPTION_FILE} is longer than {MAX_BYTES:,} bytes: shorten it.")
     try:
         return TypeAdapter(Description).validate_json(file.read_bytes())
+    except OSError as error:
+        raise EmbeddingUnavailableError(f"{DESCRIPTION_FILE} in the model's folder cannot be read.") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

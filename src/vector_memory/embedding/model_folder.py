@@ -60,7 +60,10 @@ class ModelFolder:
             raise EmbeddingUnavailableError(
                 f"{name} in {self.source} is larger than {MAX_BYTES[name] // 1_000_000:,} MB. {self.remedy}"
             )
-        found = digest_of(file)
+        try:
+            found = digest_of(file)
+        except OSError as error:
+            raise EmbeddingUnavailableError(f"{name} in {self.source} cannot be read ({error.strerror}).") from error
         if self.sha256 and found != self.sha256.get(name):
             raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official file. {self.remedy}")
         return found

@@ -21,16 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
-from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.calibration import UNREADABLE, Calibration
 from vector_memory.embedding.embedder import Vectors
-from vector_memory.embedding.encoder import WORDS, build_graph
+from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 # Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
@@ -38,9 +38,13 @@ MAX_TOKENS = 256
 # The user needs the other CPUs.
 MAX_CALLS = 4
 SMALLEST_LENGTH = np.float32(1e-12)
+LENGTH_TOLERANCE = 0.01
 ENGINE = "onnxruntime"
 PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
 SPECIAL_TOKENS = 2
+UNKNOWN_TOKENS = ("[UNK]", "<unk>")
+UNUSUAL = "\u13a6 \U00010380"
+"""Letters that hardly any vocabulary has: a tokenizer without a token for such letters fails on them."""
 
 Tokens = NDArray[np.int64]
 
@@ -72,6 +76,8 @@ class OnnxEngine:
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
+        if not model.sha256:
+            self.embed_query("")  # raises if the weights are damaged
 
     def _open(self, model: ModelFolder, weights: str) -> tuple["InferenceSession", int, str]:
         """Return the session, the length of its states (0: not known yet) and the precision of the weights."""
@@ -83,16 +89,16 @@ class OnnxEngine:
                 raise _unusable(model, "cannot be loaded", weights) from error
         size, stored = model.architecture(), read_header(file)
         self._read_tokens = min(self._read_tokens, size.longest - SPECIAL_TOKENS)
-        if self._tokenizer.get_vocab_size() > size.vocabulary:
+        if not model.sha256 and _last_token(self._tokenizer) >= size.vocabulary:
             raise _unusable(model, "has more tokens than the weights", TOKENIZER_FILE)
         graph = build_graph(stored, size, f"./{file.name}")
-        words = next(tensor for name, tensor in stored.items() if name.endswith(WORDS))
+        words = next(stored[prefix + WORDS] for prefix in PREFIXES if prefix + WORDS in stored)
         return _open_session(graph, file.parent), size.width, PRECISIONS[words.kind]
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
         # encode_batch releases the interpreter lock; encode would hold it for 1 s on 500 kB.
-        return list(itertools.starmap(Span, self._tokenizer.encode_batch([text], add_special_tokens=False)[0].offsets))
+        return list(itertools.starmap(Span, _encoded(self._tokenizer.encode_batch, text).offsets))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions).
@@ -108,6 +114,8 @@ class OnnxEngine:
 
     def calibration_for(self, question: str) -> Calibration:
         """Return when an answer to this question is close."""
+        if question and 2 * self._unknown_characters(question) >= len("".join(question.split())):
+            return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
     def _vectors(self, tokens: Sequence[Tokens]) -> Vectors:
@@ -120,6 +128,10 @@ class OnnxEngine:
                 vectors[index] = _unit(pool(states))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
+        if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
+            raise EmbeddingUnavailableError(
+                "The model gives vectors that are not numbers, or zero: its weights or its config.json are damaged."
+            )
         return vectors
 
     def _hidden(self, ids: Tokens) -> Vectors:
@@ -132,9 +144,16 @@ class OnnxEngine:
         return hidden
 
     def _tokens(self, text: str) -> Tokens:
-        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        encoding = _encoded(self._tokenizer.encode_batch_fast, text)
         first, last = self._special
         return np.array([first, *encoding.ids[: self._read_tokens], last], np.int64)
+
+    def _unknown_characters(self, text: str) -> int:
+        """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
+        encoding = _encoded(self._tokenizer.encode_batch, text)
+        unknown = [self._tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS]
+        spans = (span for token, span in zip(encoding.ids, encoding.offsets, strict=True) if token in unknown)
+        return sum(end - start for start, end in spans)
 
     def _measured_width(self) -> int:
         """Return the length of the states of a model that is an ONNX file."""
@@ -179,8 +198,26 @@ def _first(states: Vectors) -> Vectors:
 
 
 def _unit(vector: Vectors) -> Vectors:
-    unit: Vectors = vector / np.maximum(np.sqrt(np.sum(vector * vector)), SMALLEST_LENGTH)
+    with np.errstate(all="ignore"):  # of damaged weights; the vectors are checked
+        unit: Vectors = vector / np.maximum(np.sqrt(np.sum(vector * vector)), SMALLEST_LENGTH)
     return unit
+
+
+def _encoded(encode: Callable[..., list["Encoding"]], text: str) -> "Encoding":
+    """Return the tokens of a text without special ones. Raises EmbeddingUnavailableError if the tokenizer fails."""
+    try:
+        return encode([text], add_special_tokens=False)[0]
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # what the library raises when it panics is not an Exception
+        raise EmbeddingUnavailableError(
+            f"The model's {TOKENIZER_FILE} cannot read every text: download the model again."
+        ) from error
+
+
+def _last_token(tokenizer: "Tokenizer") -> int:
+    """Return the highest number that a token can have."""
+    return max(*tokenizer.get_vocab().values(), *tokenizer.encode("").ids)
 
 
 def _load_tokenizer(model: ModelFolder) -> "Tokenizer":
@@ -192,6 +229,7 @@ def _load_tokenizer(model: ModelFolder) -> "Tokenizer":
         raise _unusable(model, "is not a tokenizer's file", TOKENIZER_FILE) from error
     tokenizer.no_truncation()  # the file may configure truncation and padding, as to 128 tokens
     tokenizer.no_padding()
+    _encoded(tokenizer.encode_batch, UNUSUAL)
     return tokenizer
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from vector_memory.domain import Chunk
-from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, searchable_texts
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, Memory
+from vector_memory.storage.searchable import searchable_texts
 
 
 def complete(
@@ -30,8 +31,8 @@ def complete(
             writer.discard_vectors(memory.id)
         embedded = []
     # The words of stored chunks, and of a memory that has no chunks, are in the index already.
-    texts = searchable_texts(memory.memory_type, memory.content, chunks) if chunks and not stored else []
-    words = storage.prepare_words(texts)
+    new = chunks if not stored else []
+    words = storage.prepare_words(searchable_texts(memory.title, memory.content, new, chunked=True))
     done, total = len(embedded), len(cut.passages)
     for batch in indexer.embed_batches(cut, done):
         derived = Derived(chunks=chunks, words=words, enriched=enriched, embedded=batch)

@@ -152,11 +152,6 @@ class Indexer:
             return self._counter
 
 
-def searchable_texts(kind: str, content: str, chunks: Sequence[Chunk]) -> list[str]:
-    """Return the texts for the keyword index: the chunks, or the content of a kind that is not chunked."""
-    return [chunk.text for chunk in chunks] if is_chunked(kind) else [content]
-
-
 def is_chunked(kind: str) -> bool:
     """Return whether memories of this kind are split into chunks. Unknown kinds from old files are not."""
     return kind in TRAITS and TRAITS[MemoryKind(kind)].chunked

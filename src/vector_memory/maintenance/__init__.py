@@ -1,1 +1,1 @@
-"""Maintenance: missing vectors, change of model, backups, import and export, the doctor, the session report."""
+"""Maintenance: missing vectors, another model, backups, copies, import and export, the doctor, the session report."""

@@ -1,7 +1,7 @@
 """Computes the vectors of memories and tags that have none: stored without a model, or by the original server.
 
-Documents of the original server may have no chunks yet. All of them are cut first, so that they are found by their
-words long before they have vectors.
+First it finishes what an upgrade has left: outdated words are indexed again, and documents of the original server that
+have no chunks yet are cut, so that they are found by their words long before they have vectors.
 """
 
 import logging
@@ -50,13 +50,16 @@ class Backfill:
         `threshold` memories or more are left to a command.
         """
         missing: int | None = None
+        is_outdated = False
         try:
-            missing = self._count_missing()
+            with self._storage.read() as reader:
+                is_outdated = reader.upkeep.count_outdated() > 0
+                missing = reader.count(Scope(), without_vectors=True)
         except ClosedMemoryError:  # the server is ending
             return
         except VectorMemoryError as error:
             logger.warning("Backfill postponed: %s", error)
-        if missing != 0:
+        if missing != 0 or is_outdated:
             thread = threading.Thread(
                 target=self._run_quietly, args=(missing, threshold, background), name="backfill", daemon=True
             )
@@ -74,8 +77,8 @@ class Backfill:
 
         Raises EmbeddingUnavailableError; vectors computed before that are kept.
         """
-        # All before the first gets vectors: then no two processes can cut one in different ways.
-        self._storage.cut_documents(partial(self._indexer.chunk, MemoryKind.REPORT))
+        # All are cut before the first gets vectors: then no two processes can cut one in different ways.
+        self._storage.finish_upgrade(partial(self._indexer.chunk, MemoryKind.REPORT))
         total = self._count_missing()
         indexed = chunks = 0
         for done, memory in enumerate(self._missing(), start=1):
@@ -108,8 +111,8 @@ class Backfill:
                     return
                 with suppress(DatabaseError):
                     missing = self._count_missing()
-            self._storage.cut_documents(self._indexer.cut_without_model)
-            if missing < threshold:
+            self._storage.finish_upgrade(self._indexer.cut_without_model)
+            if 0 < missing < threshold:
                 fingerprint = self._indexer.fingerprint
                 with self._storage.write() as writer:
                     writer.require_comparable(fingerprint)

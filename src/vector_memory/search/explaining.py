@@ -12,6 +12,7 @@ from vector_memory.search.retriever import MAX_DEPTH, Retrieval, Retriever
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.records import Memory
+from vector_memory.storage.searchable import names_above
 from vector_memory.storage.terms import terms
 from vector_memory.validation import parse_id
 
@@ -35,6 +36,18 @@ class Asked(NamedTuple):
     shown: range | None = None
 
 
+class UnitText(NamedTuple):
+    """The text of a unit, and `above` it the title of its memory and the headings that enclose it."""
+
+    above: str
+    text: str
+
+    @classmethod
+    def of(cls, title: str | None, headings: Sequence[str], text: str) -> "UnitText":
+        """Return the text of a unit that may have a title and headings."""
+        return cls("\n".join(names_above(title, headings)), text)
+
+
 class Explaining:
     """Explains the ranking of units (chunks, or memories that are not chunked) on which every search is based."""
 
@@ -52,9 +65,9 @@ class Explaining:
     def explain(self, query: str, scope: Scope, asked: Asked, mode: SearchMode | None = None) -> Trace:
         """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
 
-        A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of BM25 (`words`), the
-        words that it has and lacks, and its fate: where the result is that it is or belongs to.
-        Raises ValidationError, EmbeddingUnavailableError.
+        A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
+        the words that it has, those of them that only its title or its headings have, the words that it lacks, and its
+        fate: where the result is that it is or belongs to. Raises ValidationError, EmbeddingUnavailableError.
         """
         number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)
         question = self._retriever.prepare(query, mode, scope)
@@ -88,39 +101,48 @@ def compared(question: Question) -> str:
         return "words only: the query is only a number, a code or an address"
     if question.vector is None:
         return question.problem or "words only"
-    return "meaning only" if question.terms is None else f"{VECTOR_WEIGHT:g} x cosine + {1 - VECTOR_WEIGHT:g} x words"
+    if question.terms is None:
+        return "meaning only"
+    formula = f"{question.weight:g} x cosine + {1 - question.weight:g} x words"
+    return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
 
 
 def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Sequence[int]) -> list[Trace]:
     """Return how these candidates were measured."""
     hits = [ranking.hits[index] for index in indices]
-    texts = texts_of(retrieval, scope, hits)
+    units = units_of(retrieval, scope, hits)
     return [
-        {"rank": index + 1, **measures(retrieval.question, hit, texts[hit.id]), "fate": ranking.fate(index)}
+        {"rank": index + 1, **measures(retrieval.question, hit, units[hit.id]), "fate": ranking.fate(index)}
         for index, hit in zip(indices, hits, strict=True)
     ]
 
 
-def measures(question: Question, hit: Hit, text: str) -> Trace:
+def measures(question: Question, hit: Hit, unit: UnitText) -> Trace:
     """Return the measures of a candidate."""
-    known, wanted, cosine = set(terms(text)), question.terms or (), hit.cosine()
+    above, within = set(terms(unit.above)), set(terms(unit.text))
+    wanted, cosine = question.terms or (), hit.cosine(question.weight)
     return {
         "id": hit.id,
         "memory_id": hit.memory_id,
         "score": to_score(hit.score),
         "cosine": None if cosine is None else to_thousandth(cosine),
         "words": None if hit.words is None else to_thousandth(hit.words),
-        "has": [term for term in wanted if term in known],
-        "lacks": [term for term in wanted if term not in known],
+        "has": [term for term in wanted if term in above | within],
+        "in_headings": [term for term in wanted if term in above - within],
+        "lacks": [term for term in wanted if term not in above | within],
     }
 
 
-def texts_of(retrieval: Retrieval, scope: Scope, hits: Sequence[Hit]) -> dict[int, str]:
+def units_of(retrieval: Retrieval, scope: Scope, hits: Sequence[Hit]) -> dict[int, UnitText]:
     """Return the texts of units."""
-    ids = [hit.id for hit in hits]
+    ids, reader = [hit.id for hit in hits], retrieval.reader
     if scope.kind is not None and TRAITS[scope.kind].chunked:
-        return {number: stored.chunk.text for number, stored in retrieval.reader.chunks(ids).items()}
-    return {number: memory.content for number, memory in retrieval.reader.memories(ids).items()}
+        origins = reader.origins([hit.memory_id for hit in hits])
+        return {
+            number: UnitText.of(origins[stored.memory_id].title, stored.chunk.headings, stored.chunk.text)
+            for number, stored in reader.chunks(ids).items()
+        }
+    return {number: UnitText.of(memory.title, (), memory.content) for number, memory in reader.memories(ids).items()}
 
 
 def why(retrieval: Retrieval, scope: Scope, ranking: Ranking, memory_id: int) -> Trace:

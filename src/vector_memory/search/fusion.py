@@ -29,7 +29,7 @@ class Horizon(NamedTuple):
 class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
-    `words`: its share of the highest possible BM25; None: not compared.
+    `words`: its share of the words (see `divisor_of`); None: not compared.
     """
 
     id: int
@@ -39,11 +39,11 @@ class Hit(NamedTuple):
     sources: tuple[Source, ...]
     words: float | None = None
 
-    def cosine(self) -> float | None:
-        """Return the cosine that is part of the score, from -1 to 1; None: not compared."""
+    def cosine(self, weight: float) -> float | None:
+        """Return the cosine that is part of the score with this weight, from -1 to 1; None: not compared."""
         if self.similarity is None or self.words is None:
             return None if self.similarity is None else self.score
-        return (self.score - (1 - VECTOR_WEIGHT) * self.words) / VECTOR_WEIGHT
+        return (self.score - (1 - weight) * self.words) / weight
 
 
 class SearchHits(NamedTuple):
@@ -70,36 +70,38 @@ def clipped(score: float | None) -> float | None:
     return None if score is None else min(1.0, max(0.0, score))
 
 
-def fused_score(similarity: float, words: float) -> float:
-    """Return the convex combination of a cosine and a BM25 score (a share of the highest possible score).
+def fused_score(similarity: float, words: float, weight: float = VECTOR_WEIGHT) -> float:
+    """Return the convex combination of a cosine and a share of the words (see `divisor_of`).
 
-    Neither depends on the other results. A better match in either never lowers the score.
+    `weight`: of the cosine. A better match in either never lowers the score of a unit.
     """
-    return float(fused_scores(np.array(similarity), np.array(words)))
+    return float(fused_scores(np.array(similarity), np.array(words), weight))
 
 
-def fused_scores(similarities: NDArray[np.float64], words: NDArray[np.float64]) -> NDArray[np.float64]:
+def fused_scores(
+    similarities: NDArray[np.float64], words: NDArray[np.float64], weight: float = VECTOR_WEIGHT
+) -> NDArray[np.float64]:
     """Return the fused score of each pair; shape as given."""
-    scores = VECTOR_WEIGHT * rounded(similarities) + (1 - VECTOR_WEIGHT) * rounded(words)
+    scores = weight * rounded(similarities) + (1 - weight) * rounded(words)
     return np.round(scores, FUSED_DECIMALS)
 
 
-def fuse(near: Ranked, keyword: Ranked) -> tuple[list[Hit], Horizon | None]:
+def fuse(near: Ranked, keyword: Ranked, weight: float = VECTOR_WEIGHT) -> tuple[list[Hit], Horizon | None]:
     """Return the units of both lists, best first, and their horizon: no unit outside both lists comes before it.
 
-    The horizon is None if there are no other units. Longer lists would not change the results before it: this is the
-    threshold algorithm (Fagin, Lotem, Naor 2003).
+    `weight`: of the cosines. The horizon is None if there are no other units. Longer lists would not change the results
+    before it: this is the threshold algorithm (Fagin, Lotem, Naor 2003).
     """
     similarities, words = near.scores(), keyword.scores()
     in_near, in_keyword = ({match.id for match in ranked.matches} for ranked in (near, keyword))
     owners = {match.id: match.memory_id for match in (*near.matches, *keyword.matches)}
     shares = rounded(np.array([words.get(unit, 0.0) for unit in owners]))
-    scores = fused_scores(np.array([similarities.get(unit, 0.0) for unit in owners]), shares)
+    scores = fused_scores(np.array([similarities.get(unit, 0.0) for unit in owners]), shares, weight)
     hits = [
         Hit(unit, owners[unit], score, clipped(similarities.get(unit)), sources_of(unit, in_near, in_keyword), share)
         for unit, score, share in zip(owners, scores.tolist(), shares.tolist(), strict=True)
     ]
-    return sort_hits(hits), fused_horizon(horizon_of(near), horizon_of(keyword))
+    return sort_hits(hits), fused_horizon(horizon_of(near), horizon_of(keyword), weight)
 
 
 def horizon_of(ranked: Ranked) -> Horizon | None:
@@ -109,7 +111,7 @@ def horizon_of(ranked: Ranked) -> Horizon | None:
     return Horizon(ranked.matches[-1].score, ranked.matches[-1].id) if ranked.matches else Horizon(1.0, 0)
 
 
-def fused_horizon(near: Horizon | None, keyword: Horizon | None) -> Horizon | None:
+def fused_horizon(near: Horizon | None, keyword: Horizon | None, weight: float) -> Horizon | None:
     """Return the horizon of fused lists: no unit that is outside both lists comes before it.
 
     A unit whose fused score equals that of the horizon has the scores of both horizons, so its id is above the last id
@@ -121,7 +123,7 @@ def fused_horizon(near: Horizon | None, keyword: Horizon | None) -> Horizon | No
     similarity = max(near.score, 0.0) if near else 0.0
     last_ids = [near.id] if near and near.score > 0 else []
     last_ids += [keyword.id] if keyword and keyword.score > 0 else []
-    return Horizon(fused_score(similarity, keyword.score if keyword else 0.0), max(last_ids, default=0))
+    return Horizon(fused_score(similarity, keyword.score if keyword else 0.0, weight), max(last_ids, default=0))
 
 
 def from_single(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:

@@ -8,8 +8,8 @@ from vector_memory.domain import SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.storage.ranking import Vectors
-from vector_memory.storage.terms import query_terms
+from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
+from vector_memory.storage.terms import CAMEL_CASE, query_terms
 from vector_memory.validation import MAX_QUERY, check_text
 
 LOADING_SECONDS = 1.0
@@ -31,6 +31,20 @@ REFERENCE = re.compile(
 )
 """A word that names one thing."""
 
+NAME = re.compile(
+    rf"""
+    --?[A-Za-z][\w-]++  # flags
+    | (?=\w*?[^\W_]_+[^\W_])\w++(?:\(\))?  # store_report, MAX_QUERY
+    | (?={CAMEL_CASE.pattern})\w++(?:\(\))?  # getUserById, HTTPServer
+    | \w++(?:(?:\.|::)\w++)++(?:\(\))?  # members, modules, names of files
+    """,
+    re.VERBOSE,
+)
+"""A word that names something in a program."""
+
+AROUND = "`'\"()[]<>,;:.?!"
+"""What may stand around such a word."""
+
 NUMBERED = re.compile(r"\b(?:task|memory|issue|ticket|pr)\s+(?=#\d)", re.IGNORECASE)
 """What the number after it names, as in `task #42`: such a word has no meaning of its own."""
 
@@ -40,7 +54,7 @@ class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
     `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
-    `calibration`: when an answer to it is close.
+    `calibration`: when an answer to it is close. `weight`: of the cosine in a score.
     """
 
     vector: Vectors | None
@@ -48,6 +62,7 @@ class Question:
     problem: str | None = None
     is_reference: bool = False
     calibration: Calibration = UNKNOWN
+    weight: float = VECTOR_WEIGHT
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
@@ -70,7 +85,8 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
     try:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
-        return Question(model.embed_query(query), terms, calibration=model.calibration_for(query))
+        weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
+        return Question(model.embed_query(query), terms, calibration=model.calibration_for(query), weight=weight)
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:
             raise
@@ -84,3 +100,13 @@ def is_reference(query: str) -> bool:
     """
     words = NUMBERED.sub("", query).split()
     return bool(words) and all(map(REFERENCE.fullmatch, words))
+
+
+def is_name(query: str) -> bool:
+    """Return whether every word of a query names something in a program, or one thing, as in `getUserById`.
+
+    The model cuts such words into pieces. A text that has the name among other words may be far from it, and one that
+    only resembles the name near.
+    """
+    words = [word.strip(AROUND) if NAME.fullmatch(word) is None else word for word in query.split()]
+    return bool(words) and all(NAME.fullmatch(word) or REFERENCE.fullmatch(word) for word in words)

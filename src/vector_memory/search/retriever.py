@@ -208,8 +208,9 @@ class Retrieval:
         scope = self.reader.visible(scope)
         known = self._known.members if self._known is not None and self._known.visible == scope else None
         members = self._view.members(scope, known)
-        scan = Scan(self._view, scope, members, self.question.terms, depth=max(DEPTH, count), memories=memories)
-        return scan.find(self.question.vector, count, self._is_close if only_if_close else None)
+        question, depth = self.question, max(DEPTH, count)
+        scan = Scan(self._view, scope, members, question.terms, depth=depth, memories=memories, weight=question.weight)
+        return scan.find(question.vector, count, self._is_close if only_if_close else None)
 
     def _is_close(self, found: SearchHits) -> bool:
         return found.is_close(self.question.calibration)
@@ -249,7 +250,7 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
             near_only, worded_only = only_in(near, worded), only_in(worded, near)
             near = replace(near, others=source.similarities(vector, worded_only))
             worded = replace(worded, others=words.shares(near_only))
-        hits, horizon = merged(near, worded)
+        hits, horizon = merged(near, worded, question.weight)
         partial = near is not None and near.partial
         settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
         found = best_of_each_memory(settled) if memories else settled
@@ -263,13 +264,13 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
         depth *= GROWTH
 
 
-def merged(near: Ranked | None, worded: Ranked | None) -> tuple[list[Hit], Horizon | None]:
+def merged(near: Ranked | None, worded: Ranked | None, weight: float) -> tuple[list[Hit], Horizon | None]:
     """Return the units of the given lists, best first, and the horizon that no other unit ranks before."""
     if worded is None:
         return from_single(near or Ranked(), "vector")
     if near is None:
         return from_single(worded, "keyword")
-    return fuse(near, worded)
+    return fuse(near, worded, weight)
 
 
 def only_in(ranked: Ranked, other: Ranked) -> list[Match]:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from vector_memory.domain import NewMemory, utc_now
-from vector_memory.indexing.indexer import Indexer, searchable_texts
+from vector_memory.indexing.indexer import Indexer, is_chunked
 from vector_memory.sessions.writer import hash_of, with_title
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Derived, History
+from vector_memory.storage.searchable import searchable_texts
 
 
 class Batches:
@@ -46,6 +47,7 @@ class Batches:
 
     def _prepared(self, memory: NewMemory) -> tuple[NewMemory, Derived]:
         chunks = self._indexer.chunk(memory.kind, memory.content)
-        words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
+        memory, chunked = with_title(memory, chunks), is_chunked(memory.kind)
+        words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
         derived = Derived(chunks=chunks, words=words, enriched=self._indexer.enriches(memory.kind), embedded=None)
-        return with_title(memory, chunks), derived
+        return memory, derived

@@ -9,13 +9,14 @@ from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_
 from vector_memory.domain.text import counted
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
-from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked, searchable_texts
+from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
 from vector_memory.redaction import redact
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.validation import as_title
 
 Completion = Callable[[Writer, NewMemory, str], NewMemory]
@@ -89,8 +90,9 @@ class MemoryWriter:
         wait = not (captured and is_pending)  # nobody waits for a model for what was not asked for
         chunks = self._indexer.chunk(memory.kind, memory.content, wait=wait)
         memory = with_title(memory, chunks)
-        token_count = self._indexer.token_counter(wait=wait)(memory.content) if is_chunked(memory.kind) else None
-        words = self._storage.prepare_words(searchable_texts(memory.kind, memory.content, chunks))
+        chunked = is_chunked(memory.kind)
+        token_count = self._indexer.token_counter(wait=wait)(memory.content) if chunked else None
+        words = self._storage.prepare_words(searchable_texts(memory.title, memory.content, chunks, chunked=chunked))
         embedded, problem = self._embed(memory, chunks, on_progress, stored, defer=is_pending, wait=wait)
         created_at = memory.created_at or utc_now()
         with self._storage.write() as writer:

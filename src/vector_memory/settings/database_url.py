@@ -17,12 +17,20 @@ NAMESPACE_PREFIX = "ns_"
 SHARED_SCHEMA = "vector_memory"
 """Holds what the servers of one database share: namespaces and tokens."""
 
+HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
 URL = re.compile(
-    r"postgres(?:ql)?://(?P<user>[^/?#@]*@)?(?P<hosts>HOST(?:,HOST)*)(?:/(?P<database>[^/?#@]*))?(?:\?(?P<parameters>[^#]*))?".replace(
-        "HOST", r"(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:,\[\]]*)(?::\d*)?"
-    )
+    r"postgres(?:ql)?://(?P<user>[^/?#@]*@)?"
+    rf"(?P<hosts>{HOST}(?:,{HOST})*)"
+    r"(?:/(?P<database>[^/?#@&=]*))?"
+    r"(?:\?(?P<parameters>[^#]*))?"
 )
+SERVICE = "the service"
+"""Stands for the hosts that a service of libpq names."""
+
 SCHEMES = ("postgresql://", "postgres://")
+LIKE_A_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""Begins a URL of any kind, also one whose slashes were joined; the drive of a path has one letter."""
+
 HALF_ENCODED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 SCHEMA = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 NOT_FOR_MEMORIES = re.compile(rf"pg_.*|information_schema|{SHARED_SCHEMA}")
@@ -64,7 +72,8 @@ class DatabaseUrl:
         if password_file is not None and has_password(text):
             raise ConfigurationError("There is a password in the database URL and a password file: use one of them.")
         hosts = _hosts(match["hosts"], parameters)
-        _require_encryption(hosts, parameters, unencrypted=unencrypted)
+        possible = (*hosts, SERVICE) if _names_service(parameters) else hosts
+        _require_encryption(possible, parameters, unencrypted=unencrypted)
         query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in parameters.items())
         place, database = f"{match['user'] or ''}{match['hosts']}", match["database"] or ""
         return cls(
@@ -108,17 +117,27 @@ def memory_address(address: Path | str | DatabaseUrl) -> MemoryAddress:
     """Return the address that a path or URL names. Raises ConfigurationError for an invalid URL."""
     if isinstance(address, str) and address.startswith(SCHEMES):
         return DatabaseUrl.parse(address)
-    return address if isinstance(address, DatabaseUrl) else Path(address)
+    return address if isinstance(address, DatabaseUrl) else checked_path(Path(address))
+
+
+def checked_path(path: Path) -> Path:
+    """Return a path. Raises ConfigurationError if it is a URL, which may contain a password: nothing may name it."""
+    if LIKE_A_URL.match(str(path)):
+        raise ConfigurationError(
+            "A URL stands where a path is expected: give postgresql://USER@HOST/DATABASE to --database-url."
+        )
+    return path
 
 
 def has_password(text: str) -> bool:
     """Return whether a text is a URL that contains a password, or may contain one, because it is invalid."""
-    if not text.startswith(SCHEMES):
+    if not text.lower().startswith(SCHEMES):
         return False
     match = URL.fullmatch(text)
     if match is None:
         return "password" in text or "@" in text
-    return ":" in (match["user"] or "") or "password" in _parameters(match["parameters"] or "")
+    parameters = _parameters(match["parameters"] or "")
+    return ":" in (match["user"] or "") or any(name.endswith("password") for name in parameters)
 
 
 def _parameters(query: str) -> dict[str, str]:
@@ -141,9 +160,14 @@ def _hosts(listed: str, parameters: dict[str, str]) -> tuple[str, ...]:
     named = parameters.get("hostaddr") or os.environ.get("PGHOSTADDR") or parameters.get("host")
     if named is None:
         named = ",".join(unquote(_without_port(one)) for one in listed.split(","))
-    if not named.strip(",") and ("service" in parameters or "PGSERVICE" in os.environ):
-        named = "the service"
+    if not named.strip(",") and _names_service(parameters):
+        named = SERVICE
     return tuple((named or os.environ.get("PGHOST") or "localhost").split(","))
+
+
+def _names_service(parameters: dict[str, str]) -> bool:
+    """Return whether libpq takes parameters from a service: also the address of a host, unless the URL has it."""
+    return "hostaddr" not in parameters and ("service" in parameters or "PGSERVICE" in os.environ)
 
 
 def _without_port(host: str) -> str:

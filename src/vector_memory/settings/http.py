@@ -69,7 +69,7 @@ class HttpOptions(BaseModel):
                 "jwt_jwks_url",
             )
         if self.workers > 1 and self.data_dir is None:
-            raise refused_together("workers need data_dir, where they keep what they share", "workers", "data_dir")
+            raise refused_together("workers need data_dir, the folder that they share", "workers", "data_dir")
         if self.http and not is_loopback(self.host):
             if self.data_dir is None:
                 raise refused_together(

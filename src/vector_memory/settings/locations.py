@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress
+from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, checked_path
 
 MEMORY_FOLDER = "memory"
 """Folder of a project that holds its memory and its memory files."""
@@ -20,7 +20,11 @@ DATABASE_NAME = "agent_session_memory.db"
 
 
 def full_path(path: Path) -> Path:
-    """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here."""
+    """Return `path` as an absolute path. No shell reads a client's settings file, so `~` is expanded here.
+
+    Raises ValueError, and ConfigurationError for a URL.
+    """
+    checked_path(path)
     if "${" in str(path):
         raise ValueError("it contains a ${variable} that the client did not expand")
     try:

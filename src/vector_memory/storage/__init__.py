@@ -1,1 +1,1 @@
-"""Storage of memories: the protocols of an engine, the SQLite engine, and files on disk."""
+"""Storage of memories: the protocols of an engine, what engines share, the two engines, and files on disk."""

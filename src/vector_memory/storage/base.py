@@ -78,8 +78,8 @@ class Storage(Protocol):
         This takes most of the time needed to store a memory, so call it before `write`.
         """
 
-    def cut_documents(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        """Cut the documents that an upgrade has left without chunks, so that they are found by their words.
+    def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
+        """Index outdated words again, and cut the documents that an upgrade has left without chunks.
 
         `cut` returns the chunks of a document. Not in one transaction: what is done stays done.
         """

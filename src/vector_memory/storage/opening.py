@@ -11,7 +11,10 @@ from vector_memory.settings import NAMESPACE_PREFIX, SHARED_SCHEMA, DatabaseUrl,
 from vector_memory.storage.base import Storage
 
 if TYPE_CHECKING:
-    from vector_memory.storage.postgres.shared import SharedTables as SharedTables
+    from vector_memory.storage.postgres.shared import SharedTables as SharedTables  # noqa: PLC0414 - also for others
+
+# An engine is imported when a memory of it is opened.
+# ruff: noqa: PLC0415
 
 MISSING_DRIVER = 'A memory in PostgreSQL needs a driver: run `pip install "vector-memory[postgres]"`.'
 
@@ -24,7 +27,7 @@ def open_storage(
     read_only: bool = False,
     cut: Callable[[str], Sequence[Chunk]] | None = None,
 ) -> Storage:
-    """Open a memory. `dimensions`: the length of its vectors if it is new. `synchronous`: of a file.
+    """Open a memory. `dimensions`: the length of its vectors if it is new. `synchronous`: SQLite's setting, for files.
 
     `cut`: cuts documents that an upgrade has left without chunks.
 

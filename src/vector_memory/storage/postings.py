@@ -163,7 +163,7 @@ def occurrences(
         hits = begin + hits_in(postings[begin:end], hashed)
         own = postings[hits]
         places = starts[rows[hits]] + numbers_of(own)
-        found.append((places, (own & np.uint64(MAX_COUNT)).astype(np.uint16)))
+        found.append((places, counts_of(own)))
     return found
 
 
@@ -173,11 +173,12 @@ def rows_with(wanted: Sequence[str], blocks: Sequence[Numbers]) -> Numbers:
     return np.concatenate([np.empty(0, np.int64), *row_ids])
 
 
-def keys_in(blocks: Numbers, read: ReadPostings) -> tuple[Numbers, Numbers]:
-    """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
+def postings_in(blocks: Numbers, read: ReadPostings) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
+    """Return for each posting in some blocks the position of its block, its term's key, its place and its count."""
     rows, postings = read((blocks[:, None] * BUCKETS + np.arange(BUCKETS)).ravel())
     block, bucket = np.divmod(rows, BUCKETS)
-    return block, bucket << HASH_BITS | hashes_of(postings).astype(np.int64)
+    keys = bucket << HASH_BITS | hashes_of(postings).astype(np.int64)
+    return block, keys, blocks[block] * PLACES_PER_BLOCK + numbers_of(postings), counts_of(postings)
 
 
 def key_of(term: str) -> int:
@@ -216,6 +217,11 @@ def hashes_of(postings: Postings) -> Postings:
 def numbers_of(postings: Postings) -> Numbers:
     """Return the unit numbers of postings."""
     return (postings >> np.uint64(COUNT_BITS)).astype(np.int64) & (1 << NUMBER_BITS) - 1
+
+
+def counts_of(postings: Postings) -> NDArray[np.uint16]:
+    """Return how often the terms of postings are in their units."""
+    return (postings & np.uint64(MAX_COUNT)).astype(np.uint16)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -19,7 +19,7 @@ Signatures = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 SCALE = 1e6
-"""Cosines and shares of BM25 are rounded to six decimals before comparison; float32 cosines are not more precise."""
+"""Cosines and words' shares are rounded to six decimals before comparison; float32 cosines are not more precise."""
 
 ROUNDING = 1e-5
 """Upper bound of the difference between two computations of the same cosine."""
@@ -27,16 +27,18 @@ ROUNDING = 1e-5
 COMPARED_AT_ONCE = 1_024
 """Vectors compared at a time, so that intermediate results stay in the processor's cache."""
 
-K1 = 0.9
+K1 = 0.75
 """BM25: the weight of further occurrences of a term in a unit."""
 B = 0.75
 """BM25: the weight of a unit's length, which is its number of terms."""
-VECTOR_WEIGHT = 0.6
-"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all three."""
+VECTOR_WEIGHT = 0.68
+"""Weight of the cosine in a fused score; keywords have the rest. docs/retrieval.md explains the choice of all four."""
+VECTOR_WEIGHT_OF_NAMES = 0.45
+"""The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 
 
 class Match(NamedTuple):
-    """A unit in one list, with its score: a cosine, or a BM25 score as a share of the highest possible score.
+    """A unit in one list, with its score: a cosine, or a share of the words (see `divisor_of`).
 
     Scores are rounded. Lists are sorted by score, then by id. `memory_id`: the memory of the unit.
     """
@@ -83,7 +85,7 @@ class Wording(NamedTuple):
 
 
 class WordRanking(Protocol):
-    """The BM25 scores of a scope's units for the words of a query, as shares of the highest possible score."""
+    """The shares of a query's words that the units of a scope have (see `divisor_of`)."""
 
     @property
     def wording(self) -> Wording:
@@ -161,8 +163,7 @@ class PlacedPassage(NamedTuple):
 class NewPassages(NamedTuple):
     """The passages after another one that have vectors, sorted by id, with the signatures of their vectors.
 
-    `vectors`: of all of them, or None if nobody asked for them. `last_id`: of the last passage that was read; None:
-    there are no more.
+    `vectors`: of all of them, or None if nobody asked. `last_id`: of the last passage read; None: there are no more.
     """
 
     placed: Sequence[PlacedPassage]
@@ -183,6 +184,9 @@ class IndexFeed(Protocol):
 
     def revision(self) -> Revision:
         """Return the revision of the snapshot."""
+
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are. While an upgrade indexes them again, keep no index."""
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""
@@ -205,8 +209,8 @@ class IndexFeed(Protocol):
     def key_of(self, term: str) -> int:
         """Return a number that stands for a term; its bits are as good as random, and at least 28."""
 
-    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
+    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
+        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
 
     def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.
@@ -228,18 +232,6 @@ class IndexFeed(Protocol):
 
     def scattered_vectors(self, scope: Scope, passage_ids: Sequence[int]) -> tuple[Numbers, Vectors]:
         """Return the same for passages of a scope of one kind; fast for ids that are far apart."""
-
-
-def covered_by_best(shares: NDArray[np.float64], words: Sequence[tuple[float, NDArray[np.integer]]]) -> float:
-    """Return the share of a query's words that the unit with the highest score has.
-
-    `words`: of each, what no unit can score for it, and the places in `shares` of the units that have it.
-    """
-    possible = sum(highest for highest, _ in words)
-    if not possible or not shares.any():
-        return 0.0
-    place = int(shares.argmax())
-    return float(sum(highest for highest, places in words if (places == place).any()) / possible)
 
 
 def rounded(values: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -298,3 +290,11 @@ def scores_for(highest: float, counts: NDArray[np.integer], lengths: NDArray[np.
     """Return the scores of units for a term, from its counts in them and their lengths relative to the mean length."""
     scores: NDArray[np.float64] = highest * counts / (counts + K1 * (1 - B + B * lengths))
     return scores
+
+
+def divisor_of(scores: NDArray[np.float64], possible: float) -> float:
+    """Return the geometric mean of the highest `possible` BM25 score and the highest of all units of a scope.
+
+    Scores divided by it are shares of the words, 0 to 1; if all scores are 0, it is 1.
+    """
+    return math.sqrt(possible * scores.max(initial=0.0)) or 1.0

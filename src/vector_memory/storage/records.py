@@ -178,7 +178,7 @@ class SessionCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCounts:
-    """The statistics of a whole file. The times are None in an empty file."""
+    """The statistics of a whole memory. The times are None if it is empty."""
 
     memory_counts: dict[str, int]
     total_memories: int

@@ -45,6 +45,8 @@ MOST_STEPS = 8
 SHORT_HASH = 7
 """Characters of a hash that are enough to ask for it, as in git."""
 HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
+LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
+"""The first characters of a hash may all be digits: one in 43 if they are eight."""
 DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
 """Translates hexadecimal digits to "x". Few texts have seven in a row, and looking for hashes takes much longer."""
 
@@ -70,12 +72,24 @@ def terms(text: str) -> list[str]:
 def query_terms(text: str) -> list[str]:
     """Return the terms to search for, without duplicates, and without stop words unless the text has nothing else.
 
-    There is no query syntax: every part of the text is either a term or ignored.
+    There is no query syntax: every part of the text is either a term or ignored. A query that is only a number may
+    also be the beginning of a hash.
     """
     words = _tokens(_words, _spaced(LONG_VERSION.sub(" ", text)))
-    wanted = [word for word in words if word not in STOP_WORDS]
-    others = [*_wholes(text), *_short_hashes(text), *_unspaced(text)]
+    hashes = list(_short_hashes(text))
+    # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
+    wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]
+    others = [*_wholes(text), *hashes, *_unspaced(text)]
+    if number := LONG_NUMBER.fullmatch(text):
+        others.append(number[1][:SHORT_HASH])
     return list(dict.fromkeys([*_tokens(_stems, " ".join(wanted if wanted or others else words)), *others]))
+
+
+def named_by(term: str) -> str:
+    """Return one term for all that name the same: a hash and its beginning, a version with and without its "v"."""
+    if HASH.fullmatch(term) or (term.isdecimal() and len(term) > SHORT_HASH):
+        return term[:SHORT_HASH]
+    return term[1:] if term.startswith("v") and VERSION.fullmatch(term, 1) else term
 
 
 def _tokens(tokenizer: apsw.FTS5Tokenizer, text: str) -> list[str]:

@@ -22,6 +22,9 @@ class Upkeep(Protocol):
     def rebuild_words(self) -> None:
         """Index the words of all memories again."""
 
+    def count_outdated(self) -> int:
+        """Return the number of memories whose words an earlier release may have indexed by other rules."""
+
 
 class SpareVectors(Protocol):
     """Vectors of another model: filled memory by memory beside the vectors in use, and then swapped with them.
@@ -102,13 +105,17 @@ class PlacedLengths(NamedTuple):
 
 
 class WordBlock(NamedTuple):
-    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket."""
+    """A block of the keyword index (`storage.postings`). `postings`: arrays of postings by bucket.
+
+    `is_outdated`: an earlier release may have indexed its words by other rules.
+    """
 
     id: int
     session_id: str | None
     units: int
     memories: list[PlacedLengths]
     postings: dict[int, bytes]
+    is_outdated: bool
 
 
 class LastIds(NamedTuple):

@@ -16,11 +16,12 @@ from vector_memory.storage.ranking import (
     Ranked,
     Wording,
     best,
-    covered_by_best,
+    divisor_of,
     highest_score,
     rounded,
     scores_for,
 )
+from vector_memory.storage.wording import covered_by_best
 
 MAX_ENTRIES = 1 << 26
 """More units than a memory can have; a higher number counts as damage."""
@@ -80,7 +81,7 @@ class Layout:
 class ScopeRanking:
     """The WordRanking of a scope of memories.
 
-    `shares`: the score of each entry of the layout, as a share of the highest possible score.
+    `shares`: of each entry of the layout.
     """
 
     def __init__(self, table: WordTable, layout: Layout, shares: NDArray[np.float64], wording: Wording) -> None:
@@ -123,8 +124,9 @@ def rank_units(table: WordTable, wanted: Sequence[str]) -> ScopeRanking:
         most = highest_score(layout.units, len(entries))
         words.append((most, entries))
         scores[entries] += scores_for(most, counts[inside], layout.lengths[entries] / layout.mean_length)
-    scores /= sum(most for most, _ in words) or 1.0
-    return ScopeRanking(table, layout, scores, Wording(covered_by_best(scores, words), layout.units))
+    wording = Wording(covered_by_best(scores, wanted, words), layout.units)
+    scores /= divisor_of(scores, sum(most for most, _ in words))
+    return ScopeRanking(table, layout, scores, wording)
 
 
 def layout_of(rows: Sequence[MemoryInBlock], sizes: Mapping[int, int]) -> Layout:

@@ -16,7 +16,7 @@ from typing import Any
 from vector_memory.domain import utc_now
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import make_private_folders
-from vector_memory.storage.disk.locking import lock
+from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.callers import Caller
 
 FOLDER = "audit"
@@ -96,8 +96,7 @@ class AuditLog:
 
     def _append(self, facts: dict[str, Any]) -> None:
         make_private_folders(self._folder)
-        descriptor = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-        try:
+        with lock_file(self._folder / "lock") as descriptor:
             lock(descriptor)
             newest = self.files()[-1:]
             if newest:
@@ -110,8 +109,6 @@ class AuditLog:
                 os.write(target, data)
             finally:
                 os.close(target)
-        finally:
-            os.close(descriptor)
 
     def _new_file(self) -> Path:
         return self._folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vector_memory.settings import DATABASE_NAME
-from vector_memory.storage.disk.filesystem import log_of, make_private_folders
+from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
 from vector_memory.tenancy.quotas import Quota, read_quota, write_quota
 from vector_memory.tenancy.registry import Sizes, existing_name, invalid_name, missing_namespace
 from vector_memory.tenancy.tokens import Tokens, token_file
@@ -81,11 +81,3 @@ class FolderRegistry:
 
     def close(self) -> None:
         """Do nothing: files are opened for each use."""
-
-
-def size_of(path: Path) -> int:
-    """Return the size of a file; 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

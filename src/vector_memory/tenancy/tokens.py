@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
 from vector_memory.storage.disk.filesystem import make_private_folders
-from vector_memory.storage.disk.locking import lock
+from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.callers import Caller, Permission
 
 PREFIX = "vm_"
@@ -158,8 +158,7 @@ class TokenFile(Tokens):
     def _changing(self) -> Iterator[list[Token]]:
         """Yield the tokens as a list to change, and replace the file by it, unless the block raises."""
         make_private_folders(self._path.parent)
-        descriptor = os.open(self._path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
+        with lock_file(self._path.with_suffix(".lock")) as descriptor:
             lock(descriptor)
             tokens = list(self.tokens())
             yield tokens
@@ -169,8 +168,6 @@ class TokenFile(Tokens):
                 stream.flush()
                 os.fsync(stream.fileno())
             draft.replace(self._path)
-        finally:
-            os.close(descriptor)
 
 
 def token_file(data_dir: Path) -> TokenFile:

@@ -11,7 +11,10 @@ from engine_memories import MODEL, OTHER_MODEL, add, chunks_in, content_hash, de
 from vector_memory.domain import MemoryKind, NewMemory, Scope
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError
 from vector_memory.storage.base import Storage
+from vector_memory.storage.postgres import keywords as postgres_keywords
+from vector_memory.storage.ranking import Method
 from vector_memory.storage.records import History
+from vector_memory.storage.sqlite import keywords as sqlite_keywords
 
 SESSIONS = map("session {}".format, count())
 
@@ -283,3 +286,28 @@ def test_a_clean_up_finds_old_memories_and_the_tagged_ones_that_were_read_least(
         assert [memory.id for memory in reader.expendable("2025", tagged=False, limit=1)] == [earlier]
         assert [memory.id for memory in reader.expendable("2025", tagged=True)] == notes[::-1]
         assert young not in [memory.id for memory in reader.expendable("2026", tagged=False)]
+
+
+@pytest.mark.parametrize("kind", [MemoryKind.REPORT, MemoryKind.KNOWLEDGE_BASE])
+def test_words_added_in_one_transaction_are_told_apart_although_memories_are_deleted_between(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, kind: MemoryKind
+) -> None:
+    for keywords in (sqlite_keywords, postgres_keywords):
+        monkeypatch.setattr(keywords, "UNITS_PER_BLOCK", 2)
+    added: dict[int, str] = {}
+    with storage.write() as writer:
+        for number in range(8):
+            new = new_memory(f"common a{number}", kind)
+            if number in (0, 2, 6):  # a writer then remembers where the words belong
+                assert writer.find_duplicate(new, content_hash(new)) is None
+            made, history = derived(storage, new, None), History("2026-01-01", "2026-01-01", "2026-01-01")
+            memory_id = writer.add_memory(new, made, content_hash=content_hash(new), history=history)
+            if number in (2, 4, 5):
+                writer.delete(memory_id)
+            else:
+                added[memory_id] = f"a{number}"
+    with storage.read() as reader:
+        source = reader.candidates(Scope(kind), Method())
+        assert {match.memory_id for match in source.rank_words(["common"]).best(9).matches} == set(added)
+        for memory_id, word in added.items():
+            assert [match.memory_id for match in source.rank_words([word]).best(9).matches] == [memory_id]

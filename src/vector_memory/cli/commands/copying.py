@@ -6,11 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, creatable, existing
+from vector_memory.cli.flags import AsJson, creatable, existing, given_path
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.maintenance.copying import Copied, copying
-from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress, full_path
+from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress
 from vector_memory.storage.opening import open_storage
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -55,7 +55,7 @@ def place_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
     """Return the place that an argument names."""
     if address.startswith(SCHEMES):
         return DatabaseLocation(database_url=address, database_unencrypted=unencrypted)
-    return DatabaseLocation(database_path=full_path(Path(address)))
+    return DatabaseLocation(database_path=given_path(Path(address)))
 
 
 def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> Copied:

@@ -1,5 +1,6 @@
 """The command that prepares a PostgreSQL database for servers, and creates what only large memories need."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -7,7 +8,7 @@ from cyclopts import Parameter
 from vector_memory.cli.flags import DEFAULTS, AsJson, DatabaseFlags, ModelSettingsFlags
 from vector_memory.cli.terminal import print_json, say
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseServer
+from vector_memory.settings import DatabaseServer, DatabaseUrl
 from vector_memory.storage.opening import index_vectors, prepare_database
 
 
@@ -38,20 +39,29 @@ def database(
     """
     address = server.url()
     if address is None:
-        raise ConfigurationError("Name the database: --database-url, or VECTOR_MEMORY_DATABASE_URL.")
+        raise ConfigurationError("Say where the database is: --database-url, or VECTOR_MEMORY_DATABASE_URL.")
     if action == "index":
-        index_vectors(address, drop=drop)
-        if as_json:
-            print_json({"success": True, "dropped": drop})
-        else:
-            say(f"{'Dropped' if drop else 'Created'} the index of vectors of {address}")
-        return
-    if drop:
+        _index(address, drop=drop, as_json=as_json)
+    elif drop:
         raise ConfigurationError("Only an index can be dropped: `vector-memory database index --drop`.")
-    serving, reading = serve or [], read or []
-    if both := sorted(set(serving) & set(reading)):
+    elif both := sorted({*(serve or ())} & {*(read or ())}):
         raise ConfigurationError(f"{both[0]} is both in --serve and in --read: choose one.")
-    schemas = prepare_database(address, dimensions=settings.embedding_dim, serving=serving, reading=reading)
+    else:
+        schemas = prepare_database(address, dimensions=settings.embedding_dim, serving=serve or (), reading=read or ())
+        _report(address, schemas, serve or [], read or [], as_json=as_json)
+
+
+def _index(address: DatabaseUrl, *, drop: bool, as_json: bool) -> None:
+    index_vectors(address, drop=drop)
+    if as_json:
+        print_json({"success": True, "dropped": drop})
+    else:
+        say(f"{'Dropped' if drop else 'Created'} the index of vectors of {address}")
+
+
+def _report(
+    address: DatabaseUrl, schemas: Sequence[str], serving: list[str], reading: list[str], *, as_json: bool
+) -> None:
     if as_json:
         print_json({"success": True, "schemas": schemas, "serving": serving, "reading": reading})
         return

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.transfer import backfilled
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, files_of
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, files_of, given_path
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import one_line, print_json, progress, resumable, say
 from vector_memory.domain import MemoryKind
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseLocation, Settings, full_path
+from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def import_sessions(
         raise ConfigurationError("--all stores the sessions of all projects: omit the folder, or --all.")
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
-    folder = None if all_projects else full_path(project or Path()).resolve()  # as clients name it
+    folder = None if all_projects else given_path(project or Path()).resolve()  # as clients name it
     clients = [client] if client else list(CLIENTS)
     missing, problem = 0, None
     with resumable(), SessionMemoryStore(address, settings, read_only=dry_run) as store:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from vector_memory.cli.clients.catalogue import CLIENTS, Scope
-from vector_memory.cli.flags import require_folder
+from vector_memory.cli.flags import given_path, require_folder
 from vector_memory.cli.terminal import say
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseUrl, Profile, ServerOptions, Toolset, full_path, has_password
+from vector_memory.settings import DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
     from vector_memory.cli.clients.planning import Change, Place
@@ -145,7 +145,7 @@ def _file(database: Path | None) -> list[str]:
     if database is None:
         return []
     try:
-        path = full_path(database)
+        path = given_path(database)
     except ValueError:
         raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
     require_folder(path.parent)
@@ -162,7 +162,7 @@ def _database(url: str | None, password_file: Path | None) -> list[str]:
             "--database-password-file names."
         )
     DatabaseUrl.parse(url)
-    of_password = [] if password_file is None else ["--database-password-file", str(full_path(password_file))]
+    of_password = [] if password_file is None else ["--database-password-file", str(given_path(password_file))]
     return ["--database-url", url, *of_password]
 
 
@@ -174,7 +174,7 @@ def _remote(url: str | None, token_file: Path | None) -> list[str]:
         raise ConfigurationError("A shared memory needs both: --http URL and --token-file FILE.")
     from vector_memory.server.http.relaying import read_token
 
-    path = full_path(token_file)
+    path = given_path(token_file)
     read_token(path)
     return ["--remote", url, "--token-file", str(path)]
 

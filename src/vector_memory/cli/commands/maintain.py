@@ -12,19 +12,14 @@ from vector_memory.cli.flags import (
     ModelSettingsFlags,
     creatable,
     existing,
+    file_of,
     files_of,
-    on_this_machine,
+    given_path,
 )
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
-from vector_memory.settings import DatabaseLocation, full_path
-
-BACKED_UP = (
-    "`pg_dump --format=custom --schema=memory URL > memory.dump` backs it up, and "
-    "`pg_restore --dbname=URL memory.dump` restores it"
-)
-"""What to do instead of `backup` and `restore` with a memory in PostgreSQL."""
+from vector_memory.settings import DatabaseLocation
 
 
 def backfill(
@@ -95,8 +90,8 @@ def backup(
     """
     from vector_memory.maintenance.backup import back_up
 
-    target = full_path(target)
-    path = on_this_machine(place.address(), BACKED_UP)
+    target = given_path(target)
+    path = file_of(place.address())
     with progress("Copying") as update:
         copied = back_up(path, target, overwrite=overwrite, on_progress=update)
     message = f"Copied {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {target}"
@@ -120,9 +115,9 @@ def restore(
     """Replace the memory with a backup. No server may use the memory meanwhile."""
     from vector_memory.maintenance.backup import restore
 
-    path = on_this_machine(creatable(place), BACKED_UP)
+    path = file_of(creatable(place))
     with progress("Checking and copying") as update:
-        copied = restore(full_path(source), path, overwrite=overwrite, on_progress=update)
+        copied = restore(given_path(source), path, overwrite=overwrite, on_progress=update)
     message = f"Restored {counted(copied.memories, 'memory', 'memories')} ({copied.size / 1e6:,.1f} MB) to {path}"
     if copied.kept is not None:
         message += f"\nThe previous memory is kept in {copied.kept}"

@@ -9,14 +9,14 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.flags import AsJson, LocationFlags, files_of
+from vector_memory.cli.flags import AsJson, LocationFlags, files_of, given_path
 from vector_memory.cli.terminal import print_json, progress, say
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
 from vector_memory.errors import ConfigurationError, NotFoundError
 from vector_memory.maintenance.report import SessionReports
 from vector_memory.maintenance.transfer import new_file
-from vector_memory.settings import DatabaseLocation, full_path
+from vector_memory.settings import DatabaseLocation
 from vector_memory.storage.base import Storage
 
 UNSAFE = re.compile(r"[^\w.-]+")
@@ -51,9 +51,9 @@ def report(
     with opened(place) as storage:
         if session is not None:
             require_session(storage, session)
-            targets = {session: full_path(output or Path(file_name(session)))}
+            targets = {session: given_path(output or Path(file_name(session)))}
         else:
-            folder = full_path(output or Path())
+            folder = given_path(output or Path())
             targets = _pages_of(storage, folder)
         written = [_write(storage, one, target, place, overwrite=overwrite) for one, target in targets.items()]
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from vector_memory.cli.flags import SettingsFlags, creatable, files_of, require_folder
+from vector_memory.cli.flags import SettingsFlags, creatable, files_of, given_path, require_folder
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.settings import (
     EXPORT_FOLDER,
@@ -17,7 +17,6 @@ from vector_memory.settings import (
     ServerLocations,
     ServerOptions,
     Settings,
-    full_path,
 )
 
 ServerLocationFlags = Annotated[ServerLocations, Parameter(name="*")]
@@ -38,7 +37,7 @@ def serve(
     settings: SettingsFlags = Settings(),
 ) -> None:
     """Serve an MCP client over standard input and output, or with --http many over HTTP."""
-    # Its default place is the project that the client works on, which it may be the first to use.
+    # The default folder is created: a memory in the client's project need not exist yet.
     address = place.address() if place.is_default() else creatable(place)
     set_up_logging(settings.log_level, settings.log_file, files_of(address))
     exports = place.export_dir or [place.folder() / EXPORT_FOLDER]
@@ -77,7 +76,7 @@ def demo(
     """Store a folder of Markdown files through the real server and ask questions about it."""
     from vector_memory.cli.demo import run_demo
 
-    kept = full_path(database_path) if database_path else None
+    kept = given_path(database_path) if database_path else None
     if kept is not None:
         require_folder(kept.parent)
     run_demo(folder, questions=question or [], limit=limit, database=kept)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from vector_memory.cli.commands.opening import opened, require_session
-from vector_memory.cli.commands.show import facts_table
+from vector_memory.cli.commands.show_output import facts_table
 from vector_memory.cli.flags import AsJson, LocationFlags
 from vector_memory.cli.terminal import console, moment, one_line, print_json
 from vector_memory.domain.text import counted
@@ -25,7 +25,7 @@ def stats(
     as_json: AsJson = False,
     place: LocationFlags = DatabaseLocation(),
 ) -> None:
-    """Count the memories of the whole file or of one session."""
+    """Count memories: all of them, or those of one session."""
     with opened(place) as storage:
         found: MemoryStatsResult | SessionStatsResult
         if session is None:

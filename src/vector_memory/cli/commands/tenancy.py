@@ -4,6 +4,7 @@
 import re
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +14,11 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags
+from vector_memory.cli.flags import AsJson, DatabaseFlags, HiddenSettingsFlags, given_path
 from vector_memory.cli.terminal import console, one_line, print_json
 from vector_memory.cli.terminal_text import as_json as one_line_of_json
 from vector_memory.errors import ConfigurationError, DatabaseError, ValidationError
-from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings, full_path
+from vector_memory.settings import DEFAULT_DIM, DatabaseServer, Settings
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.databases import DatabaseRegistry
@@ -59,7 +60,7 @@ def namespace(
         elif action == "limit":
             name = required(name, "namespace limit NAME --max-memories N")
             registry.set_quota(name, quota)
-            sys.stdout.write(f"Set the limits of {name}; those that you did not name are lifted.\n")
+            sys.stdout.write(f"Set the limits of {name}; limits that you did not name are removed.\n")
         else:
             create_namespace(registry, required(name, "namespace create NAME"), quota, as_json=as_json)
 
@@ -104,31 +105,40 @@ def token(
     """
     with closing(registry_at(database, data_dir)) as registry:
         if action == "list":
-            show(registry.tokens, as_json=as_json)
-            return
-        name = required(name, f"token {action} NAME")
-        if action == "revoke":
-            registry.tokens.revoke(name)
-            said = {"revoked": name}
+            list_tokens(registry.tokens, as_json=as_json)
+        elif action == "revoke":
+            revoke_token(registry.tokens, required(name, "token revoke NAME"), as_json=as_json)
         else:
-            chosen = required(namespace, f"token create {name} --namespace NAMESPACE")
-            registry.require(chosen)
+            name = required(name, "token create NAME")
+            opened = required(namespace, f"token create {name} --namespace NAMESPACE")
+            registry.require(opened)
             secret = registry.tokens.create(
                 name,
-                chosen,
+                opened,
                 Permission(scope),
                 sessions=tuple(session) if session else None,
                 agent_id=agent,
                 expires_at=None if expires is None else time.time() + seconds_in(expires),
             )
-            said = {"token": secret, "name": name, "namespace": chosen, "scope": str(scope)}
+            say_token({"token": secret, "name": name, "namespace": opened, "scope": str(scope)}, as_json=as_json)
+
+
+def revoke_token(tokens: Tokens, name: str, *, as_json: bool) -> None:
+    """Revoke a token, and say so."""
+    tokens.revoke(name)
     if as_json:
-        print_json(said)
-    elif action == "revoke":
+        print_json({"revoked": name})
+    else:
         sys.stdout.write(f"Revoked {name}: the next call with it is refused.\n")
+
+
+def say_token(created: Mapping[str, str], *, as_json: bool) -> None:
+    """Print a new token: only its secret on standard output, so that a script can keep it."""
+    if as_json:
+        print_json(created)
     else:
         sys.stderr.write("This token is shown once. Keep it where your client reads it, not in a shared file:\n")
-        sys.stdout.write(f"{said['token']}\n")
+        sys.stdout.write(f"{created['token']}\n")
 
 
 def audit(
@@ -147,14 +157,12 @@ def audit(
             if token in (None, line["token"]) and namespace in (None, line["namespace"]):
                 sys.stdout.write(f"{as_text(line) if as_json else in_words(line)}\n")
     if broken is not None:
-        raise DatabaseError(
-            f"The audit log is not as it was written: {broken.file.name}, line {broken.line}: {broken.reason}."
-        )
+        raise DatabaseError(f"The audit log was altered: {broken.file.name}, line {broken.line}: {broken.reason}.")
     if verify:
         if as_json:
             print_json({"intact": True})
         else:
-            sys.stdout.write("The audit log is as it was written.\n")
+            sys.stdout.write("The audit log is intact.\n")
 
 
 def in_words(line: dict[str, Any]) -> str:
@@ -168,7 +176,7 @@ def as_text(line: dict[str, Any]) -> str:
     return one_line_of_json(line, sys.stdout.encoding, indent=None)
 
 
-def show(tokens: Tokens, *, as_json: bool) -> None:
+def list_tokens(tokens: Tokens, *, as_json: bool) -> None:
     """Print the tokens, without what they open."""
     listed = tokens.tokens()
     if as_json:
@@ -222,7 +230,7 @@ def seconds_in(duration: str) -> int:
 def required(value: str | None, usage: str) -> str:
     """Return a value that this action needs. Raises ConfigurationError with the usage."""
     if value is None:
-        raise ConfigurationError(f"This needs more: `vector-memory {usage}`.")
+        raise ConfigurationError(f"An argument is missing: `vector-memory {usage}`.")
     return value
 
 
@@ -237,5 +245,7 @@ def registry_at(database: DatabaseServer, data_dir: Path | None, dimensions: int
 def folder_of(data_dir: Path | None) -> Path:
     """Return the data folder. Raises ConfigurationError if none is given."""
     if data_dir is None:
-        raise ConfigurationError("Name the folder of the namespaces, --data-dir, or their database, --database-url.")
-    return full_path(data_dir)
+        raise ConfigurationError(
+            "Say where the namespaces are: --data-dir for a folder, or --database-url for a database."
+        )
+    return given_path(data_dir)

@@ -31,7 +31,12 @@ def _table(trace: Trace) -> Table:
     table.add_row(*(Text(name, style="dim") for name in COLUMNS))
     for one in trace["candidates"]:
         measures = ("-" if one[name] is None else f"{one[name]:.3f}" for name in ("score", "cosine", "words"))
-        words = (one_line(" ".join(one[name])) for name in ("has", "lacks"))
+        words = (one_line(" ".join(named)) for named in (_found(one), one["lacks"]))
         cells = (str(one["rank"]), str(one["memory_id"]), str(one["id"]), *measures, *words, one["fate"])
         table.add_row(*map(Text, cells))
     return table
+
+
+def _found(candidate: Trace) -> list[str]:
+    """Return the words that a candidate has; in brackets those that only its title or its headings have."""
+    return [f"({word})" if word in candidate["in_headings"] else word for word in candidate["has"]]

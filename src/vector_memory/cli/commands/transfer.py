@@ -10,13 +10,21 @@ from typing import IO, Annotated
 
 from cyclopts import Parameter
 
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, LocationFlags, creatable, existing, files_of
+from vector_memory.cli.flags import (
+    AsJson,
+    HiddenSettingsFlags,
+    LocationFlags,
+    creatable,
+    existing,
+    files_of,
+    given_path,
+)
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, ValidationError
 from vector_memory.maintenance.transfer import is_database, new_file, notes_as_export
-from vector_memory.settings import DatabaseLocation, Settings, full_path
+from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
 
 STANDARD = Path("-")
@@ -41,7 +49,7 @@ def export(
         if output == STANDARD:
             store.export_memories(sys.stdout.buffer, session, with_vectors=vectors, on_progress=update)
             return
-        target = full_path(output)
+        target = given_path(output)
         with new_file(target, overwrite=overwrite, databases=files_of(address)) as stream:
             written = store.export_memories(stream, session, with_vectors=vectors, on_progress=update)
     if as_json:
@@ -118,12 +126,12 @@ def opened(source: Path) -> Iterator[IO[bytes]]:
             yield copy
         return
     try:
-        stream = full_path(source).open("rb")
+        stream = given_path(source).open("rb")
     except OSError as error:
         raise ValidationError(f"{source} cannot be read ({error.strerror}): choose a file written by export.") from None
     with stream:
         if not is_database(stream):
             yield stream
             return
-    with notes_as_export(full_path(source)) as export:
+    with notes_as_export(given_path(source)) as export:
         yield export

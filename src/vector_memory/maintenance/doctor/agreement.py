@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +11,10 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
-from vector_memory.indexing.indexer import searchable_texts
 from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.upkeep import WholeMemory, WordBlock
 
 MEMORIES_AT_ONCE = 100
@@ -95,13 +95,14 @@ def are_passages_correct(whole: WholeMemory) -> bool:
 
 
 def are_words_correct(reader: Reader, faults: Faults) -> bool:
-    """Return whether the keyword index matches the texts, apart from blocks with memories that are damaged."""
+    """Return whether the keyword index matches the texts, apart from outdated blocks, and from damaged memories."""
     damaged, wanted, last_id = faults.text | faults.chunks, set(faults.searchable), 0
     while blocks := reader.upkeep.portions.blocks(last_id, BLOCKS_AT_ONCE):
         last_id = blocks[-1].id
         for block in blocks:
             placed = {memory.memory_id for memory in block.memories}
-            if not placed <= wanted or not (placed & damaged or is_block_correct(reader, block)):
+            unknown = block.is_outdated or placed & damaged
+            if not placed <= wanted or not (unknown or is_block_correct(reader, block)):
                 return False
             wanted -= placed
     return wanted <= damaged
@@ -114,7 +115,8 @@ def is_block_correct(reader: Reader, block: WordBlock) -> bool:
     for placed in block.memories:
         memory = memories[placed.memory_id]
         chunks = [stored.chunk for stored in reader.chunks_of(memory.id)]
-        lengths, rows = indexed(searchable_texts(memory.memory_type, memory.content, chunks), placed.first)
+        texts = searchable_texts(memory.title, memory.content, chunks, chunked=memory.chunked)
+        lengths, rows = indexed(texts, placed.first)
         end = placed.first + len(lengths) // LENGTH.itemsize
         if lengths != placed.lengths or memory.session_id != block.session_id or not end <= block.units <= MAX_UNITS:
             return False
@@ -141,23 +143,56 @@ def unknown_tags(reader: Reader) -> dict[str, int]:
     return {tag: count for tag, count in used.items() if tag and tag not in known}
 
 
-def faults_found(reader: Reader, faults: Faults) -> Iterator[Finding]:
-    """Say which memories do not match their texts."""
-    if faults.text:
-        yield problem("text", f"The text of {named(faults.text)} has changed since it was stored.", "Restore a backup.")
+def texts(
+    total: int, restore: str, *, changed: Collection[int], chunks: Collection[int], passages: Collection[int]
+) -> Iterator[Finding]:
+    """Say of which memories, of `total`, the text has changed, or chunks or passages do not match the text.
+
+    `restore`: how to restore a backup.
+    """
+    if changed:
+        yield problem("text", f"The text of {named(changed)} has changed since it was stored.", restore)
     else:
-        total = reader.count(Scope())
         yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
-    for name, what, ids in (("chunks", "chunk", faults.chunks), ("passages", "passage", faults.passages)):
+    for name, what, ids in (("chunks", "chunk", chunks), ("passages", "passage", passages)):
         yield agreement(
             name,
             f"Every {what} is a part of its memory's text.",
             ids and f"The {what}s of {named(ids)} are missing or do not match the text.",
         )
-    yield agreement(
-        "vectors",
-        "Every vector has the length 1.",
-        faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
+
+
+def words(*, right: bool, outdated: int) -> Finding:
+    """Say whether the keyword index matches the texts. `outdated`: memories whose words are to be indexed again."""
+    if right and outdated:
+        message = (
+            f"The words of {counted(outdated, 'memory', 'memories')} were indexed by an earlier release: titles and "
+            "headings do not count yet. A server indexes them again in the background."
+        )
+        return fixable("keywords", message, State.WARNING)
+    wrong = "" if right else "The keyword index does not match the texts."
+    return agreement("keywords", "The keyword index matches the texts.", wrong)
+
+
+def tags(unknown: Collection[str]) -> Finding:
+    """Say which tags are in use, but not canonical."""
+    message = f"Not canonical: {counted(len(unknown), 'tag')} of tagged memories."
+    return agreement("tags", "Every tag of a tagged memory is canonical.", unknown and message)
+
+
+def orphans(rows: Mapping[str, int]) -> Finding:
+    """Say how many rows of which table belong to no memory."""
+    listed = ", ".join(f"{number:,} in {table}" for table, number in sorted(rows.items()))
+    message = listed and f"There are orphaned rows: {listed}."
+    return agreement("orphans", "Every chunk and passage belongs to a memory.", message)
+
+
+def copied_fields(misfiled: Collection[int]) -> Finding:
+    """Say of which memories the vectors have other fields than the memory, from which they are copied."""
+    return agreement(
+        "index",
+        "Every vector has its memory's session, kind, agent, iteration and task.",
+        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
     )
 
 

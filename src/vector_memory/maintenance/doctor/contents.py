@@ -6,7 +6,17 @@ from pathlib import Path
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseLockError, VectorMemoryError
-from vector_memory.maintenance.doctor.agreement import fingerprint, reembedding, unindexed
+from vector_memory.maintenance.doctor.agreement import (
+    copied_fields,
+    fingerprint,
+    orphans,
+    reembedding,
+    tags,
+    texts,
+    unindexed,
+    unknown_tags,
+    words,
+)
 from vector_memory.maintenance.doctor.report import (
     Finding,
     State,
@@ -25,7 +35,6 @@ from vector_memory.storage.sqlite.index_faults import TextFaults
 from vector_memory.storage.sqlite.inspection import FileKind
 from vector_memory.storage.sqlite.migrations import expected_schema
 from vector_memory.storage.sqlite.schema_check import schema_faults
-from vector_memory.storage.sqlite.tags import unknown_tags
 from vector_memory.storage.sqlite.transactions import SqliteReader
 from vector_memory.storage.sqlite.value_faults import value_faults
 
@@ -91,13 +100,19 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
     def compared() -> Iterator[Finding]:
         nonlocal faults
         faults = index_faults.text_faults(connection)
-        yield from texts(connection, faults)
+        total = inspection.count_memories(connection)
+        yield from texts(total, RESTORE, changed=faults.text, chunks=faults.chunks, passages=faults.passages)
 
-    yield from checked("orphans", lambda: [orphans(connection)])
+    def indexed() -> Iterator[Finding]:
+        damaged = faults.text | faults.chunks
+        right = index_faults.is_keyword_index_correct(connection, damaged)
+        yield words(right=right, outdated=reader.upkeep.count_outdated())
+
+    yield from checked("orphans", lambda: [orphans(inspection.count_orphans(connection))])
     yield from checked("text", compared)
     yield from checked("vectors", lambda: filed_vectors(connection, faults.text))
-    yield from checked("keywords", lambda: [keywords(connection, faults.text | faults.chunks)])
-    yield from checked("tags", lambda: [tags(connection)])
+    yield from checked("keywords", indexed)
+    yield from checked("tags", lambda: [tags(unknown_tags(reader))])
     yield from checked("unindexed", lambda: [unindexed(reader)])
     yield from checked("fingerprint", lambda: [fingerprint(reader, model)])
     yield from checked("reembedding", lambda: reembedding(reader))
@@ -156,34 +171,6 @@ def integrity(connection: Connection) -> Finding:
     )
 
 
-def orphans(connection: Connection) -> Finding:
-    """Check for rows whose parent row is missing."""
-    found = inspection.count_orphans(connection)
-    tables = ", ".join(f"{number:,} in {table}" for table, number in sorted(found.items()))
-    return agreement(
-        "orphans", "Every chunk and passage belongs to a memory.", tables and f"There are orphaned rows: {tables}."
-    )
-
-
-def texts(connection: Connection, faults: TextFaults) -> Iterator[Finding]:
-    """Check that texts match their checksums, and that chunks and passages match their texts."""
-    if faults.text:
-        yield problem("text", f"The text of {named(faults.text)} has changed since it was stored.", RESTORE)
-    else:
-        total = inspection.count_memories(connection)
-        yield fine("text", f"The text of {counted(total, 'memory', 'memories')} matches its checksum.")
-    yield agreement(
-        "chunks",
-        "Every chunk is a part of its memory's text.",
-        faults.chunks and f"Chunks of {named(faults.chunks)} are missing or do not match the text.",
-    )
-    yield agreement(
-        "passages",
-        "Every passage is a part of its memory's text.",
-        faults.passages and f"Passages of {named(faults.passages)} are missing or do not match the text.",
-    )
-
-
 def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[Finding]:
     """Check that every passage has one vector, and that vectors have the session, kind and so on of their memory.
 
@@ -199,33 +186,4 @@ def filed_vectors(connection: Connection, damaged: Collection[int]) -> Iterator[
         "Every passage has a vector, and every vector a passage.",
         " ".join(filter(None, [missing, strays, unreadable])),
     )
-    yield agreement(
-        "index",
-        "Every vector has its memory's session, kind, agent, iteration and task.",
-        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
-    )
-
-
-def keywords(connection: Connection, damaged: Collection[int]) -> Finding:
-    """Check that the keyword index matches the texts that are not damaged."""
-    right = index_faults.is_keyword_index_correct(connection, damaged)
-    return agreement(
-        "keywords",
-        "The keyword index matches the texts.",
-        "" if right else "The keyword index does not match the texts.",
-    )
-
-
-def tags(connection: Connection) -> Finding:
-    """Check that the vocabulary has the tags of all tagged memories."""
-    unknown = unknown_tags(connection)
-    return agreement(
-        "tags",
-        "Every tag of a tagged memory is canonical.",
-        unknown and f"{counted(len(unknown), 'tag')} of tagged memories {be(len(unknown))} not canonical.",
-    )
-
-
-def be(number: int) -> str:
-    """Return "is" or "are"."""
-    return "is" if number == 1 else "are"
+    yield copied_fields(misfiled)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
 
-from vector_memory.domain import utc_now
+from vector_memory.domain import Scope, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
@@ -12,12 +12,16 @@ from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.doctor.agreement import (
     are_words_correct,
-    faults_found,
+    copied_fields,
     faults_in,
     fingerprint,
+    orphans,
     reembedding,
+    tags,
+    texts,
     unindexed,
     unknown_tags,
+    words,
 )
 from vector_memory.maintenance.doctor.repairs import add_unknown_tags, compute_vectors, is_model_usable, strip_derived
 from vector_memory.maintenance.doctor.report import (
@@ -40,7 +44,6 @@ from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.schema import VERSION
 
 RESTORE = "Restore the database from a backup, made with `pg_dump`."
-WRONG_WORDS = "The keyword index does not match the texts."
 DERIVED = {"chunks", "passages", "vectors"}
 TABLES_CHECKS = {"indexes", "orphans", "index", "vacuum"}
 
@@ -83,18 +86,16 @@ class PostgresMemory:
 
     def _agreements(self, reader: Reader) -> Iterator[Finding]:
         faults = faults_in(reader)
-        yield from faults_found(reader, faults)
-        yield agreement(
-            "keywords",
-            "The keyword index matches the texts.",
-            "" if are_words_correct(reader, faults) else "The keyword index does not match the texts.",
+        yield from texts(
+            reader.count(Scope()), RESTORE, changed=faults.text, chunks=faults.chunks, passages=faults.passages
         )
-        unknown = unknown_tags(reader)
         yield agreement(
-            "tags",
-            "Every tag of a tagged memory is canonical.",
-            unknown and f"Not canonical: {counted(len(unknown), 'tag')} of tagged memories.",
+            "vectors",
+            "Every vector has the length 1.",
+            faults.vectors and f"Vectors of {named(faults.vectors)} are invalid.",
         )
+        yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
+        yield tags(unknown_tags(reader))
         yield unindexed(reader)
         yield fingerprint(reader, self._model)
         yield from reembedding(reader)
@@ -221,16 +222,8 @@ def upkeep_findings(connection: Connection) -> Iterator[Finding]:
         yield fixable("vacuum", message, State.WARNING)
     else:
         yield fine("vacuum", "The tables are clean, and large ones have statistics.")
-    orphans = ", ".join(f"{number:,} in {table}" for table, number in inspection.count_orphans(connection).items())
-    yield agreement(
-        "orphans", "Every chunk and passage belongs to a memory.", orphans and f"There are orphaned rows: {orphans}."
-    )
-    misfiled = inspection.misfiled_memories(connection)
-    yield agreement(
-        "index",
-        "Every vector has its memory's session, kind, agent, iteration and task.",
-        misfiled and f"Vectors of {named(misfiled)} have another session, kind, agent, iteration or task.",
-    )
+    yield orphans(inspection.count_orphans(connection))
+    yield copied_fields(inspection.misfiled_memories(connection))
 
 
 def repair_derived(writer: Writer, wrong: set[str]) -> list[str]:

@@ -15,7 +15,7 @@ from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
 from vector_memory.domain.text import counted
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
-from vector_memory.indexing.indexer import Indexer, searchable_texts
+from vector_memory.indexing.indexer import Indexer, is_chunked
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.transfer.lines import (
     MAX_HEADINGS,
@@ -32,6 +32,7 @@ from vector_memory.maintenance.transfer.lines import (
 )
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 
 PARENT = "parent_report_id"
@@ -131,7 +132,8 @@ class Transfer:
             if is_stored(reader, with_report(reader, line).memory, line):
                 return Imported(skipped=1)
         chunks = line.stored_chunks() or self._indexer.chunk(line.memory_type, line.content)
-        words = self._storage.prepare_words(searchable_texts(line.memory_type, line.content, chunks))
+        chunked = is_chunked(line.memory_type)
+        words = self._storage.prepare_words(searchable_texts(line.title, line.content, chunks, chunked=chunked))
         derived = Derived(
             chunks=chunks,
             words=words,

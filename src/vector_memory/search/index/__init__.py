@@ -1,1 +1,1 @@
-"""The in-memory index, so that searches need not read the file again."""
+"""The in-memory index, so that searches need not read the memory again."""

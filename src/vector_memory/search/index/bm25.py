@@ -7,16 +7,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.search.index.units import ABSENT, NO_POSTINGS, Bools, PostingList, Rows, Units
+from vector_memory.search.index.lists import NO_POSTINGS, PostingList
+from vector_memory.search.index.units import ABSENT, Bools, Rows, Units
 from vector_memory.storage.ranking import (
     PLACES_PER_BLOCK,
     IndexFeed,
     Occurring,
     Wording,
-    covered_by_best,
+    divisor_of,
     highest_score,
     scores_for,
 )
+from vector_memory.storage.wording import covered_by_best
 
 WIDE_SCOPE = 8
 """If a scope has units in more than one in this many blocks, the postings of the whole file are read and cached."""
@@ -33,9 +35,9 @@ class Occurrences(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WordScores:
-    """The BM25 scores of units, as shares of the highest possible score.
+    """The shares of a query's words that the units of a scope have (see `divisor_of`).
 
-    `window`: the scores of entries `first` and up, a range that includes all entries of the scope. `entries`: the
+    `window`: the shares of entries `first` and up, a range that includes all entries of the scope. `entries`: the
     entries of the scope that contain one of the terms, ascending.
     """
 
@@ -45,7 +47,7 @@ class WordScores:
     wording: Wording
 
     def of(self, entries: NDArray[np.integer]) -> Scores:
-        """Return the scores of entries of the scope. For other entries the result is undefined."""
+        """Return the shares of entries of the scope. For other entries the result is undefined."""
         return self.window.take(entries - self.first, mode="clip")
 
 
@@ -69,8 +71,9 @@ def word_scores(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[s
         most = highest_score(count, len(entries))
         words.append((most, entries - first))
         window[entries - first] += scores_for(most, counts, units.lengths[entries] / mean_length)
-    window /= sum(most for most, _ in words) or 1.0
-    return WordScores(first, window, first + np.flatnonzero(window > 0), Wording(covered_by_best(window, words), count))
+    wording = Wording(covered_by_best(window, terms, words), count)
+    window /= divisor_of(window, sum(most for most, _ in words))
+    return WordScores(first, window, first + np.flatnonzero(window > 0), wording)
 
 
 def wanted_of(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str]) -> Occurring:
@@ -79,7 +82,7 @@ def wanted_of(feed: IndexFeed, units: Units, members: Bools, terms: Sequence[str
     if not len(rows):
         return [], []
     if is_wide(units, rows):
-        terms, starts = behind_of(units, {term: units.postings.get(term) or NO_POSTINGS for term in terms})
+        terms, starts = behind_of(units, known_lists(feed, units, terms))
         rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
     return terms, blocks_with(feed, units, rows, terms, starts)
 
@@ -98,14 +101,25 @@ def is_wide(units: Units, rows: Rows) -> bool:
 
 def occurrences_in_file(feed: IndexFeed, units: Units, terms: Sequence[str]) -> list[Occurrences]:
     """Return the occurrences of each term in the whole file. Cached postings are not read again."""
-    known = {term: units.postings.get(term) or NO_POSTINGS for term in terms}
+    known = known_lists(feed, units, terms)
     behind, starts = behind_of(units, known)
     rows = np.flatnonzero(units.kinds[: units.memory_count] != ABSENT)
     for term, new in zip(behind, occurrences_in_rows(feed, units, rows, behind, starts), strict=True):
         known[term] = known[term].extended(new.entries, new.counts, units.memory_count)
-        units.postings.keep(term, known[term])
-    ends = [own.entries.searchsorted(units.count) for own in known.values()]
-    return [Occurrences(own.entries[:end], own.counts[:end]) for own, end in zip(known.values(), ends, strict=True)]
+        units.postings.keep(feed.key_of(term), known[term])
+    return [within(own, units.count) for own in known.values()]
+
+
+def known_lists(feed: IndexFeed, units: Units, terms: Sequence[str]) -> dict[str, PostingList]:
+    """Return the lists of terms in the whole file, as far as they are cached."""
+    return {term: units.postings.get(feed.key_of(term)) or NO_POSTINGS for term in terms}
+
+
+def within(postings: PostingList, count: int) -> Occurrences:
+    """Return the occurrences in the first `count` entries."""
+    entries = postings.entries()
+    end = int(entries.searchsorted(count))
+    return Occurrences(entries[:end], postings.counts.values()[:end].astype(np.uint16))
 
 
 def occurrences_in_rows(
@@ -137,13 +151,23 @@ def in_memories(
     units: Units, rows: Rows, places: NDArray[np.int64], counts: NDArray[np.uint16], start: int
 ) -> Occurrences:
     """Return as entries those of the places that are in the memories of the rows, sorted by place, from `start` on."""
+    entries, inside = entries_at(units, rows, places)
+    inside &= units.owners[entries] >= start
+    entries = entries[inside]
+    ascending = np.argsort(entries, kind="stable")
+    return Occurrences(entries[ascending], counts[inside][ascending])
+
+
+def entries_at(units: Units, rows: Rows, places: NDArray[np.int64]) -> tuple[NDArray[np.int32], Bools]:
+    """Return the entries of places, and whether each is in one of the memories of the rows, sorted by place.
+
+    The entry of a place in none of them is 0.
+    """
     starts = units.places[rows]
     before = np.searchsorted(starts, places, side="right") - 1
     owners, numbers = rows[before], places - starts[before]
-    inside = (before >= 0) & (numbers < units.sizes[owners]) & (owners >= start)
-    entries = (units.firsts[owners] + numbers)[inside].astype(np.int32)
-    ascending = np.argsort(entries, kind="stable")
-    return Occurrences(entries[ascending], counts[inside][ascending])
+    inside = (before >= 0) & (numbers < units.sizes[owners])
+    return np.where(inside, units.firsts[owners] + numbers, 0).astype(np.int32), inside
 
 
 def with_term(feed: IndexFeed, units: Units, blocks: Rows, term: str) -> Rows:

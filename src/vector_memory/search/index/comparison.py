@@ -11,16 +11,13 @@ from vector_memory.search.fusion import fused_scores
 from vector_memory.search.index.bm25 import WordScores
 from vector_memory.search.index.signatures import CachedVectors, View, highest
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.ranking import COMPARED_AT_ONCE, ROUNDING, VECTOR_WEIGHT, Vectors, best, cosines
+from vector_memory.storage.ranking import COMPARED_AT_ONCE, ROUNDING, Vectors, best, cosines
 
 MIN_COMPARED = 1_000
 COMPARED_SHARE = 1_000
 """In a scope that is too large for the cache, signatures choose the passages to compare. MIN_COMPARED of them are
 compared, or one in COMPARED_SHARE if that is more; half as many in a hybrid search. docs/performance.md says how often
 this misses one of the best."""
-
-KEYWORD_BONUS = (1 - VECTOR_WEIGHT) / VECTOR_WEIGHT
-"""A keyword score of 1 adds as much to the fused score as this cosine."""
 
 MAX_COMPARED = 32_768
 """Maximum number of passages compared. A few units can have so many of the likeliest passages that others are not
@@ -63,14 +60,15 @@ class Goal(NamedTuple):
 class Comparison:
     """Finds the units of a scope with the highest scores: cosines or, with words, fused scores.
 
-    `members`: for each memory row, whether it is in the scope.
+    `members`: for each memory row, whether it is in the scope. `weight`: of the cosines.
     """
 
-    def __init__(self, view: View, members: Bools, query: Vectors, words: WordScores | None) -> None:
+    def __init__(self, view: View, members: Bools, query: Vectors, words: WordScores | None, weight: float) -> None:
         self._view = view
         self._members = members
         self._query = query
         self._words = words
+        self._weight = weight
         self._entries = view.passages.entries
 
     def find(self, goal: Goal) -> Nearby:
@@ -89,7 +87,7 @@ class Comparison:
         """Return what keywords add to the cosines of passages, given the entries of their units."""
         if self._words is None:
             return np.zeros(len(entries))
-        return self._words.of(entries) * KEYWORD_BONUS
+        return self._words.of(entries) * ((1 - self._weight) / self._weight)
 
     def _groups(self, entries: NDArray[np.integer], goal: Goal) -> NDArray[np.integer]:
         """Return what each entry counts as: itself, or the row of its memory."""
@@ -99,7 +97,9 @@ class Comparison:
         """Return those of the units that are within the goal."""
         entries, similarities = nearby.entries, nearby.cosines
         ids, owners = self._view.units.ids_of(entries)
-        scores = similarities if self._words is None else fused_scores(similarities, self._words.of(entries))
+        scores = similarities
+        if self._words is not None:
+            scores = fused_scores(similarities, self._words.of(entries), self._weight)
         kept = of_best_memories(scores, owners, goal.number) if goal.memories else best(scores, ids, goal.number)
         if goal.nearest:
             kept = np.union1d(kept, best(similarities, ids, goal.nearest))
@@ -111,9 +111,9 @@ class ExactComparison(Comparison):
     """Compares all vectors of the scope, which are cached."""
 
     def __init__(
-        self, view: View, members: Bools, query: Vectors, words: WordScores | None, cached: CachedVectors
+        self, view: View, members: Bools, query: Vectors, words: WordScores | None, weight: float, cached: CachedVectors
     ) -> None:
-        super().__init__(view, members, query, words)
+        super().__init__(view, members, query, words, weight)
         rows = view.visible(cached.rows[: cached.count])
         self._positions = np.flatnonzero(self._inside(rows))
         self._rows = rows[self._positions]
@@ -155,8 +155,10 @@ class ExactComparison(Comparison):
 class SignatureComparison(Comparison):
     """Compares the passages that are likeliest to have the highest sums of cosine and bonus."""
 
-    def __init__(self, view: View, members: Bools, query: Vectors, words: WordScores | None, scope: Scope) -> None:
-        super().__init__(view, members, query, words)
+    def __init__(
+        self, view: View, members: Bools, query: Vectors, words: WordScores | None, weight: float, scope: Scope
+    ) -> None:
+        super().__init__(view, members, query, words, weight)
         self._scope = scope
         self._inside = view.units.entries_in(members)
         is_rare = np.count_nonzero(self._inside) * 4 < len(self._inside)

@@ -19,6 +19,8 @@ import numpy as np
 from vector_memory.domain import Scope
 from vector_memory.errors import ClosedMemoryError, VectorMemoryError, where
 from vector_memory.search.index.bm25 import blocks_of, wanted_of
+from vector_memory.search.index.common import CommonWords
+from vector_memory.search.index.lists import PostingLists
 from vector_memory.search.index.revisions import is_behind, is_far_behind, is_same_epoch, updated_units
 from vector_memory.search.index.signatures import CachedVectors, Passages, View
 from vector_memory.search.index.sketch import coverable
@@ -88,7 +90,7 @@ class PassageIndex:
 
     def view(self, feed: IndexFeed | None) -> View | None:
         """Return a view of the feed's snapshot; None: the storage engine has to answer."""
-        if feed is None or time.monotonic() < self._failed_at + RETRY_SECONDS:
+        if feed is None or time.monotonic() < self._failed_at + RETRY_SECONDS or not feed.is_settled():
             return None
         revision, passages = feed.revision(), self._passages
         if passages is None or is_far_behind(passages, revision):
@@ -179,9 +181,9 @@ class PassageIndex:
         more = True
         while more and not self._stopping.is_set():
             more = False
-            # In this order, so that no snapshot stays open while this thread waits for searches.
-            with self._failures_logged(), self._lock, self._storage.read() as reader:
-                more = reader.feed is not None and self._load_some(reader.feed)
+            # In this order: searches that wait for the lock may have all connections. A snapshot begins later.
+            with self._failures_logged(), self._storage.read() as reader, self._lock:
+                more = reader.feed is not None and reader.feed.is_settled() and self._load_some(reader.feed)
         self._sketch_words()
         self._read_latest_vectors()
 
@@ -199,25 +201,38 @@ class PassageIndex:
                 self.cached(view, Scope(session_id=session_id))
 
     def _sketch_words(self) -> None:
-        """Add the memories that the sketch of words does not cover to it, if there are many."""
+        """Add the memories that the sketch of words does not cover to it, if there are many.
+
+        The first sketch of a file reads all of its postings, so those of the most common words are cached.
+        """
         known = self._passages
         if known is None or not known.units.sketch.lags_behind(known.units.memory_count):
             return
-        units, sketch = known.units, known.units.sketch
-        later = coverable(blocks_of(units, np.arange(sketch.memory_count, units.memory_count)))
+        units, sketch, common = known.units, known.units.sketch, None
+        blocks = blocks_of(units, np.arange(sketch.memory_count, units.memory_count))
+        later = coverable(blocks)
+        reads_all = sketch.memory_count == 1 and len(later) == len(blocks)
         with self._failures_logged():
             for start in range(0, len(later), BLOCKS_PER_READ):
                 with self._storage.read() as reader:
                     if self._stopping.is_set() or reader.feed is None or not is_same_epoch(reader.feed, units):
                         return
-                    blocks = later[start : start + BLOCKS_PER_READ]
-                    sketch.add(blocks, *reader.feed.keys_in(blocks))
-            with self._lock, self._storage.read() as reader:
+                    if reads_all:
+                        common = common or CommonWords(reader.feed, units, later)
+                    read = later[start : start + BLOCKS_PER_READ]
+                    owners, keys, places, counts = reader.feed.postings_in(read)
+                sketch.add(read, owners, keys)
+                if common is not None:
+                    common.add(keys, places, counts)
+            with self._storage.read() as reader, self._lock:
                 current = self._passages
                 if current is not None and reader.feed is not None and is_same_epoch(reader.feed, units):
-                    # The sketch lacks what was deleted meanwhile: let no view of an earlier revision use it.
+                    # What was deleted meanwhile is missing: no view of an earlier revision may use what was made.
                     passages = self._catch_up(reader.feed, current, reader.feed.revision())
-                    covered = replace(passages.units, sketch=sketch.covering(units.memory_count))
+                    cache = passages.units.postings
+                    if common is not None:
+                        cache = PostingLists({**common.lists(), **cache.most_recent()})
+                    covered = replace(passages.units, sketch=sketch.covering(units.memory_count), postings=cache)
                     self._passages = passages.with_units(covered)
 
     def _load_some(self, feed: IndexFeed) -> bool:

@@ -26,14 +26,14 @@ from vector_memory.search.index.comparison import (
 )
 from vector_memory.search.index.signatures import CachedVectors, View
 from vector_memory.search.index.units import Bools, Rows
-from vector_memory.storage.ranking import Vectors, best, rounded
+from vector_memory.storage.ranking import VECTOR_WEIGHT, Vectors, best, rounded
 
 
 class Scan:
     """Finds the best units of a scope, or with `memories` the memories that have the best units.
 
     `members`: for each memory row, whether it is in the scope. `terms` None: keywords are not compared. `depth`: this
-    many nearest units have "vector" among their `sources`, even if they contain the words.
+    many nearest units have "vector" among their `sources`, even if they contain the words. `weight`: of the cosines.
     """
 
     def __init__(
@@ -45,10 +45,12 @@ class Scan:
         *,
         depth: int,
         memories: bool,
+        weight: float = VECTOR_WEIGHT,
     ) -> None:
         self._view = view
         self._scope = scope
         self._depth = depth
+        self._weight = weight
         self._memories = memories
         self._members = members
         self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms)
@@ -79,8 +81,8 @@ class Scan:
         """Return an object that compares the query with the passages of the scope."""
         cached = self._view.cached(self._scope) if self._members.any() else CachedVectors.with_capacity(0, len(query))
         if cached is None:
-            return SignatureComparison(self._view, self._members, query, self._words, self._scope)
-        return ExactComparison(self._view, self._members, query, self._words, cached)
+            return SignatureComparison(self._view, self._members, query, self._words, self._weight, self._scope)
+        return ExactComparison(self._view, self._members, query, self._words, self._weight, cached)
 
     def _hits(self, nearby: Nearby, count: int, *, by_meaning: bool) -> list[Hit]:
         """Return the best units in order, among those that are near and those that contain words but have no vector."""
@@ -112,7 +114,7 @@ class Scan:
     def _scores(self, similarities: Scores, words: Scores | None, *, by_meaning: bool) -> Scores:
         if words is None:
             return similarities
-        return fused_scores(similarities, words) if by_meaning else words
+        return fused_scores(similarities, words, self._weight) if by_meaning else words
 
 
 def are_in(ascending: Rows, entries: Rows) -> Bools:

@@ -1,7 +1,5 @@
 """All units of a memory file, in memory: their memories, the fields that filters use, and their lengths."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 from vector_memory.domain import Scope
 from vector_memory.domain.times import microseconds
 from vector_memory.errors import DatabaseError
+from vector_memory.search.index.lists import PostingLists
 from vector_memory.search.index.sketch import WordSketch
 from vector_memory.storage.ranking import IndexedMemory, Revision
 
@@ -23,58 +22,6 @@ MIN_CAPACITY = 1024
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 Item = TypeVar("Item", bound=np.generic)
-
-
-MAX_POSTINGS_BYTES = 16_000_000
-"""Size of the cache of postings: 2.6 million postings."""
-
-
-@dataclass(frozen=True, slots=True)
-class PostingList:
-    """The entries of the units that contain a term, ascending, and its count in each.
-
-    It covers the memories in rows below `memory_count`.
-    """
-
-    entries: NDArray[np.int32]
-    counts: NDArray[np.uint16]
-    memory_count: int
-
-    def extended(self, entries: NDArray[np.int32], counts: NDArray[np.uint16], memory_count: int) -> "PostingList":
-        """Return a copy with the postings of further memories."""
-        return PostingList(np.concatenate([self.entries, entries]), np.concatenate([self.counts, counts]), memory_count)
-
-    def size(self) -> int:
-        """Return the bytes that it occupies in the cache."""
-        return self.entries.nbytes + self.counts.nbytes + 500
-
-
-NO_POSTINGS = PostingList(np.empty(0, np.int32), np.empty(0, np.uint16), 1)
-
-
-class PostingLists:
-    """A cache of the most recently used posting lists, by term. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lists: OrderedDict[str, PostingList] = OrderedDict()
-        self._size = 0
-
-    def get(self, term: str) -> PostingList | None:
-        """Return the list of a term, or None if it is not cached."""
-        with self._lock:
-            if term in self._lists:
-                self._lists.move_to_end(term)
-            return self._lists.get(term)
-
-    def keep(self, term: str, postings: PostingList) -> None:
-        """Cache the list of a term, replacing an earlier one, and evict the least recently used lists."""
-        with self._lock:
-            known = self._lists.pop(term, None)
-            self._size += postings.size() - (known.size() if known else 0)
-            self._lists[term] = postings
-            while self._size > MAX_POSTINGS_BYTES:
-                self._size -= self._lists.popitem(last=False)[1].size()
 
 
 @dataclass(frozen=True, slots=True)

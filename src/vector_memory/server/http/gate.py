@@ -23,7 +23,7 @@ LARGE_BODY = 2**20
 """Bytes of a body that is parsed alone: while it is parsed it can take twenty times its size in memory."""
 
 RETRY_SECONDS = 5
-"""When a client should try again after the server was told to end."""
+"""When a client should try again after an answer with the status 503."""
 
 
 class Gate:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from vector_memory.errors import DatabaseError
 from vector_memory.server.http.remote import NOBODY, Speaker
-from vector_memory.storage.disk.filesystem import make_private_folders
-from vector_memory.storage.disk.locking import lock, lock_if_free
+from vector_memory.storage.disk.filesystem import make_private_folders, size_of
+from vector_memory.storage.disk.locking import lock, lock_file, lock_if_free
 
 MAX_WAITING = 10_000
 MAX_BYTES = 256 * 2**20
@@ -46,7 +46,8 @@ class Outbox:
         call = {"tool": tool, "arguments": arguments, "speaker": speaker._asdict()}
         data = json.dumps(call).encode()
         try:
-            with self._locked(ADDING) as adding:
+            make_private_folders(self._folder)
+            with lock_file(self._folder / ADDING) as adding:
                 lock(adding)
                 self._write(data)
         except OSError as error:
@@ -81,18 +82,9 @@ class Outbox:
     @contextmanager
     def sending(self) -> Iterator[bool]:
         """Yield whether this process may send: no other does so during the block."""
-        with self._locked(SENDING) as sending:
-            yield lock_if_free(sending)
-
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[int]:
-        """Yield a descriptor of a file to lock. The lock ends with the block, or the process."""
         make_private_folders(self._folder)
-        descriptor = os.open(self._folder / name, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+        with lock_file(self._folder / SENDING) as sending:
+            yield lock_if_free(sending)
 
     def _write(self, data: bytes) -> None:
         for unfinished in self._folder.glob("*.new"):  # of a process that was killed: nobody was told that it is kept
@@ -100,7 +92,7 @@ class Outbox:
         waiting = self._paths()
         if len(waiting) >= MAX_WAITING or sum(map(size_of, waiting)) + len(data) > MAX_BYTES:
             raise DatabaseError(
-                "Too much waits to be sent to the shared memory, which cannot be reached. Try again later."
+                "The shared memory cannot be reached, and too many texts wait to be sent there. Try again later."
             )
         # By the time, so that it is used only once, but after those that wait: clocks are set back, too.
         number = max(time.time_ns(), int(waiting[-1].stem) + 1 if waiting else 0)
@@ -123,11 +115,3 @@ class Outbox:
         aside = self._folder / REFUSED
         make_private_folders(aside)
         path.rename(aside / path.name)
-
-
-def size_of(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if it was sent meanwhile."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -55,7 +55,7 @@ FINAL = frozenset({"ValidationError", "AccessDenied", "ChunkingError"})
 ATTEMPTS = 5
 """How often others wait behind a call that the shared memory can be reached for, but fails."""
 
-KEPT = "Kept on this machine: it is sent to the shared memory, in order, as soon as that can be reached."
+KEPT = "Kept on this machine. It will be sent to the shared memory, in order, as soon as that can be reached."
 
 
 class Relay(Middleware):
@@ -93,7 +93,7 @@ class Relay(Middleware):
             answer = failed_result(Result, error)
         if name in HOOKS and answer.is_error:  # a client shows its user whatever else a hook answers
             logger.warning("%s failed: %s", name, (answer.structured_content or {}).get("error"))
-            return ToolResult(content=[TextContent(type="text", text="{}")])
+            return nothing_to_tell()
         return answer
 
     async def _answer(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
@@ -202,8 +202,13 @@ class Relay(Middleware):
     def _keep(self, tool: str, arguments: dict[str, Any], speaker: Speaker) -> ToolResult:
         self._outbox.add(tool, arguments, speaker)
         if tool in HOOKS:
-            return ToolResult(content=[TextContent(type="text", text="{}")])
+            return nothing_to_tell()
         return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
+
+
+def nothing_to_tell() -> ToolResult:
+    """Return the answer of a hook that adds nothing to the agent's context."""
+    return ToolResult(content=[TextContent(type="text", text="{}")])
 
 
 def require_text(arguments: dict[str, Any]) -> None:

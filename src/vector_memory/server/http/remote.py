@@ -12,7 +12,7 @@ from fastmcp import Client, Context
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.tools import InputRequiredToolResult, ToolResult
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, Implementation, InputRequiredResult
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, Implementation, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from vector_memory.errors import AccessDeniedError, DatabaseError, ValidationError, VectorMemoryError
@@ -25,8 +25,8 @@ SECONDS_TO_CONNECT = 5.0
 SECONDS_TO_ANSWER = 120.0
 """How long the server may be silent during a call: longer than any call may wait."""
 
-OF_CONNECTION = frozenset({CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT})
-"""Codes of errors that the client makes when there is no answer."""
+MADE_BY_CLIENT = frozenset({CONNECTION_CLOSED, INTERNAL_ERROR})
+"""Codes of the errors that the client of the protocol makes when the connection breaks."""
 
 SLOW = 1.0
 SECONDS_AWAY = 10.0
@@ -88,11 +88,7 @@ class Remote:
         except VectorMemoryError:
             raise
         except MCPError as error:
-            if (
-                is_connected
-                and statuses[-1:] in ([200], [400])
-                and error.code not in {CONNECTION_CLOSED, INTERNAL_ERROR}
-            ):
+            if is_connected and statuses[-1:] in ([200], [400]) and error.code not in MADE_BY_CLIENT:
                 raise
             raise self._error(statuses, is_connected=is_connected) from error
         except Exception as error:  # the client raises whatever its transport did

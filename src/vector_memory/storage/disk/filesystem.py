@@ -69,6 +69,14 @@ def log_index_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-shm")
 
 
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def make_private_folders(folder: Path) -> None:
     """Create a folder and its missing parents, accessible by their owner only, whatever the umask allows."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -1,6 +1,10 @@
 """Locks on open files. A lock ends with the descriptor that holds it, and so with its process."""
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from vector_memory.errors import CancelledCallError, MemoryStorageError
 from vector_memory.storage.calls import Call, current_call
@@ -22,6 +26,19 @@ def lock(descriptor: int) -> None:
             raise MemoryStorageError("Another process keeps the file locked. Nothing was written: try again.")
         time.sleep(SECONDS_BETWEEN_ATTEMPTS)
     require_wanted(call)
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[int]:
+    """Yield a descriptor of a file that exists only to be locked. Its lock ends with the block.
+
+    Raises OSError if it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def require_wanted(call: Call | None) -> None:

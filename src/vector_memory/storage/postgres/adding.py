@@ -9,6 +9,7 @@ from vector_memory.storage.adding import as_stored, words_in
 from vector_memory.storage.postgres import keywords, pending, vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.rows import fetch_value, storable
+from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.records import Derived, Embedded, History, Memory
 from vector_memory.storage.values import as_json
 
@@ -18,8 +19,26 @@ def find_duplicate(connection: Connection, memory: NewMemory, content_hash: str)
 
     The place is kind, agent, session, iteration, task and parent report; for knowledge also the category.
     """
-    found = fetch_value(
-        connection,
+    sql, parameters, _ = duplicate_of(memory, content_hash)
+    return id_in(connection.execute(sql, parameters))
+
+
+def find_duplicate_ahead(connection: Connection, memory: NewMemory, content_hash: str) -> int | None:
+    """Return the same, and read what `add_memory` needs in the same round trip."""
+    session_id = memory.session_id
+    found, block = connection.together(duplicate_of(memory, content_hash), keywords.latest_block(session_id))
+    connection.state.blocks[session_id] = keywords.block_in(block)
+    return id_in(found)
+
+
+def id_in(cursor: Cursor) -> int | None:
+    """Return the id that a query has found, or None."""
+    return next((int(number) for (number,) in cursor.fetchall()), None)
+
+
+def duplicate_of(memory: NewMemory, content_hash: str) -> Statement:
+    """Return the query for the memory with the same content in the same place."""
+    return Statement(
         f"""
         select id from session_memories
         where content_hash = %(content_hash)s and memory_type = %(kind)s and agent_id = %(agent_id)s
@@ -38,7 +57,6 @@ def find_duplicate(connection: Connection, memory: NewMemory, content_hash: str)
             **columns_of(memory.metadata),
         },
     )
-    return None if found is None else int(found)
 
 
 def columns_of(metadata: dict[str, Any]) -> dict[str, str | None]:
@@ -68,7 +86,7 @@ def add_memory(connection: Connection, new: NewMemory, derived: Derived, *, cont
     memory = as_stored(memory_id, new, content_hash, history, len(derived.chunks))
     insert_row(connection, memory, model_id)
     chunk_ids = insert_chunks(connection, memory.id, derived)
-    keywords.add(connection, memory_id, words_in(derived))
+    keywords.add(connection, memory_id, memory.session_id, words_in(derived))
     if embedded is not None:
         vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
     return memory_id
@@ -116,7 +134,7 @@ from session_memories m where m.id = %(id)s and m.embedding_model_id is null
 def add_chunks(connection: Connection, memory: Memory, derived: Derived) -> list[int]:
     """Give a stored document its chunks and index their words; return the ids of the chunks in order."""
     chunk_ids = insert_chunks(connection, memory.id, derived)
-    keywords.add(connection, memory.id, words_in(derived))
+    keywords.add(connection, memory.id, memory.session_id, words_in(derived))
     connection.later("update session_memories set chunk_count = %s where id = %s", (len(chunk_ids), memory.id))
     return chunk_ids
 

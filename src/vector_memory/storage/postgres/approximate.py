@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from psycopg import errors as postgres
+from psycopg.sql import Identifier
 
-from vector_memory.errors import DatabaseError
+from vector_memory.errors import DatabaseError, DatabaseLockError
 from vector_memory.storage.postgres import connecting, migrations
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.errors import translated_errors
@@ -33,6 +34,11 @@ EFFORT = 2
 
 LEAST_EFFORT = 400
 
+LOCK_KEY = 0x6E656172  # "near"
+"""Of the advisory lock of whoever changes the index, with the hash of the schema's name. Two who created it at the same
+time would wait for each other, and whoever waited for the lock would keep the other one waiting: so nobody waits."""
+
+BEING_CHANGED = "Another process is creating or dropping the index: repeat the command when it has finished."
 NOT_OWNER = "Only the role that owns the tables may create or drop the index: use its URL."
 
 # `case` keeps PostgreSQL from counting where there is no index.
@@ -80,12 +86,13 @@ def nearest(connection: Connection, condition: Filter, query: Vectors, k: int) -
 def create(url: str, schema: str) -> None:
     """Create the index while others read and write the memory, unless it exists. One that is unusable is replaced.
 
-    Raises DatabaseError.
+    Raises DatabaseError, also if another process is creating or dropping it.
     """
     with maintained(url, schema) as connection:
         length = connection.execute("select dimensions from namespace").fetchall()[0][0]
-        if fetch_value(connection, "select not indisvalid from pg_index where indexrelid = to_regclass(%s)", (NAME,)):
-            drop_from(connection)
+        index = f"{Identifier(schema).as_string()}.{NAME}"
+        if fetch_value(connection, "select not indisvalid from pg_index where indexrelid = to_regclass(%s)", (index,)):
+            drop_from(connection, schema)
         connection.execute(
             f"create index concurrently if not exists {NAME} on memory_passages "
             f"using hnsw ((embedding::halfvec({int(length)})) halfvec_l2_ops)"
@@ -93,23 +100,28 @@ def create(url: str, schema: str) -> None:
 
 
 def drop(url: str, schema: str) -> None:
-    """Drop the index, if it exists, while others read and write the memory. Raises DatabaseError."""
+    """Drop the index, if it exists, while others read and write the memory. Raises DatabaseError like `create`."""
     with maintained(url, schema) as connection:
-        drop_from(connection)
+        drop_from(connection, schema)
 
 
-def drop_from(connection: Connection) -> None:
-    """Drop the index, if it exists."""
-    connection.execute(f"drop index concurrently if exists {NAME}")
+def drop_from(connection: Connection, schema: str) -> None:
+    """Drop the index, if it exists. Its schema is named: else that of another memory could be found in the path."""
+    connection.execute(f"drop index concurrently if exists {Identifier(schema).as_string()}.{NAME}")
 
 
 @contextmanager
 def maintained(url: str, schema: str) -> Iterator[Connection]:
-    """Yield a connection whose statements may take as long as they need. Raises DatabaseError."""
-    with translated_errors(), closing(connecting.connect(url, schema, connecting.SETTINGS)) as connection:
+    """Yield a connection whose statements may take as long as they need, and which alone changes the index of a memory.
+
+    Raises DatabaseError.
+    """
+    with translated_errors(), closing(connecting.connect(url, schema, connecting.MAINTAINING)) as connection:
+        if not migrations.applied(connection, schema):
+            raise DatabaseError(migrations.MISSING)
+        if not fetch_value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", (LOCK_KEY, schema)):
+            raise DatabaseLockError(BEING_CHANGED)
         try:
             yield connection
-        except postgres.UndefinedTable:
-            raise DatabaseError(migrations.MISSING) from None
         except postgres.InsufficientPrivilege:
             raise DatabaseError(NOT_OWNER) from None

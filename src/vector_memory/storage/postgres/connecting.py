@@ -24,6 +24,7 @@ NO_PGVECTOR = (
     f"The database has no pgvector: install pgvector {PGVECTOR_REQUIRED} or newer on its server, and run "
     "`create extension vector` in the database, as its administrator."
 )
+NO_UNICODE = "The database cannot store every text: create one with the encoding UTF8 (`createdb --encoding=UTF8`)."
 
 ADDRESS: Mapping[str, str | int] = {
     "connect_timeout": 2,
@@ -39,14 +40,22 @@ ADDRESS: Mapping[str, str | int] = {
 SETTINGS: Mapping[str, str] = {
     "plan_cache_mode": "force_custom_plan",  # the plan of a search depends on its scope
     "jit": "off",
+    "standard_conforming_strings": "on",  # else psycopg doubles the backslashes of bytes
+    "array_nulls": "on",
     "client_min_messages": "warning",  # which a connection takes note of while it commits
     "tcp_keepalives_idle": "10",  # so that the server ends the transaction of a machine that is gone
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+
+MAINTAINING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "0", "lock_timeout": "0"}
+"""For statements that take as long as they need, whatever the role is set to."""
+
 READING: Mapping[str, str] = {**SETTINGS, "statement_timeout": "60s"}
 WRITING: Mapping[str, str] = {
     **SETTINGS,
+    "plan_cache_mode": "auto",  # writers look for ids: planning takes longer than running the statement
+    "enable_seqscan": "off",  # so a plan that was made for a small table is as good when the table has grown
     "statement_timeout": "900s",
     "lock_timeout": "100ms",
     "idle_in_transaction_session_timeout": "20s",  # a writer that was stopped keeps others waiting, who do so for 30
@@ -68,7 +77,8 @@ select set_config('search_path', concat_ws(', ', quote_ident(%(schema)s), (
 def connect(url: str, schema: str, settings: Mapping[str, str]) -> Connection:
     """Return a connection whose statements name the tables of a schema, and the types of pgvector if it is there.
 
-    `settings`: READING or WRITING. Raises UnreachableError if the server may answer later, DatabaseError otherwise.
+    `settings`: READING, WRITING or MAINTAINING. Raises UnreachableError if the server may answer later, and
+    DatabaseError otherwise.
     """
     parameters = parameters_in(url)
     try:
@@ -102,12 +112,14 @@ def set_up(connection: Connection, schema: str, settings: Mapping[str, str]) -> 
 
 
 def require_supported(connection: Connection) -> None:
-    """Raise DatabaseError if the server or its pgvector is older than what this release needs."""
+    """Raise DatabaseError if the server or its pgvector is older than what this release needs, or not for Unicode."""
     if connection.info.server_version < OLDEST_SERVER * 10_000:
         raise DatabaseError(
             f"The server runs PostgreSQL {connection.info.server_version // 10_000}: use PostgreSQL {OLDEST_SERVER} or "
             "newer."
         )
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise DatabaseError(NO_UNICODE)
     row = connection.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if row is None:
         raise DatabaseError(NO_PGVECTOR)

@@ -24,7 +24,7 @@ Attempt = Callable[[Callable[[], object]], None]
 """Calls a function, again and again if it fails because another process is writing."""
 
 READING = (Statement("begin isolation level repeatable read read only"), state.READ)
-WRITING = (Statement("begin isolation level read committed read write"), state.LOCK, state.READ)
+WRITING = (Statement("begin isolation level read committed"), state.LOCK, state.READ)
 COMMIT = Statement("commit")
 
 # The one warning that a commit can have: somebody has ended its wait for a standby.
@@ -62,7 +62,7 @@ class Connection(psycopg.Connection[Row]):
         self._waiting: list[Statement] = []
         self._state: State | None = None
         self._gathering = False
-        self._answer: Cursor | None = None
+        self._answer: tuple[Statement, Cursor] | None = None
         self._warnings = 0
         self.is_silent = False
         self.add_notice_handler(self._note_warning)
@@ -88,12 +88,14 @@ class Connection(psycopg.Connection[Row]):
     # psycopg also accepts templates.
     def execute(self, query: str, params: Parameters = None, *, binary: bool = False) -> Cursor:  # type: ignore[override]
         """Send a statement, after those that wait, and return its cursor. One round trip."""
+        statement = Statement(query, params, binary)
         if self._gathering:
-            raise NotSentError(Statement(query, params, binary))
+            raise NotSentError(statement)
         if self._answer is not None:
-            answer, self._answer = self._answer, None
-            return answer
-        return self.together(Statement(query, params, binary))[0]
+            (asked, answer), self._answer = self._answer, None
+            if asked.is_same(statement):
+                return answer
+        return self.together(statement)[0]
 
     def together(self, *statements: Statement) -> list[Cursor]:
         """Send several statements, after those that wait, and return their cursors. One round trip."""
@@ -105,7 +107,8 @@ class Connection(psycopg.Connection[Row]):
     def gathered(self, reads: Sequence[Callable[[T], Any]], reader: T) -> list[Any]:
         """Return what functions of a reader return that only read. Their first statements take one round trip.
 
-        So each function runs twice: up to its first statement, and with the answer.
+        So each function runs twice: up to its first statement, and with the answer. If something in memory has changed
+        in between, so that its statement is another one, that takes a round trip of its own.
         """
         if self._gathering:
             return [read(reader) for read in reads]
@@ -123,8 +126,11 @@ class Connection(psycopg.Connection[Row]):
         answers = iter(self.together(*statements)) if statements else iter(())
         for place, each in enumerate(found):
             if isinstance(each, NotSentError):
-                self._answer = next(answers) if each.statement else None
-                found[place] = reads[place](reader)
+                self._answer = (each.statement, next(answers)) if each.statement else None
+                try:
+                    found[place] = reads[place](reader)
+                finally:
+                    self._answer = None
         return found
 
     def later(self, sql: str, parameters: Parameters = None) -> None:
@@ -172,13 +178,14 @@ class Connection(psycopg.Connection[Row]):
         pgconn = self.pgconn
         try:
             pgconn.consume_input()
-            while pgconn.is_busy():
-                if not silence.has_input(pgconn.socket, silence.QUIET_SECONDS):
-                    self._require_heard()
-                    return False
-                pgconn.consume_input()
-            while pgconn.get_result() is not None:
-                pass
+            is_answered = False
+            while not is_answered:
+                while pgconn.is_busy():  # else `get_result` would wait, and no other thread could run meanwhile
+                    if not silence.has_input(pgconn.socket, silence.QUIET_SECONDS):
+                        self._require_heard()
+                        return False
+                    pgconn.consume_input()
+                is_answered = pgconn.get_result() is None
             while silence.has_input(pgconn.socket, 0):  # what comes after the last word of a server that ends
                 pgconn.consume_input()
         except psycopg.OperationalError:

@@ -49,6 +49,10 @@ FAILURES: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
         (postgres.QueryCanceled,),
         "A statement took too long and was stopped; nothing was changed. Repeat the call when the server is less busy.",
     ),
+    (
+        (postgres.IdleInTransactionSessionTimeout, postgres.TransactionTimeout),
+        "This process stopped for too long in the middle of a change. Nothing was changed: repeat the call.",
+    ),
     ((postgres.UntranslatableCharacter, postgres.CharacterNotInRepertoire), "The text cannot be stored by PostgreSQL."),
     ((postgres.UndefinedTable, postgres.UndefinedColumn, postgres.InvalidSchemaName), ALTERED),
     ((postgres.DataCorrupted, postgres.IndexCorrupted), "The database is damaged: restore it from a backup."),
@@ -79,4 +83,6 @@ def translated_errors() -> Iterator[None]:
 
 def message_for(error: psycopg.Error) -> str:
     """Return what to say of an error."""
+    if type(error) is psycopg.DatabaseError and error.sqlstate is None:  # of libpq: an answer has no end
+        return LOST
     return next((message for kinds, message in FAILURES if isinstance(error, kinds)), OTHER)

@@ -41,6 +41,10 @@ class PostgresFeed:
         state = self._connection.state
         return Revision(state.epoch, state.removals, state.last_memory_id, state.last_chunk_id, state.last_passage_id)
 
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are."""
+        return not self._connection.state.is_outdated
+
     def dimensions(self) -> int:
         """Return the length of the vectors."""
         return self._connection.state.dimensions
@@ -80,9 +84,9 @@ class PostgresFeed:
         """Return a number that stands for a term."""
         return postings.key_of(term)
 
-    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
-        return postings.keys_in(blocks, self._read_postings)
+    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
+        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
+        return postings.postings_in(blocks, self._read_postings)
 
     def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.

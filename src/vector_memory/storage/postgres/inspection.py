@@ -59,6 +59,7 @@ where c.relnamespace = to_regnamespace(quote_ident(current_schema())) and c.relk
 UNUSABLE_INDEXES = """
 select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
 where i.relnamespace = to_regnamespace(quote_ident(current_schema())) and not (x.indisvalid and x.indisready)
+    and not exists (select from pg_stat_progress_create_index where index_relid = x.indexrelid)
 """
 PRESENT_INDEXES = """
 select i.relname from pg_index x join pg_class i on i.oid = x.indexrelid
@@ -116,7 +117,7 @@ class Server(NamedTuple):
 @contextmanager
 def inspected(url: str, schema_name: str, *, writes: bool = False) -> Iterator[Connection]:
     """Yield a connection that is in no transaction. Raises DatabaseError."""
-    settings = {**connecting.SETTINGS, "default_transaction_read_only": "off" if writes else "on"}
+    settings = {**connecting.MAINTAINING, "default_transaction_read_only": "off" if writes else "on"}
     with translated_errors(), connecting.connect(url, schema_name, settings) as connection:
         yield connection
 

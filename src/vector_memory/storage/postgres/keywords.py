@@ -4,6 +4,8 @@ import numpy as np
 
 from vector_memory.storage.postgres.arrays import as_numbers
 from vector_memory.storage.postgres.connection import Connection
+from vector_memory.storage.postgres.rows import fetch_value
+from vector_memory.storage.postgres.statement import Cursor, Statement
 from vector_memory.storage.postings import (
     BUCKETS,
     UNITS_PER_BLOCK,
@@ -18,30 +20,16 @@ from vector_memory.storage.postings import (
     without,
 )
 from vector_memory.storage.ranking import Numbers
+from vector_memory.storage.searchable import searchable_text
+from vector_memory.storage.values import texts_in
 
-# The latest block of the session that has room, or a new one.
-TAKE_PLACES = f"""
-    with place as (
-        select session_id from session_memories where id = %(memory)s
-    ), latest as (
-        (select b.id, b.units from place p join keyword_blocks b on b.session_id = p.session_id
-            order by b.id desc limit 1)
-        union all
-        (select b.id, b.units from keyword_blocks b
-            where b.session_id is null and (select session_id is null from place)
-            order by b.id desc limit 1)
+ADD = """
+    with placed as (
+        insert into keyword_memories values (%(memory)s, %(block)s, %(first)s, %(lengths)b)
     ), extended as (
-        update keyword_blocks b set units = b.units + %(units)s from latest
-        where b.id = latest.id and latest.units < {UNITS_PER_BLOCK} returning b.id, latest.units
-    ), created as (
-        insert into keyword_blocks (session_id, units)
-        select session_id, %(units)s from place where not exists (select from extended) returning id, 0
+        update keyword_blocks set units = %(units)s where id = %(block)s
     )
-    select * from extended union all select * from created
-"""
-
-ADD_POSTINGS = """
-    insert into keyword_postings select * from unnest(%s::bigint[], %s::bytea[])
+    insert into keyword_postings select * from unnest(%(ids)s::bigint[], %(postings)b::bytea[])
     on conflict (id) do update set postings = keyword_postings.postings || excluded.postings
 """
 
@@ -62,19 +50,43 @@ TAKE_OUT = f"""
 """
 
 
-def add(connection: Connection, memory_id: int, words: Words) -> None:
+def latest_block(session_id: str | None) -> Statement:
+    """Return a query for the block that takes the words of a session's next memory, if it has room."""
+    latest = "order by session_id desc, id desc limit 1"  # as in the index, also of memories without a session
+    if session_id is None:
+        return Statement(f"select id, units from keyword_blocks where session_id is null {latest}")
+    return Statement(f"select id, units from keyword_blocks where session_id = %s {latest}", (session_id,))
+
+
+def block_in(cursor: Cursor) -> Block:
+    """Return the block that `latest_block` has found; one that is full if there is none."""
+    return next(map(Block._make, cursor.fetchall()), Block(0, UNITS_PER_BLOCK))
+
+
+def add(connection: Connection, memory_id: int, session_id: str | None, words: Words) -> None:
     """Add a memory to the index. The units of its words are numbered from 0."""
-    cursor = connection.execute(TAKE_PLACES, {"memory": memory_id, "units": words.units})
-    block = Block._make(cursor.fetchall()[0])
-    connection.later(
-        "insert into keyword_memories values (%s, %s, %s, %s)", (memory_id, block.id, block.units, words.lengths)
-    )
+    blocks = connection.state.blocks
+    block = blocks.get(session_id) or block_in(connection.together(latest_block(session_id))[0])
+    if block.units >= UNITS_PER_BLOCK:
+        new = "insert into keyword_blocks (session_id, units) values (%s, 0) returning id"
+        block = Block(int(fetch_value(connection, new, (session_id,))), 0)
+    blocks[session_id] = Block(block.id, block.units + words.units)
     rows = rows_to_add(words, block)
-    connection.later(ADD_POSTINGS, ([number for number, _ in rows], [postings for _, postings in rows]))
+    parameters = {
+        "memory": memory_id,
+        "block": block.id,
+        "first": block.units,
+        "lengths": words.lengths,
+        "units": block.units + words.units,
+        "ids": np.array([number for number, _ in rows], np.int64),
+        "postings": [postings for _, postings in rows],
+    }
+    connection.later(ADD, parameters)
 
 
 def remove(connection: Connection, memory_id: int) -> None:
     """Remove a memory from the index, if it is there. This must happen before the memory is deleted."""
+    connection.state.blocks.clear()
     rows = connection.execute(TAKE_OUT, (memory_id,), binary=True).fetchall()
     if not rows:
         return
@@ -96,25 +108,37 @@ def rebuild(connection: Connection) -> None:
     connection.later("delete from keyword_memories")
     connection.later("delete from keyword_postings")
     connection.later("delete from keyword_blocks")
-    for (memory_id,) in connection.execute("select id from session_memories order by id").fetchall():
+    connection.state.blocks.clear()
+    for memory_id, session_id in connection.execute(
+        "select id, session_id from session_memories order by id"
+    ).fetchall():
         texts = texts_of(connection, memory_id)
         if texts:
-            add(connection, memory_id, indexed(texts))
+            add(connection, memory_id, session_id, indexed(texts))
     connection.later("update namespace set epoch = epoch + 1")
 
 
 def texts_of(connection: Connection, memory_id: int) -> list[str]:
-    """Return the texts of a memory's units; none if it should be chunked but has no chunks yet.
+    """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet.
 
     A character that is stored for NUL separates words as NUL does.
     """
     sql = """
-        select content from (
-            select content, chunk_index from memory_chunks where parent_id = %(id)s
-            union all select content, 0 from session_memories where id = %(id)s and not auto_chunk
-        ) units order by chunk_index
+        select m.title, u.headings, u.content from session_memories m join (
+            select content, headings, parent_id as memory_id, chunk_index from memory_chunks where parent_id = %(id)s
+            union all select content, '[]', id, 0 from session_memories where id = %(id)s and not auto_chunk
+        ) u on u.memory_id = m.id order by u.chunk_index
     """
-    return [text for (text,) in connection.execute(sql, {"id": memory_id}).fetchall()]
+    rows = connection.execute(sql, {"id": memory_id}).fetchall()
+    return [searchable_text(title, texts_in(headings), text) for title, headings, text in rows]
+
+
+def placed_in(connection: Connection, block_id: int) -> list[PlacedWords]:
+    """Return where the memories of a block are."""
+    sql = """
+        select memory_id, block_id, first_unit, lengths from keyword_memories where block_id = %s order by memory_id
+    """
+    return list(map(PlacedWords._make, connection.execute(sql, (block_id,), binary=True)))
 
 
 def postings_of(connection: Connection, block_id: int) -> dict[int, bytes]:

@@ -30,12 +30,18 @@ OUTDATED = (
 
 def create_tables(connection: psycopg.Connection[tuple[object, ...]], dimensions: int) -> None:
     """Create the tables of a memory whose vectors have this length."""
-    for script in tables.TABLES:
+    for script in tables.FIRST_TABLES:
         connection.execute(script.replace("{dimensions}", str(dimensions)).encode())
     connection.execute("insert into namespace (id, schema_version, dimensions) values (1, 0, %s)", (dimensions,))
 
 
-MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables,)
+def index_names_above(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
+    """Let all words be indexed again: those of a unit now include those of its title and of the headings above it."""
+    connection.execute(tables.OUTDATED_WORDS.encode())
+    connection.execute("insert into outdated_words select id from keyword_blocks")
+
+
+MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables, index_names_above)
 """A migration gets the length of the vectors."""
 
 
@@ -64,6 +70,8 @@ def migrate(connection: Connection, schema: str, dimensions: int) -> None:
             if not done:
                 connection.execute(SQL("create schema if not exists {}").format(Identifier(schema)).as_string())
             set_up(connection, schema, {})
+            if done:  # a writer of an earlier release ends first, and the next one finds the new version
+                connection.execute("select from namespace for update")
             for migration in MIGRATIONS[done:]:
                 migration(connection, dimensions)
             connection.execute("update namespace set schema_version = greatest(schema_version, %s)", (len(MIGRATIONS),))
@@ -75,7 +83,12 @@ def create_extension(connection: Connection) -> None:
     """Add pgvector to the database. Raises DatabaseError if the server has none, or the role may not."""
     try:
         connection.execute("create extension vector with schema public")
-    except (postgres.InsufficientPrivilege, postgres.FeatureNotSupported, postgres.UndefinedFile):
+    except (
+        postgres.InsufficientPrivilege,
+        postgres.FeatureNotSupported,
+        postgres.UndefinedFile,
+        postgres.InvalidSchemaName,
+    ):
         raise DatabaseError(NO_PGVECTOR) from None
 
 

@@ -113,7 +113,10 @@ class PostgresPortions:
         return found
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
-        sql = "select id, session_id, units from keyword_blocks where id > %s order by id limit %s"
+        sql = """
+            select b.id, b.session_id, b.units, exists (select from outdated_words where block_id = b.id)
+            from keyword_blocks b where b.id > %s order by b.id limit %s
+        """
         found = self._connection.execute(sql, (after_id, limit)).fetchall()
         if not found:
             return []
@@ -130,8 +133,8 @@ class PostgresPortions:
         for number, row in rows:
             postings[number // BUCKETS][number % BUCKETS] = row
         return [
-            WordBlock(number, session_id, units, memories[number], postings[number])
-            for number, session_id, units in found
+            WordBlock(number, session_id, units, memories[number], postings[number], is_outdated)
+            for number, session_id, units, is_outdated in found
         ]
 
     def add_memories(self, memories: Sequence[WholeMemory], fingerprint: Fingerprint | None) -> None:
@@ -176,6 +179,8 @@ class PostgresPortions:
         later(ADD_PLACED, columns(placed, 4))
         postings = [(block.id * BUCKETS + bucket, row) for block in blocks for bucket, row in block.postings.items()]
         later(ADD_POSTINGS, columns(postings, 2))
+        outdated = [block.id for block in blocks if block.is_outdated]
+        later("insert into outdated_words select unnest(%s::bigint[])", (outdated,))
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
         connection = self._connection

@@ -5,7 +5,7 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-VERSION = 1
+VERSION = 2
 """The number of migrations."""
 
 SYMBOL_FOR_NULL = "\u2400"
@@ -146,6 +146,13 @@ create table keyword_postings (
 alter table keyword_postings alter column postings set storage external;
 """
 
+# An upgrade by which units are found by other words does not index them: `storage.outdated` does, block by block.
+OUTDATED_WORDS = """
+create table outdated_words (
+    block_id bigint primary key references keyword_blocks(id) on delete cascade
+);
+"""
+
 PENDING_VECTORS = """
 create table pending_vectors (
     memory_id bigint primary key references session_memories(id) on delete cascade,
@@ -165,5 +172,6 @@ create table canonical_tags (
 );
 """
 
-TABLES = (NAMESPACE, EMBEDDING_MODELS, MEMORIES, CHUNKS, PASSAGES, KEYWORDS, PENDING_VECTORS, CANONICAL_TAGS)
-"""In the order of their creation."""
+FIRST_TABLES = (NAMESPACE, EMBEDDING_MODELS, MEMORIES, CHUNKS, PASSAGES, KEYWORDS, PENDING_VECTORS, CANONICAL_TAGS)
+TABLES = (*FIRST_TABLES, OUTDATED_WORDS)
+"""In the order of their creation; `FIRST_TABLES` are those of the first version."""

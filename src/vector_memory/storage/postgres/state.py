@@ -4,14 +4,17 @@ A writer locks the row first, and takes its ids from it. So one writer at a time
 order of commits.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.postgres.schema import VERSION
 from vector_memory.storage.postgres.statement import Cursor, Statement
+
+if TYPE_CHECKING:  # commands that only list what is stored start without numpy
+    from vector_memory.storage.postings import Block
 
 Numbered = Literal["memory", "chunk", "passage"]
 """What has ids of its own."""
@@ -36,7 +39,7 @@ LOCK = Statement(
 READ = Statement(
     f"""
     select n.schema_version, n.revision, n.epoch, n.removals, n.last_memory_id, n.last_chunk_id, n.last_passage_id,
-        n.dimensions, (select count(*) from pending_vectors where {IS_HELD}),
+        n.dimensions, (select count(*) from pending_vectors where {IS_HELD}), exists (select from outdated_words),
         e.id, e.model, e.dimensions, e.precision, e.engine
     from namespace n left join embedding_models e on true
     """
@@ -47,8 +50,8 @@ READ = Statement(
 class State:
     """The state of a memory. `pending`: how many memories have vectors that somebody is computing now.
 
-    `dimensions`: the length of the vectors. `model_id` and `fingerprint`: those of the vectors, or None while there are
-    none.
+    `dimensions`: the length of the vectors. `is_outdated`: some words have to be indexed again. `model_id` and
+    `fingerprint`: those of the vectors, or None while there are none.
     """
 
     revision: int
@@ -59,9 +62,11 @@ class State:
     last_passage_id: int
     dimensions: int
     pending: int
+    is_outdated: bool
     model_id: int | None
     fingerprint: Fingerprint | None
     has_new_ids: bool = False
+    blocks: "dict[str | None, Block]" = field(default_factory=dict)
 
     def next_ids(self, of: Numbered, count: int) -> list[int]:
         """Return the ids of the next memories, chunks or passages. They are valid only in this write transaction."""
@@ -84,9 +89,21 @@ def state_in(cursor: Cursor) -> State:
     row = cursor.fetchone()
     if row is None:
         raise DamagedError(MISSING)
-    version, *numbers, model_id, model, length, precision, engine = row
+    version, *numbers, pending, is_outdated, model_id, model, length, precision, engine = row
     if version > VERSION:
         raise DatabaseError(NEWER)
     fingerprint = None if model_id is None else Fingerprint(model, length, precision, engine)
-    revision, epoch, removals, memory, chunk, passage, dimensions, pending = numbers
-    return State(revision, epoch, removals, memory, chunk, passage, dimensions, pending, model_id, fingerprint)
+    revision, epoch, removals, memory, chunk, passage, dimensions = numbers
+    return State(
+        revision=revision,
+        epoch=epoch,
+        removals=removals,
+        last_memory_id=memory,
+        last_chunk_id=chunk,
+        last_passage_id=passage,
+        dimensions=dimensions,
+        pending=pending,
+        is_outdated=is_outdated,
+        model_id=model_id,
+        fingerprint=fingerprint,
+    )

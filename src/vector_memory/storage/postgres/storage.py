@@ -1,9 +1,10 @@
 """The storage engine over a PostgreSQL schema: implements `storage.base` with the modules of this package."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from vector_memory.domain import Chunk
+from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.transactions import PostgresReader, PostgresWriter
 from vector_memory.storage.records import UnitWords
@@ -43,8 +44,20 @@ class PostgresStorage:
 
         return indexed(texts)
 
-    def cut_documents(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        """Do nothing: no release has left documents without chunks."""
+    def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
+        """Index outdated words again. No release has left documents without chunks, so `cut` is not needed."""
+        from vector_memory.storage import outdated
+        from vector_memory.storage.postgres.outdated_words import PostgresOutdatedWords
+
+        del cut
+
+        @contextmanager
+        def words(transaction: AbstractContextManager[Connection]) -> Iterator[PostgresOutdatedWords]:
+            with transaction as connection:
+                yield PostgresOutdatedWords(connection)
+
+        database = self._database
+        outdated.index_again(lambda: words(database.read()), lambda: words(database.write()))
 
     def purge_deleted(self) -> bool:
         """Return True: the server reuses the place of deleted rows when it has vacuumed their table."""

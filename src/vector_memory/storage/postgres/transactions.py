@@ -208,6 +208,11 @@ class PostgresReader:
 class PostgresWriter(PostgresReader):
     """`storage.base.Writer` over a connection in a write transaction."""
 
+    def find_duplicate(self, new: NewMemory, content_hash: str) -> int | None:
+        from vector_memory.storage.postgres import adding
+
+        return adding.find_duplicate_ahead(self.connection, new, content_hash)
+
     def add_memory(self, new: NewMemory, derived: Derived, *, content_hash: str, history: History) -> int:
         from vector_memory.storage.postgres import adding
 

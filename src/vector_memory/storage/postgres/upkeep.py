@@ -4,6 +4,7 @@ from vector_memory.storage.postgres import keywords
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.portions import PostgresPortions
 from vector_memory.storage.postgres.reembedding import PostgresSpareVectors
+from vector_memory.storage.postgres.rows import fetch_value
 
 # ruff: noqa: D102 - the methods are described in storage.upkeep
 
@@ -24,3 +25,7 @@ class PostgresUpkeep:
 
     def rebuild_words(self) -> None:
         keywords.rebuild(self._connection)
+
+    def count_outdated(self) -> int:
+        sql = "select count(*) from outdated_words o join keyword_memories k on k.block_id = o.block_id"
+        return int(fetch_value(self._connection, sql))

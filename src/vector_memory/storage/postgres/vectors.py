@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from vector_memory.domain import TRAITS, Fingerprint, Scope
-from vector_memory.storage import fingerprints
 from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_vectors
@@ -44,16 +43,9 @@ def fingerprint_of(connection: Connection) -> Fingerprint | None:
     return connection.state.fingerprint
 
 
-def are_comparable(connection: Connection, fingerprint: Fingerprint) -> bool:
-    """Return whether vectors of this fingerprint are comparable with the stored ones."""
-    state = connection.state
-    return fingerprints.are_comparable(state.fingerprint, state.dimensions, fingerprint)
-
-
 def require_same_fingerprint(connection: Connection, fingerprint: Fingerprint) -> None:
     """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with the stored ones."""
-    state = connection.state
-    fingerprints.require_comparable(state.fingerprint, state.dimensions, fingerprint)
+    fingerprint.require_comparable(connection.state.fingerprint, connection.state.dimensions)
 
 
 def adopt_fingerprint(connection: Connection, fingerprint: Fingerprint) -> int:

@@ -1,1 +1,1 @@
-"""The SQLite file: the only package that knows SQL. Rows become named values before they leave it."""
+"""The storage engine over a SQLite file, and the index of memory files. Rows leave it as named values."""

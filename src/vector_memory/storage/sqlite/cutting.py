@@ -7,15 +7,15 @@ processes are not held up, and a process that ends before it is done loses nothi
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 
 import apsw
 
 from vector_memory.domain import Chunk
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.records import Derived, Memory
+from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.memories import require_memory
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_value
 
@@ -25,9 +25,6 @@ Cut = Callable[[str], Sequence[Chunk]]
 """Returns the chunks of a document."""
 
 Transaction = Callable[[], AbstractContextManager[apsw.Connection]]
-
-SECONDS_AT_OPENING = 5.0
-"""About 5 MB of text. What takes longer is left to the next opening, to a server's background, or to the backfill."""
 
 CHARACTERS_AT_ONCE = 500_000
 """Added in one transaction; one document may be longer."""
@@ -40,11 +37,6 @@ UNCUT = """
     and not exists (select 1 from keyword_memories where memory_id = m.id)
     and not exists (select 1 from memory_chunks where parent_id = m.id)
 """
-
-
-def cut_at_opening(connection: apsw.Connection, cut: Cut) -> None:
-    """Cut documents of a file that is being opened, for a few seconds."""
-    cut_documents(lambda: nullcontext(connection), partial(immediately, connection), cut, SECONDS_AT_OPENING)
 
 
 def cut_documents(read: Transaction, write: Transaction, cut: Cut, seconds: float = math.inf) -> None:
@@ -97,7 +89,8 @@ def prepare(memory: Memory, cut: Cut) -> tuple[Memory, Derived]:
 
     try:
         chunks = cut(memory.content) if memory.chunked else []
-        return memory, Derived(chunks=chunks, words=indexed([chunk.text for chunk in chunks]))
+        texts = searchable_texts(memory.title, memory.content, chunks, chunked=True)
+        return memory, Derived(chunks=chunks, words=indexed(texts))
     except Exception as error:
         # The error's message is not logged, because it may quote the text.
         logger.warning("Memory %d could not be cut into chunks: %s", memory.id, type(error).__name__)
@@ -109,16 +102,3 @@ def add_chunks(connection: apsw.Connection, memory: Memory, derived: Derived) ->
     from vector_memory.storage.sqlite import adding  # noqa: PLC0415 - as above
 
     adding.add_chunks(connection, memory, derived)
-
-
-@contextmanager
-def immediately(connection: apsw.Connection) -> Iterator[apsw.Connection]:
-    """Give a connection inside a write transaction: committed at the end of the block, undone on any error."""
-    connection.execute("begin immediate")
-    try:
-        yield connection
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise

@@ -24,13 +24,14 @@ from vector_memory.storage.sqlite.connecting import (
     use_write_ahead_log,
     wait_for_locks,
 )
-from vector_memory.storage.sqlite.cutting import Cut, cut_at_opening
+from vector_memory.storage.sqlite.cutting import Cut
 from vector_memory.storage.sqlite.empty import EmptyMemory
 from vector_memory.storage.sqlite.full_disk import READING_ONLY, FullDisk, FullDiskError, full_disk_detected
 from vector_memory.storage.sqlite.guards import READING_SECONDS, WRITING_SECONDS, Guard, translated_errors
 from vector_memory.storage.sqlite.identity import OpenFiles, checkpoint_moved_database
 from vector_memory.storage.sqlite.log_keeper import LogKeeper, erase_if_unread
 from vector_memory.storage.sqlite.readers import CommitWatch, ReaderPool
+from vector_memory.storage.sqlite.upgrading import finish_at_opening
 from vector_memory.storage.sqlite.vec0 import load_vector_search
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, Turn, WriteLock
 
@@ -277,8 +278,7 @@ class Database:
         migrations.require_ours(writer)
         use_write_ahead_log(writer)
         migrations.migrate(writer, dimensions)
-        if self._cut is not None:
-            cut_at_opening(writer, self._cut)
+        finish_at_opening(writer, self._cut)
 
     def _extend(self, connection: apsw.Connection) -> None:
         """Load what the tables of the file require."""

@@ -26,6 +26,7 @@ from vector_memory.storage.sqlite.candidates import table_of
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.keywords import read_postings
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one
+from vector_memory.storage.sqlite.upgrading import has_outdated_words
 from vector_memory.storage.sqlite.vec0.blocks import read_scattered_vectors
 from vector_memory.storage.sqlite.vectors import all_vectors_of, vector_dimensions
 
@@ -51,6 +52,10 @@ class SqliteFeed:
         if revision is None:
             raise DamagedError(MISSING)
         return revision
+
+    def is_settled(self) -> bool:
+        """Return whether the words of units stay as they are."""
+        return not has_outdated_words(self._connection)
 
     def dimensions(self) -> int:
         """Return the length of the vectors."""
@@ -90,9 +95,9 @@ class SqliteFeed:
         """Return a number that stands for a term."""
         return postings.key_of(term)
 
-    def keys_in(self, blocks: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the keys of the terms in some blocks: for each posting the position of its block, and its key."""
-        return postings.keys_in(blocks, self._read_postings)
+    def postings_in(self, blocks: Numbers) -> tuple[Numbers, Numbers, Numbers, NDArray[np.uint16]]:
+        """Return for each posting in some blocks the position of its block, its term's key, its place and count."""
+        return postings.postings_in(blocks, self._read_postings)
 
     def occurrences(self, terms: Sequence[str], blocks: Sequence[Numbers]) -> list[tuple[Numbers, NDArray[np.uint16]]]:
         """Return for each term, in blocks of its own, the places of the units that contain it, and its counts in them.

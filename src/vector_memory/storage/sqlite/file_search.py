@@ -16,13 +16,14 @@ from vector_memory.storage.ranking import (
     Wording,
     WordRanking,
     best,
-    covered_by_best,
+    divisor_of,
     highest_score,
     rounded,
     scores_for,
 )
 from vector_memory.storage.sqlite.file_contents import Contents
 from vector_memory.storage.sqlite.rows import fetch
+from vector_memory.storage.wording import covered_by_best
 
 
 class FoundChunk(NamedTuple):
@@ -96,9 +97,10 @@ class FileCandidates:
             most = highest_score(units, len(places))
             words.append((most, places))
             scores[places] += scores_for(most, counts, lengths[places] / mean_length)
-        scores /= sum(most for most, _ in words) or 1.0
         having = np.flatnonzero(scores)
-        return FileWords(self._contents.ids[having], scores[having], Wording(covered_by_best(scores, words), units))
+        wording = Wording(covered_by_best(scores, terms, words), units)
+        scores /= divisor_of(scores, sum(most for most, _ in words))
+        return FileWords(self._contents.ids[having], scores[having], wording)
 
     def _compared(self, query: Vectors) -> ChunkScores:
         """Return the cosines of the chunks that are searched and have vectors; they are computed once a query."""

@@ -196,8 +196,9 @@ def _vector_states(connection: apsw.Connection, table: str, *, of_chunks: bool) 
 
 
 def is_keyword_index_correct(connection: apsw.Connection, damaged: Collection[int]) -> bool:
-    """Return whether the keyword index matches the text, apart from memories that are themselves damaged."""
-    blocks = fetch(connection, as_dict, "select id as block_id, session_id, pieces from keyword_blocks")
+    """Return whether the keyword index matches the text, apart from outdated blocks, and from damaged memories."""
+    known = "select id as block_id, session_id, pieces from keyword_blocks where id not in outdated_words"
+    blocks = fetch(connection, as_dict, known)
     strays = "select count(*) from keyword_postings where id / ? not in (select id from keyword_blocks)"
     lost = """
         select m.id from session_memories m

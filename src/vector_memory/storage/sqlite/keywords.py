@@ -20,8 +20,10 @@ from vector_memory.storage.postings import (
     without,
 )
 from vector_memory.storage.ranking import Numbers
+from vector_memory.storage.searchable import searchable_text
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
+from vector_memory.storage.values import texts_in
 
 
 def add(connection: apsw.Connection, memory_id: int, words: Words) -> None:
@@ -83,18 +85,31 @@ def fill(connection: apsw.Connection) -> None:
 
 
 def texts_of(connection: apsw.Connection, memory_id: int) -> list[str]:
-    """Return the texts of a memory's units; none if it should be chunked but has no chunks yet."""
-    rows = fetch_column(
-        connection,
+    """Return the searchable texts of a memory's units; none if it should be chunked but has no chunks yet."""
+    sql = "select cast(title as blob) from session_memories where id = ?"
+    title = decoded(fetch_value(connection, sql, (memory_id,)) or b"")
+    rows = connection.execute(
         """
-        select cast(content as blob) from (
-            select content, chunk_index from memory_chunks where parent_id = :id
-            union all select content, 0 from session_memories where id = :id and auto_chunk = 0
+        select cast(content as blob), cast(section_hierarchy as blob) from (
+            select content, section_hierarchy, chunk_index from memory_chunks where parent_id = :id
+            union all select content, '[]', 0 from session_memories where id = :id and auto_chunk = 0
         ) order by chunk_index
         """,
         {"id": memory_id},
     )
-    return [text.decode(errors="replace") for text in rows]
+    return [searchable_text(title, texts_in(decoded(headings)), decoded(text)) for text, headings in rows]
+
+
+def decoded(text: bytes) -> str:
+    """Return a text that may be damaged."""
+    return text.decode(errors="replace")
+
+
+def placed_in(connection: apsw.Connection, block_id: int) -> list[PlacedWords]:
+    """Return where the memories of a block are."""
+    sql = "select memory_id, block_id, first_piece, lengths from keyword_memories where block_id = ? order by memory_id"
+    rows: list[Any] = connection.execute(sql, (block_id,)).fetchall()
+    return list(map(PlacedWords._make, rows))
 
 
 def read_postings(connection: apsw.Connection, wanted: Numbers) -> FoundPostings:

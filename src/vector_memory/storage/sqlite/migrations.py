@@ -97,14 +97,14 @@ def count_attempts(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute(pending.ATTEMPTS)
 
 
-def index_other_names(connection: apsw.Connection, _dimensions: int) -> None:
-    """Index all words again: terms now include what hashes, versions and URLs are also called."""
-    if fetch_value(connection, "select 1 from keyword_memories limit 1"):
-        from vector_memory.storage.sqlite import (  # noqa: PLC0415 - imports numpy, and is rarely needed
-            keywords,
-        )
+def index_other_names(_connection: apsw.Connection, _dimensions: int) -> None:
+    """Do nothing: terms now include what hashes, versions and URLs are also called, but a later migration covers it."""
 
-        keywords.rebuild(connection)
+
+def index_names_above(connection: apsw.Connection, _dimensions: int) -> None:
+    """Let all words be indexed again: those of a unit now include those of its title and of the headings above it."""
+    connection.execute(schema.OUTDATED_WORDS)
+    connection.execute("insert into outdated_words select id from keyword_blocks")
 
 
 MIGRATIONS = (
@@ -119,6 +119,7 @@ MIGRATIONS = (
     Migration("find observations by their report", index_observations),
     Migration("count attempts to compute vectors", count_attempts),
     Migration("find hashes, versions and URLs by their other names", index_other_names),
+    Migration("find memories by their titles, and chunks by the headings above them", index_names_above),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 

@@ -69,9 +69,15 @@ class SqlitePortions:
         return found
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
-        sql = "select id, session_id, pieces from keyword_blocks where id > ? order by id limit ?"
+        sql = """
+            select id, session_id, pieces, id in (select block_id from outdated_words) from keyword_blocks
+            where id > ? order by id limit ?
+        """
         found: list[Any] = self._connection.execute(sql, (after_id, limit)).fetchall()
-        return [WordBlock(number, session_id, units, *self._words(number)) for number, session_id, units in found]
+        return [
+            WordBlock(number, session_id, units, *self._words(number), is_outdated=bool(is_outdated))
+            for number, session_id, units, is_outdated in found
+        ]
 
     def _words(self, block_id: int) -> tuple[list[PlacedLengths], dict[int, bytes]]:
         sql = "select memory_id, first_piece, lengths from keyword_memories where block_id = ? order by memory_id"
@@ -118,6 +124,9 @@ class SqlitePortions:
                 for bucket, postings in block.postings.items()
             ],
         )
+
+        outdated = [(block.id,) for block in blocks if block.is_outdated]
+        execute("insert into outdated_words (block_id) values (?)", outdated)
 
     def finish(self, last_ids: LastIds, tags: Sequence[CanonicalTag]) -> None:
         connection = self._connection

@@ -238,6 +238,13 @@ end;
     }.items()
 )
 
+# An upgrade by which units are found by other words does not index them: `storage.outdated` does, block by block.
+OUTDATED_WORDS = """
+create table outdated_words (
+    block_id integer primary key references keyword_blocks(id) on delete cascade
+);
+"""
+
 ERASURE = """
 create trigger memory_deleted after delete on session_memories begin
     update erasure set deletes = deletes + 1;

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from vector_memory.domain import Chunk
 from vector_memory.storage.records import UnitWords
-from vector_memory.storage.sqlite import cutting
+from vector_memory.storage.sqlite import upgrading
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.transactions import SqliteReader, SqliteWriter
 
@@ -44,8 +44,8 @@ class SqliteStorage:
 
         return indexed(texts)
 
-    def cut_documents(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
-        cutting.cut_documents(self._database.read, self._database.write, cut)
+    def finish_upgrade(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
+        upgrading.finish(self._database.read, self._database.write, cut)
 
     def purge_deleted(self) -> bool:
         return self._database.purge_deleted()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, MemoryKind
 from vector_memory.storage.records import CanonicalTag, TagVectors, VectorsByTag
-from vector_memory.storage.sqlite.rows import fetch, fetch_column
+from vector_memory.storage.sqlite.rows import fetch
 from vector_memory.storage.sqlite.vectors import adopt_fingerprint
 
 BYTES_PER_NUMBER = 4
@@ -23,12 +23,6 @@ class KnownTag(NamedTuple):
 
     tag: str
     vector: bytes
-
-
-def among(connection: apsw.Connection, tags: Collection[str]) -> set[str]:
-    """Return those of the texts that are canonical tags."""
-    sql = "select tag from canonical_tags where tag in (select value from json_each(?))"
-    return set(fetch_column(connection, sql, (json.dumps(list(tags)),)))
 
 
 def known_tags(connection: apsw.Connection, dimensions: int) -> TagVectors:
@@ -75,21 +69,6 @@ def canonical_tags(connection: apsw.Connection, among: Collection[str] | None) -
         where :among is null or tag in (select value from json_each(:among)) order by frequency desc, tag
     """
     return fetch(connection, CanonicalTag, sql, {"among": None if among is None else json.dumps(list(among))})
-
-
-def tags_in_use(connection: apsw.Connection) -> list[str]:
-    """Return the distinct tags of the tagged memories, sorted alphabetically."""
-    sql = f"""
-        select distinct tag.value from session_memories m, json_each(m.tags) tag
-        where m.{TAGGED} and tag.type = 'text' order by tag.value
-    """
-    return fetch_column(connection, sql)
-
-
-def unknown_tags(connection: apsw.Connection) -> list[str]:
-    """Return the tags in use that are not canonical, which is a fault."""
-    used = tags_in_use(connection)
-    return sorted(set(used) - among(connection, used))
 
 
 def restore_tags(connection: apsw.Connection, now: str) -> int:

@@ -5,6 +5,7 @@ import apsw
 from vector_memory.storage.sqlite import keywords
 from vector_memory.storage.sqlite.portions import SqlitePortions
 from vector_memory.storage.sqlite.reembedding import SqliteSpareVectors
+from vector_memory.storage.sqlite.rows import fetch_value
 
 # ruff: noqa: D102 - the methods are described in storage.upkeep
 
@@ -25,3 +26,7 @@ class SqliteUpkeep:
 
     def rebuild_words(self) -> None:
         keywords.rebuild(self._connection)
+
+    def count_outdated(self) -> int:
+        sql = "select count(*) from outdated_words o join keyword_memories k on k.block_id = o.block_id"
+        return int(fetch_value(self._connection, sql))

@@ -22,6 +22,7 @@ TABLES = (
     "keyword_blocks",
     "keyword_memories",
     "keyword_postings",
+    "outdated_words",
     "canonical_tags",
     "erasure",
     "revision",

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Scope
-from vector_memory.storage import fingerprints
 from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.ranking import Numbers
@@ -55,14 +54,9 @@ def fingerprint_of(connection: apsw.Connection) -> Fingerprint | None:
     return fetch_one(connection, Fingerprint, "select model, dimensions, precision, engine from embedding_models")
 
 
-def are_comparable(connection: apsw.Connection, fingerprint: Fingerprint) -> bool:
-    """Return whether vectors of this fingerprint are comparable with those of the file."""
-    return fingerprints.are_comparable(fingerprint_of(connection), vector_dimensions(connection), fingerprint)
-
-
 def require_same_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> None:
     """Raise EmbeddingUnavailableError if vectors of this fingerprint are not comparable with those of the file."""
-    fingerprints.require_comparable(fingerprint_of(connection), vector_dimensions(connection), fingerprint)
+    fingerprint.require_comparable(fingerprint_of(connection), vector_dimensions(connection))
 
 
 def adopt_fingerprint(connection: apsw.Connection, fingerprint: Fingerprint) -> int:

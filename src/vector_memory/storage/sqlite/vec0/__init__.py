@@ -1,4 +1,4 @@
-"""sqlite-vec: how to load it, its limits, and the shadow tables that store a vec0 table.
+"""sqlite-vec: how to load it, and the shadow tables that store a vec0 table.
 
 No other package names these tables or relies on how sqlite-vec stores vectors, which is not documented: it is a
 property of its release VERSION. `blocks` reads and checks the tables; this module is imported at every start, so it
@@ -16,9 +16,6 @@ from vector_memory.storage.sqlite.rows import fetch_column
 
 VERSION = "0.1.9"
 """The release that this adapter was written for. pyproject.toml requires exactly this one."""
-
-MAX_K = 4096
-"""Maximum number of neighbours in a query to sqlite-vec."""
 
 METADATA_COLUMNS = 4
 

@@ -1,0 +1,65 @@
+"""What an upgrade leaves to be done when the file is open: words to be indexed again, and documents to be cut."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
+
+import apsw
+
+from vector_memory.storage.sqlite.cutting import Cut, Transaction, cut_documents
+from vector_memory.storage.sqlite.rows import fetch_value
+
+SECONDS_AT_OPENING = 5.0
+"""About 5 MB of documents to cut, or 15 MB of texts to index. What takes longer is left to the next opening, to a
+server's background, or to the backfill."""
+
+
+def finish_at_opening(connection: apsw.Connection, cut: Cut | None) -> None:
+    """Finish the upgrade of a file that is being opened, for a few seconds. Without `cut` no documents are cut."""
+    with suppress(apsw.CorruptError):  # what can be read is of use, and `vector-memory doctor` finds the damage
+        finish(lambda: nullcontext(connection), partial(immediately, connection), cut, SECONDS_AT_OPENING)
+
+
+def finish(read: Transaction, write: Transaction, cut: Cut | None, seconds: float = math.inf) -> None:
+    """Index outdated words again, and cut the documents that have no chunks; begin nothing after `seconds`."""
+    deadline = time.monotonic() + seconds
+    with read() as connection:
+        is_outdated = has_outdated_words(connection)
+    if is_outdated:
+        index_again(read, write, seconds)
+    if cut is not None:
+        cut_documents(read, write, cut, deadline - time.monotonic())
+
+
+def has_outdated_words(connection: apsw.Connection) -> bool:
+    """Return whether there are words that an earlier release indexed by other rules."""
+    return bool(fetch_value(connection, "select exists (select 1 from outdated_words)"))
+
+
+def index_again(read: Transaction, write: Transaction, seconds: float) -> None:
+    """Index outdated words again, as `storage.outdated` does."""
+    # They import numpy, which few openings need.
+    from vector_memory.storage import outdated  # noqa: PLC0415
+    from vector_memory.storage.sqlite.outdated_words import SqliteOutdatedWords  # noqa: PLC0415
+
+    @contextmanager
+    def words(transaction: AbstractContextManager[apsw.Connection]) -> Iterator[SqliteOutdatedWords]:
+        with transaction as connection:
+            yield SqliteOutdatedWords(connection)
+
+    outdated.index_again(lambda: words(read()), lambda: words(write()), seconds)
+
+
+@contextmanager
+def immediately(connection: apsw.Connection) -> Iterator[apsw.Connection]:
+    """Give a connection inside a write transaction: committed at the end of the block, undone on any error."""
+    connection.execute("begin immediate")
+    try:
+        yield connection
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise

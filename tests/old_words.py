@@ -1,0 +1,69 @@
+"""Memories as an earlier release left them: their words are those of their texts only.
+
+`python old_words.py ENGINE PLACE` indexes them again, one block at a time, until it kills itself at the third.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import engine_memories
+from engine_memories import ENGINES, add
+from vector_memory.domain import Chunk, NewMemory
+from vector_memory.storage import outdated
+from vector_memory.storage.base import Storage
+from vector_memory.storage.sqlite import upgrading
+
+
+def old_texts(_title: str | None, content: str, chunks: list[Chunk], *, chunked: bool) -> list[str]:
+    return [chunk.text for chunk in chunks] if chunked else [content]
+
+
+def add_old(storage: Storage, *memories: NewMemory) -> list[int]:
+    """Store memories by the old rules, and note that they are; return their ids."""
+    new_texts, engine_memories.searchable_texts = engine_memories.searchable_texts, old_texts  # type: ignore[attr-defined]
+    try:
+        ids = [add(storage, memory) for memory in memories]
+    finally:
+        engine_memories.searchable_texts = new_texts  # type: ignore[attr-defined]
+    known = "select block_id from outdated_words"
+    execute(storage, f"insert into outdated_words select id from keyword_blocks where id not in ({known})")
+    return ids
+
+
+def downgrade(storage: Storage) -> None:
+    """Let a memory have the tables of the release before."""
+    versions = {
+        "SqliteStorage": "delete from schema_migrations where version = 12",
+        "PostgresStorage": "update namespace set schema_version = 1",
+    }
+    execute(storage, versions[type(storage).__name__], "drop table outdated_words")
+
+
+def execute(storage: Storage, *statements: str) -> None:
+    """Execute statements on the tables of a memory, in one transaction."""
+    database: Any = storage._database  # type: ignore[attr-defined]
+    with database.write() as connection:
+        for sql in statements:
+            connection.execute(sql)
+
+
+def die_at_third(storage: Storage) -> None:
+    replace, replaced = outdated.replace_block, []
+
+    def replace_and_die(*arguments: Any) -> None:
+        replace(*arguments)
+        replaced.append(arguments)
+        if len(replaced) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    outdated.replace_block = replace_and_die
+    storage.finish_upgrade(lambda _: [])
+
+
+if __name__ == "__main__":
+    outdated.CHARACTERS_AT_ONCE = 1
+    upgrading.SECONDS_AT_OPENING = 0
+    die_at_third(ENGINES[sys.argv[1]](Path(sys.argv[2])))

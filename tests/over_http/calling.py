@@ -1,0 +1,46 @@
+"""Calls of a server over HTTP, without a client of the protocol."""
+
+import json
+from typing import Any
+
+import httpx2
+
+from servers import ENVELOPE, LEGACY, MODERN
+
+
+def post(url: str, secret: str | None = None, *, tool: str = "list_sessions", **options: Any) -> httpx2.Response:
+    """Call a tool in the newer protocol era."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": tool,
+        **({} if secret is None else {"Authorization": f"Bearer {secret}"}),
+        **options.pop("headers", {}),
+    }
+    arguments = options.pop("arguments", {})
+    params = {"name": tool, "arguments": arguments, "_meta": ENVELOPE}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return httpx2.post(url, json=body, headers=headers, timeout=60, **options)
+
+
+def send(url: str, secret: str | None, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
+    """Send a request of the older era, or of the newer one if `params` have an envelope."""
+    era = MODERN if "_meta" in params else LEGACY
+    said = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": era, "Mcp-Method": method}
+    said |= {"Mcp-Name": params["name"]} if "name" in params else {}
+    said |= {} if secret is None else {"Authorization": f"Bearer {secret}"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return httpx2.post(url, json=body, headers=said | headers, timeout=60)
+
+
+def message_of(answer: httpx2.Response) -> dict[str, Any]:
+    """Return the message in an answer of either kind, JSON or a stream."""
+    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith(("data: {", "{"))]
+    return dict(json.loads(lines[-1]))
+
+
+def called(url: str, secret: str, tool: str = "list_sessions", **arguments: object) -> dict[str, Any]:
+    """Call a tool, and return its structured answer."""
+    answer = post(url, secret, tool=tool, arguments=arguments)
+    return dict(answer.json()["result"]["structuredContent"])

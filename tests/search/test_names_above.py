@@ -1,0 +1,110 @@
+"""The words of a unit are also those of its memory's title and of the headings above it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines import execute
+from search.test_exact import load_index, open_store
+from vector_memory.domain import Page, Scope
+from vector_memory.domain.asking import SearchMode
+from vector_memory.search.explaining import Asked
+from vector_memory.storage.searchable import searchable_text
+from vector_memory.storage.sqlite import upgrading
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
+REPORT = """# Outage of the ledger
+
+Nothing was booked.
+
+## Cause
+
+### Nightly job
+
+It waited for a lock. The lock was held for an hour by a connection that nobody had closed, because nobody knew of it.
+The job was started again by hand, and then it went through. It took ten minutes, as on all other days before.
+
+## Remedy
+
+A limit of ten seconds.
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["tables", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionMemoryStore]:
+    with open_store(tmp_path / "memory.db") as opened:
+        opened.store_memory("report", REPORT, title="Incident 4711", session_id="s", agent_id="x")
+        opened.store_memory("report", REPORT.replace("hour", "day"), session_id="s", agent_id="x")
+        opened.store_memory("input_prompt", "Why was it late?", title="Question of the auditor", session_id="s")
+        opened.store_memory("knowledge_base", "Wait ten seconds.", title="Timeouts of jobs", agent_id="x")
+        if request.param:
+            load_index(opened)
+        yield opened
+
+
+def chunks(store: SessionMemoryStore, query: str) -> list[Any]:
+    return store.search_chunks(query, Scope("report"), Page(limit=20), mode=SearchMode.KEYWORD).results
+
+
+def memories(store: SessionMemoryStore, query: str, kind: str) -> list[int]:
+    search = store.search_memories if kind == "input_prompt" else store.search_documents
+    return [found.id for found in search(query, Scope(kind), mode=SearchMode.KEYWORD).results]
+
+
+def test_a_memory_is_found_by_a_word_that_only_its_title_has(store: SessionMemoryStore) -> None:
+    assert memories(store, "incident", "report") == [1]
+    assert memories(store, "auditor", "input_prompt") == [3]
+    assert memories(store, "timeout", "knowledge_base") == [4]
+
+
+def test_all_chunks_under_a_heading_are_found_by_its_words(store: SessionMemoryStore) -> None:
+    found = chunks(store, "nightly")
+    assert {chunk.memory_id for chunk in found} == {1, 2}
+    assert all(chunk.header_path.endswith("> ### Nightly job") for chunk in found)
+    assert any("Nightly" not in chunk.chunk_content for chunk in found)
+    assert not {chunk.header_path for chunk in chunks(store, "remedy")} & {chunk.header_path for chunk in found}
+
+
+def test_a_title_that_is_also_a_heading_counts_once() -> None:
+    assert searchable_text("Outage", ("# Outage", "## Cause"), "A lock.") == "Outage\nCause\nA lock."
+    assert searchable_text(None, ("## Cause",), "## Cause\n\nA lock.") == "Cause\n## Cause\n\nA lock."
+    assert searchable_text("", (), "A lock.") == "A lock."
+
+
+def test_what_is_found_by_a_title_shows_the_text_as_it_is(store: SessionMemoryStore) -> None:
+    document = store.reconstruct_document(1).content or ""
+    found = chunks(store, "incident")
+    assert found
+    for chunk in found:
+        assert document[chunk.content_start :].startswith(chunk.chunk_content)
+        assert chunk.title == "Incident 4711"
+
+
+def test_a_question_whose_words_are_in_the_text_and_the_headings_is_answered_with_high_confidence(
+    store: SessionMemoryStore,
+) -> None:
+    assert store.search_chunks("nightly lock hour", Scope("report")).confidence == "high"
+
+
+def test_a_trace_tells_which_words_only_the_title_or_the_headings_have(store: SessionMemoryStore) -> None:
+    trace = store.explaining.explain("incident lock hour", Scope("report"), Asked(Page(limit=20)))
+    [told] = [one for one in trace["candidates"] if one["memory_id"] == 1 and "hour" in one["has"]]
+    assert (told["has"], told["in_headings"], told["lacks"]) == (["incid", "lock", "hour"], ["incid"], [])
+
+
+def test_a_server_indexes_outdated_words_again_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
+    path = tmp_path / "memory.db"
+    with open_store(path) as store:
+        store.store_memory("report", REPORT, session_id="s", agent_id="x")
+        execute(store, "delete from keyword_postings")
+        execute(store, "insert into outdated_words select id from keyword_blocks")
+    with open_store(path) as store:
+        assert not chunks(store, "nightly")
+        store.start_background_work()
+        eventually(lambda: bool(chunks(store, "nightly")))

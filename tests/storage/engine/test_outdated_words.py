@@ -1,0 +1,197 @@
+"""Words that an earlier release indexed by other rules are indexed again, whatever happens meanwhile."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import shared_cluster
+from engine_memories import ENGINES, SERVER, Engine, add, new_memory
+from forked import Forked
+from old_words import add_old, downgrade, execute
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.maintenance import copying
+from vector_memory.maintenance.doctor.agreement import are_words_correct, faults_in, words
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.storage import outdated
+from vector_memory.storage.base import Storage
+from vector_memory.storage.ranking import Method
+from vector_memory.storage.sqlite import upgrading
+from vector_memory.storage.terms import query_terms
+
+PROMPT = MemoryKind.INPUT_PROMPT
+SESSIONS = 5
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave everything to `finish_upgrade`, which goes on block by block."""
+    monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
+    monkeypatch.setattr(outdated, "CHARACTERS_AT_ONCE", 1)
+
+
+@pytest.fixture
+def ids(storage: Storage) -> list[int]:
+    """Prompts in blocks of their own, and one that shares a block with the first; as an earlier release left them."""
+    prompts = [prompt(f"s{number}") for number in range(SESSIONS)]
+    return add_old(storage, *prompts, prompt("s0"))
+
+
+def prompt(session_id: str) -> Any:
+    return new_memory("Why does it stop?", PROMPT, title="Outage of the ledger", session_id=session_id)
+
+
+def finish(storage: Storage) -> None:
+    storage.finish_upgrade(lambda _: [])
+
+
+def found(storage: Storage, query: str = "ledger", kind: MemoryKind = PROMPT) -> list[int]:
+    """Return the ids of the memories that have one of the words."""
+    with storage.read() as reader:
+        ranking = reader.candidates(Scope(kind), Method()).rank_words(query_terms(query))
+        return sorted({match.memory_id for match in ranking.best(100).matches})
+
+
+def is_right(storage: Storage) -> bool:
+    """Return whether all words are indexed by the rules of this release."""
+    with storage.read() as reader:
+        return not reader.upkeep.count_outdated() and are_words_correct(reader, faults_in(reader))
+
+
+def revision(storage: Storage) -> Any:
+    with storage.read() as reader:
+        assert reader.feed is not None
+        return reader.feed.revision()
+
+
+def is_settled(storage: Storage) -> bool:
+    with storage.read() as reader:
+        return reader.feed is not None and reader.feed.is_settled()
+
+
+def test_outdated_words_are_those_of_the_text_until_they_are_indexed_again(storage: Storage, ids: list[int]) -> None:
+    assert (found(storage), found(storage, "stop")) == ([], ids)
+    finish(storage)
+    assert (found(storage), found(storage, "stop")) == (ids, ids)
+    assert is_right(storage)
+
+
+def test_a_memory_of_the_release_before_is_usable_at_once_and_all_its_words_are_outdated(
+    engine: Engine, ids: list[int]
+) -> None:
+    downgrade(engine.storage)
+    storage = engine.open()
+    assert (found(storage), found(storage, "stop")) == ([], ids)
+    new = add(storage, prompt("new"))
+    assert (found(storage), is_settled(storage)) == ([new], False)
+    finish(storage)
+    assert found(storage) == [*ids, new]
+    assert is_right(storage)
+
+
+def test_chunks_are_found_by_their_headings_after_the_upgrade(storage: Storage) -> None:
+    (report,) = add_old(storage, new_memory("0123456789" * 3, title="Title"))
+    assert found(storage, "1 2", MemoryKind.REPORT) == []
+    finish(storage)
+    assert found(storage, "1 2", MemoryKind.REPORT) == [report]
+    assert is_right(storage)
+
+
+def test_what_is_stored_and_deleted_during_the_upgrade_is_indexed_once_or_not_at_all(
+    engine: Engine, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_texts, other = outdated.next_texts, engine.open()
+    added: list[int] = []
+
+    def meanwhile(reading: Any) -> Any:
+        texts = next_texts(reading)
+        if len(added) < SESSIONS:
+            added.append(add(other, prompt(f"s{len(added)}")))
+            with other.write() as writer:
+                writer.delete(ids[len(added) - 1])
+        return texts
+
+    monkeypatch.setattr(outdated, "next_texts", meanwhile)
+    finish(engine.storage)
+    assert found(engine.storage) == [ids[-1], *added]
+    assert is_right(engine.storage)
+
+
+def test_several_processes_may_index_at_once(engine: Engine, ids: list[int]) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(finish, [engine.open() for _ in range(3)]))
+    assert found(engine.storage) == ids
+    assert is_right(engine.storage)
+
+
+def test_a_process_that_is_killed_loses_nothing_and_the_next_one_goes_on(engine: Engine, ids: list[int]) -> None:
+    name = next(name for name, open_at in ENGINES.items() if open_at is engine.open_at)
+    env = os.environ | ({SERVER: shared_cluster().url()} if name == "postgres" else {})
+    child = Forked("-m", "old_words", name, engine.place, env=env, text=True)
+    child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    with engine.storage.read() as reader:
+        assert reader.upkeep.count_outdated() == SESSIONS - 2
+    assert found(engine.storage, "stop") == ids
+    finish(engine.storage)
+    assert found(engine.storage) == ids
+    assert is_right(engine.storage)
+
+
+def test_no_index_is_kept_in_memory_until_the_words_are_settled_in_a_new_epoch(
+    storage: Storage, ids: list[int]
+) -> None:
+    before = revision(storage)
+    assert not is_settled(storage)
+    finish(storage)
+    assert is_settled(storage)
+    assert revision(storage).epoch > before.epoch
+    assert revision(storage)[1:] == before[1:]
+    assert ids
+
+
+def test_a_rebuild_of_all_words_leaves_nothing_outdated(storage: Storage, ids: list[int]) -> None:
+    with storage.write() as writer:
+        writer.upkeep.rebuild_words()
+    assert found(storage) == ids
+    assert is_right(storage)
+
+
+def test_the_doctor_tells_of_outdated_words_and_does_not_take_them_for_damage(storage: Storage, ids: list[int]) -> None:
+    with storage.read() as reader:
+        right = are_words_correct(reader, faults_in(reader))
+        finding = words(right=right, outdated=reader.upkeep.count_outdated())
+    assert (finding.state, finding.fixable) == (State.WARNING, True)
+    assert f"The words of {len(ids)} memories were indexed by an earlier release" in finding.message
+
+
+def test_a_block_of_a_memory_that_has_lost_a_chunk_is_left_to_the_doctor(storage: Storage, ids: list[int]) -> None:
+    (report,) = add_old(storage, new_memory("0123456789" * 3, session_id="t"))
+    execute(storage, f"delete from memory_chunks where parent_id = {report} and chunk_index = 1")
+    finish(storage)
+    assert found(storage) == ids
+    assert is_settled(storage)
+    with storage.read() as reader:
+        assert faults_in(reader).chunks == {report}
+
+
+def test_a_copy_is_as_outdated_as_its_source_and_can_be_finished(
+    storage: Storage, ids: list[int], tmp_path: Path
+) -> None:
+    add(storage, prompt("new"))
+    execute(storage, "delete from outdated_words where block_id = 2")
+    for name, open_at in ENGINES.items():
+        (place := tmp_path / name).mkdir()
+        with closing(open_at(place)) as target:
+            with copying.copying(storage, target) as running:
+                running.copy_memories()
+                running.complete()
+            with target.read() as reader:
+                assert reader.upkeep.count_outdated() == len(ids) - 1
+            assert found(target) == found(storage)
+            finish(target)
+            assert found(target) == [*ids[:1], *ids[2:], ids[-1] + 1]
