@@ -309,7 +309,7 @@ def test_the_user_is_told_what_to_approve_and_where_the_memory_is(run: Run, home
         (["codex", "--toolsets", "sessions"], '--toolsets is "sessions"'),
         (["codex", "--toolsets", "all", "--profile", "core"], "with --profile core only session"),
         (["codex", "--database-path", "none/x.db"], "none does not exist"),
-        (["codex", "--database-path", "${HOME}/x.db"], "a path without variables"),
+        (["codex", "--database-path", "${HOME}/x.db"], "a ${variable} that the client did not expand"),
         (["claude", "--user"], "The command `claude` was not found"),
     ],
 )

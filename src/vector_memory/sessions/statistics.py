@@ -7,7 +7,6 @@ from vector_memory.domain.text import counted
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
-from vector_memory.search.messages import filters_of
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import NamedBy, SessionCounts
 from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
@@ -65,7 +64,7 @@ class Statistics:
 
 def no_sessions(scope: Scope) -> str:
     """Say that there are no sessions, at least not within the filters."""
-    names = ", ".join(filters_of(scope))
+    names = ", ".join(scope.as_filters())
     return f"No sessions match these filters ({names})." if names else "No sessions are stored yet."
 
 

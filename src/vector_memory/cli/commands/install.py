@@ -144,10 +144,7 @@ def _file(database: Path | None) -> list[str]:
     """Return the flags for a memory in a file. Raises ConfigurationError if a server could not create it there."""
     if database is None:
         return []
-    try:
-        path = given_path(database)
-    except ValueError:
-        raise ConfigurationError(f'--database-path is "{database}": give it a path without variables.') from None
+    path = given_path(database)
     require_folder(path.parent)
     return ["--database-path", str(path)]
 
