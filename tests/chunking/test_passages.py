@@ -32,7 +32,9 @@ words = st.sampled_from(
         "😀",
     ]
 )
-spaced = st.lists(st.tuples(words, st.sampled_from([" ", "\n\n", "", "\u3000", "\t"])), max_size=60)
+gaps = st.sampled_from([" ", "\n", "\n\n", "\n \t\n", "", "\u3000", "\t"])
+spaced = st.lists(st.tuples(words, gaps), max_size=60)
+limits = st.integers(1, 12) | st.integers(passages.ENOUGH, 140)
 texts = spaced.map(lambda pairs: "".join(word + gap for word, gap in pairs)) | st.text(max_size=200)
 
 
@@ -69,17 +71,19 @@ def check(text: str, token_spans: TokenSpans, limit: int) -> None:
         held[span].add(piece.start)
     for span in cut:
         assert len(token_spans(text[slice(*span)])) <= limit or len(held[span]) == 1
+        rest = text[sorted(held[span])[passages.ENOUGH - 1] : span.end] if len(held[span]) > passages.ENOUGH else ""
+        assert not re.search(r"\n\s*\n", rest), "a passage goes on after a paragraph, with enough tokens"
     assert bool(cut) == bool(text.strip())
 
 
-@given(texts, st.integers(1, 12), st.sampled_from([thirds, greedy]))
+@given(texts, limits, st.sampled_from([thirds, greedy]))
 def test_passages_contain_every_token_in_order_and_at_most_the_limit_each(
     text: str, limit: int, token_spans: TokenSpans
 ) -> None:
     check(text, token_spans, limit)
 
 
-@given(texts, st.integers(4, 30))
+@given(texts, st.integers(4, 30) | st.integers(passages.ENOUGH, 140))
 def test_the_same_holds_for_the_model_s_own_tokenizer(token_spans: TokenSpans, text: str, limit: int) -> None:
     check(text, token_spans, limit)
 
@@ -94,6 +98,35 @@ def test_the_same_holds_for_long_texts(token_spans: TokenSpans, few: list[str], 
 def test_passages_end_between_words() -> None:
     text = "abcdef ab abcdefghi abc"
     assert [text[slice(*span)] for span in cut_passages(text, thirds, 4)] == ["abcdef ab", "abcdefghi abc"]
+
+
+def paragraph(tokens: int) -> str:
+    """Return a paragraph with so many tokens."""
+    return " ".join(["abc"] * tokens)
+
+
+@pytest.mark.parametrize("blank_line", ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n"])
+def test_a_passage_ends_at_the_first_blank_line_after_enough_tokens(blank_line: str) -> None:
+    first, second, third = paragraph(30), paragraph(passages.ENOUGH - 30), paragraph(30)
+    text = blank_line.join([first, second, third])
+    assert [text[slice(*span)] for span in cut_passages(text, thirds, 126)] == [first + blank_line + second, third]
+
+
+def test_a_passage_with_fewer_tokens_goes_on_after_a_blank_line() -> None:
+    two = paragraph(passages.ENOUGH - 1) + "\n\n" + paragraph(2)
+    text = two + "\n\n" + paragraph(1)
+    assert [text[slice(*span)] for span in cut_passages(text, thirds, 126)] == [two, paragraph(1)]
+
+
+def test_a_line_is_no_paragraph() -> None:
+    text = "\n".join([paragraph(passages.ENOUGH), paragraph(passages.ENOUGH)])
+    assert cut_passages(text, thirds, 2 * passages.ENOUGH) == [Span(0, len(text))]
+
+
+def test_a_paragraph_longer_than_the_limit_is_cut_at_the_limit() -> None:
+    text = paragraph(20) + "\n\n" + paragraph(100)
+    cut = [text[slice(*span)] for span in cut_passages(text, thirds, 60)]
+    assert cut == [paragraph(20) + "\n\n" + paragraph(40), paragraph(60)]
 
 
 def test_only_a_word_with_more_tokens_than_the_limit_is_cut() -> None:

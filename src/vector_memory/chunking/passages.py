@@ -1,7 +1,7 @@
 """Splits text into passages that an embedding model reads whole."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
@@ -17,13 +17,20 @@ BLOCKS = re.compile(rf"(?s:.{{1,{BLOCK}}})(?:\Z|(?=\s)|(?<=\s))|(?s:.{{1,{BLOCK}
 
 WHITE_SPACE = re.compile(r"\s")
 
+BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+
+# A passage of so many tokens ends with its paragraph. A vector is the mean of what a passage says: a paragraph between
+# others on another subject is hardly found in other words. Shorter passages would need more vectors.
+ENOUGH = 48
+
 
 def cut_passages(text: str, token_spans: TokenSpans, limit: int) -> list[Span]:
     """Return windows of at most `limit` tokens that together contain every token of `text`, in order.
 
-    Cuts are between words (runs without white space), or inside a word that has more than `limit` tokens. A window has
-    at most `limit` tokens even when it is tokenized alone, unless a single token then splits into more. Text
-    without tokens is one passage; blank text has none. Windows do not overlap.
+    A window ends at the first blank line after ENOUGH tokens, or else between words (runs without white space), or
+    inside a word that has more than `limit` tokens. It has at most `limit` tokens even when it is tokenized alone,
+    unless a single token then splits into more. Text without tokens is one passage; blank text has none. Windows do not
+    overlap.
 
     `token_spans` is called with at most 16,384 characters.
     """
@@ -40,9 +47,11 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
     ends = list(accumulate((span.end for span in spans), max))
     cuts = [at for at in range(1, len(spans)) if spans[at].start >= ends[at - 1]] + [len(spans)]
     word_cuts = [at for at in cuts if at == len(spans) or WHITE_SPACE.search(text, ends[at - 1], spans[at].start + 1)]
+    after_blank_lines = {bisect_right(ends, blank_line.start()) for blank_line in BLANK_LINE.finditer(text)}
+    paragraph_cuts = sorted(after_blank_lines.intersection(word_cuts))
     first = 0
     while first < len(spans):
-        last = _furthest(first, limit, word_cuts, cuts)
+        last = _paragraph_end(first, limit, paragraph_cuts) or _furthest(first, limit, word_cuts, cuts)
         window = _trim(text, spans[first].start, ends[last - 1])
         # A token cut from its word can become several. Take fewer until the window fits or cannot be shorter.
         while (excess := len(token_spans(text[slice(*window)])) - limit) > 0 and last > _next(cuts, first):
@@ -50,6 +59,12 @@ def _windows(text: str, token_spans: TokenSpans, limit: int) -> Iterator[Span]:
             window = _trim(text, spans[first].start, ends[last - 1])
         yield window
         first = last
+
+
+def _paragraph_end(first: int, room: int, paragraph_cuts: Sequence[int]) -> int | None:
+    """Return the index of the token to stop before at the end of a paragraph, if one ends in reach."""
+    at = bisect_left(paragraph_cuts, first + ENOUGH)
+    return paragraph_cuts[at] if at < len(paragraph_cuts) and paragraph_cuts[at] <= first + room else None
 
 
 def _furthest(first: int, room: int, word_cuts: Sequence[int], cuts: Sequence[int]) -> int:
