@@ -21,7 +21,7 @@ BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 # A passage of so many tokens ends with its paragraph. A vector is the mean of what a passage says: a paragraph between
 # others on another subject is hardly found in other words. Shorter passages would need more vectors.
-ENOUGH = 48
+ENOUGH = 64
 
 
 def cut_passages(text: str, token_spans: TokenSpans, limit: int) -> list[Span]:

@@ -38,7 +38,7 @@ from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, dig
 PARENT = "parent_report_id"
 
 MAX_PASSAGES = 4 * MAX_CHUNKS
-"""More than the longest memory has: most passages have 48 tokens or more, and each chunk a shorter one at most."""
+"""More than the longest memory has: most passages have 64 tokens or more, and each chunk a shorter one at most."""
 
 
 class Exported(NamedTuple):
