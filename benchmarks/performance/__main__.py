@@ -164,6 +164,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if options.files is not None:
+        options.files.mkdir(parents=True, exist_ok=True)
     report: Report = {"machine": machine()}
     with tempfile.TemporaryDirectory() as folder:
         for name in options.parts or [part for part in PARTS if part not in UNLESS_NAMED]:
