@@ -22,7 +22,7 @@ def test_only_the_profile_all_names_the_parameter() -> None:
     }
     assert named[Profile.FULL] == named[Profile.CORE] == set()
     searches = {tool.name for tool in offered([Toolset.SESSION]) if tool.name.startswith("search_")}
-    assert named[Profile.ALL] == searches - {"search_changes", "search_session_context", "search_input_prompts"}
+    assert named[Profile.ALL] == searches - {"search_changes"}
 
 
 async def test_an_answer_has_a_trace_on_request_in_every_profile(call: Call) -> None:
@@ -36,6 +36,15 @@ async def test_an_answer_has_a_trace_on_request_in_every_profile(call: Call) -> 
         assert [one["score"] for one in told["results"]] == [one["score"] for one in plain["results"]]
     why = (await call("search_system_memory", query="a b", explain=stored["memory_id"])).structured_content or {}
     assert why["trace"]["memory"]["why"] == "It is outside the filters: memory_type."
+
+
+async def test_prompts_and_session_states_are_explained_with_a_query_and_without(call: Call) -> None:
+    for kind, search in (("input_prompt", "search_input_prompts"), ("session_context", "search_session_context")):
+        stored = (await call(f"store_{kind}", session_id="s", content="a b c")).structured_content or {}
+        told = (await call(search, session_id="s", query="a b", explain="all")).structured_content or {}
+        assert [one["memory_id"] for one in told["trace"]["candidates"]] == [stored["memory_id"]]
+        listed = (await call(search, session_id="other", explain=stored["memory_id"])).structured_content or {}
+        assert listed["trace"]["memory"]["why"] == "It is outside the filters: session_id."
 
 
 async def test_a_trace_takes_no_result_from_the_pages(call: Call) -> None:
@@ -66,7 +75,7 @@ async def test_a_list_of_the_newest_says_that_nothing_was_compared(call: Call) -
     for query in ({}, {"query": "a b", "order": "recent"}):
         said = await call("search_reports_full_documents", **query, explain=stored["memory_id"], created_before="2020")
         trace = (said.structured_content or {})["trace"]
-        assert trace["compared"] == "nothing: the newest come first"
+        assert trace["compared"] == "nothing: they are listed by time"
         assert trace["memory"]["why"] == "It is outside the filters: created_before."
     said = await call("search_reports_full_documents", explain=99)
     assert (said.structured_content or {})["trace"]["memory"]["why"].startswith("There is no such memory")

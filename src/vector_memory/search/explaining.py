@@ -86,13 +86,13 @@ class Explaining:
         }
 
     def list(self, scope: Scope, memory_id: str | int | None) -> Trace:
-        """Return what `explain` does, where nothing is compared and the newest come first."""
+        """Return what `explain` does, where nothing is compared."""
         told = {}
         if memory_id is not None:
             number = parse_id("memory_id", memory_id)
             with self._storage.read() as reader:
                 told = {"memory": {"id": number, "why": why_listed(reader, scope, number)}}
-        return {"compared": "nothing: the newest come first", "filters": scope.as_filters(), **told}
+        return {"compared": "nothing: they are listed by time", "filters": scope.as_filters(), **told}
 
 
 def compared(question: Question) -> str:

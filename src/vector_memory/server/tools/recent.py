@@ -1,5 +1,7 @@
 """The tools that read what a session's main agent has stored of it: its states and the user's prompts."""
 
+from functools import partial
+
 from fastmcp.tools import tool
 
 from vector_memory.domain import MemoryKind, Page, Scope
@@ -9,6 +11,7 @@ from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
     CreatedBefore,
+    Explain,
     InSession,
     LatestFirst,
     Limit,
@@ -21,6 +24,7 @@ from vector_memory.server.tools.params import (
     Store,
     found_by,
 )
+from vector_memory.server.tools.tracing import traced
 from vector_memory.store import SessionMemoryStore
 
 
@@ -47,6 +51,7 @@ def search_session_context(
     latest_first: LatestFirst = True,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> SearchMemoriesResult:
     """Read a session's saved states, newest first."""
     scope = Scope(
@@ -58,7 +63,8 @@ def search_session_context(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return in_session(store, query, scope, page, latest_first=latest_first)
+    search = partial(in_session, store, query, scope, latest_first=latest_first)
+    return traced(store, search, query, scope, page, explain)
 
 
 @tool(title="Search input prompts", annotations=READS, meta=found_by("recall what the user asked, last time"))
@@ -76,6 +82,7 @@ def search_input_prompts(
     neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
+    explain: Explain = None,
 ) -> SearchMemoriesResult:
     """Read a session's user prompts, newest first."""
     scope = Scope(
@@ -87,4 +94,5 @@ def search_input_prompts(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    return in_session(store, query, scope, page, latest_first=latest_first, neighbours=neighbours)
+    search = partial(in_session, store, query, scope, latest_first=latest_first, neighbours=neighbours)
+    return traced(store, search, query, scope, page, explain)
