@@ -16,7 +16,7 @@ import psycopg
 from client import ROOT
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests"))  # behind this folder, which has modules of the same names
 from clusters import Cluster, given_away, make_cluster
 
 SETTINGS = {"fsync": "on", "shared_buffers": "1GB", "maintenance_work_mem": "2GB", "max_wal_size": "4GB"}

@@ -41,6 +41,9 @@ RUNS = 30
 TABLE_RUNS = 2
 STORES = {"short prompt": ("input_prompt", prompt, 100), "report of 5,000 tokens": ("report", report, 10)}
 PROCESSES = 8
+START_SECONDS = 60
+"""How long processes may take to begin; one that failed would keep the others waiting."""
+
 STORES_EACH = 150
 QUERIES = 10
 WORDS_ASKED = 10
@@ -197,7 +200,7 @@ def stored(addresses: dict[str, Address], engine: Embedder) -> Figure:
 def stored_together(address: Address, processes: int) -> float:
     """Return how many prompts processes store a second, together, with an embedder that costs nothing."""
     context = multiprocessing.get_context("spawn")
-    start = context.Barrier(processes + 1)
+    start = context.Barrier(processes + 1, timeout=START_SECONDS)
     workers = [
         context.Process(target=store_many, args=(str(address), f"{processes}-{number}", start), daemon=True)
         for number in range(processes)
