@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
+from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
@@ -32,7 +33,6 @@ from vector_memory.storage.searchable import searchable_texts
 from vector_memory.storage.sqlite.adding import add_memory
 from vector_memory.storage.sqlite.database import Connection, Database
 from vector_memory.storage.terms import terms
-from vector_memory.validation import MAX_CONTENT
 
 CHUNKS_PER_REPORT = 12
 REPORTS_PER_TRANSACTION = 200

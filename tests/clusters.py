@@ -5,8 +5,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -158,16 +158,19 @@ def make_cluster(folder: Path, **options: str) -> Cluster:
 
 
 @contextmanager
-def running_cluster(**options: str) -> Iterator[Cluster]:
-    """Start a new server in a scratch folder."""
+def running_cluster(
+    disk: Callable[[Path], AbstractContextManager[Path]] = nullcontext, **options: str
+) -> Iterator[Cluster]:
+    """Start a new server in a scratch folder. `disk`: mounts what its data are on."""
     folder = scratch_folder()
     try:
-        cluster = make_cluster(folder, **options)
-        cluster.start()
-        try:
-            yield cluster
-        finally:
-            cluster.stop()
+        with disk(folder / "data"):
+            cluster = make_cluster(folder, **options)
+            cluster.start()
+            try:
+                yield cluster
+            finally:
+                cluster.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -15,10 +15,10 @@ from engines import execute
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
+from vector_memory.domain.validation import LARGEST
 from vector_memory.errors import ValidationError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.validation import LARGEST
 
 T = TypeVar("T")
 SMALL = Settings(embedding_model="toy", embedding_dim=DIMENSIONS)

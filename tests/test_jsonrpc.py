@@ -20,10 +20,10 @@ from mcp_types import (
 
 from faults.effort import effort
 from hostile_lines import hostile_lines
+from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.server import jsonrpc
 from vector_memory.server.jsonrpc import MAX_ERROR, MAX_LINE, RefusedLineError, as_line, is_id, read_line, read_message
 from vector_memory.server.stdio import receive
-from vector_memory.validation import MAX_CONTENT
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":%s}}'
 CALL_OF_JAVASCRIPT = b'{"method":"tools/call","params":{"a":%s},"jsonrpc":"2.0","id":"x-7"}'

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import NewMemory, Scope
+from vector_memory.domain.validation import parse_id, parse_iteration
 from vector_memory.errors import ValidationError
-from vector_memory.validation import parse_id, parse_iteration
 
 
 def new(**changes: Any) -> NewMemory:

@@ -8,13 +8,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from clusters import NOBODY, Cluster, make_cluster, running_cluster, scratch_folder
+from clusters import NOBODY, Cluster, running_cluster, scratch_folder
 from engine_memories import DIMENSIONS, add, new_memory
 from faults.agents import Agents, Served, losses
 from faults.conftest import mounted
@@ -61,20 +61,9 @@ def start_again(cluster: Cluster) -> None:
         cluster.start()
 
 
-@contextmanager
-def running_cluster_on_a_small_disk() -> Iterator[Cluster]:
-    """Start a server whose data are on a disk of their own."""
-    folder = scratch_folder()
-    try:
-        with mounted(folder / "data", f"size=160m,mode=700,uid={NOBODY},gid={NOBODY}"):
-            cluster = make_cluster(folder, min_wal_size="32MB", max_wal_size="48MB", **DURABLE)
-            cluster.start()
-            try:
-                yield cluster
-            finally:
-                cluster.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def disk_of_160_mb(folder: Path) -> AbstractContextManager[Path]:
+    """Mount a disk that a test can fill."""
+    return mounted(folder, f"size=160m,mode=700,uid={NOBODY},gid={NOBODY}")
 
 
 @contextmanager
@@ -253,7 +242,7 @@ def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(cluster: Clu
 def test_a_full_disk_of_the_database_server_loses_nothing_and_servers_go_on_when_there_is_space(
     tmp_path: Path,
 ) -> None:
-    with running_cluster_on_a_small_disk() as cluster:
+    with running_cluster(disk_of_160_mb, min_wal_size="32MB", max_wal_size="48MB", **DURABLE) as cluster:
         url = cluster.create_database("full")
         with serving(tmp_path, [url] * SERVERS) as agents:
             with agents.at_work(WRITERS):

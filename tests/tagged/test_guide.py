@@ -4,12 +4,12 @@ import re
 
 import pytest
 
+from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.server.guide import INSTRUCTIONS, LEVELS, text_of, work_with_memory
 from vector_memory.server.tools import offered
 from vector_memory.settings import Settings, Toolset
 from vector_memory.tagged import categories, merging, tags
 from vector_memory.tagged.memories import MAX_RESULTS
-from vector_memory.validation import MAX_NOTE
 
 TOOLS = {tool.name for tool in offered([Toolset.TAGGED])}
 NAMED = re.compile(r"\b(?:store|search|list|get|delete|clear)_[a-z_]+\b")

@@ -6,12 +6,12 @@ import pytest
 
 from engines import column
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DuplicateMemoryError, NotFoundError, ValidationError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.memories import TaggedMemories
-from vector_memory.validation import MAX_NOTE
 
 QUICK = "UserController@store: N+1 on roles. Fix: ->with('roles'). Pattern: eager load relationships in store methods."
 

@@ -17,8 +17,7 @@ from vector_memory.domain.text import Fingerprint as Fingerprint
 from vector_memory.domain.text import Span as Span
 from vector_memory.domain.times import beginning_of, end_of, past_time
 from vector_memory.domain.times import utc_now as utc_now
-from vector_memory.errors import ValidationError
-from vector_memory.validation import (
+from vector_memory.domain.validation import (
     MAX_CONTENT,
     MAX_DESCRIPTION,
     MAX_IDENTIFIER,
@@ -33,6 +32,7 @@ from vector_memory.validation import (
     parse_iteration,
     with_facts,
 )
+from vector_memory.errors import ValidationError
 
 MAIN_AGENT = "main-orchestrator"
 """The agent of session contexts and input prompts, unless another one is named."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vector_memory.domain.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_instance, check_range
 from vector_memory.errors import ValidationError
-from vector_memory.validation import LARGEST, MAX_LIMIT, MAX_OFFSET, MIN_TOKENS, check_instance, check_range
 
 
 class SearchMode(StrEnum):

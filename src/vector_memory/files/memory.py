@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
 from vector_memory.files.folder import MemoryFolder, decoded
@@ -26,7 +27,6 @@ from vector_memory.settings import FileLocations, Settings
 from vector_memory.storage.sqlite import file_rows
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_rows import Counts
-from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
 
 logger = logging.getLogger(__name__)
 

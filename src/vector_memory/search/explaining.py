@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode
+from vector_memory.domain.validation import parse_id
 from vector_memory.results.values import to_score, to_thousandth
 from vector_memory.search.fusion import Hit
 from vector_memory.search.places import Grain, Ranking, ranking_of
@@ -14,7 +15,6 @@ from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.storage.records import Memory
 from vector_memory.storage.searchable import names_above
 from vector_memory.storage.terms import terms
-from vector_memory.validation import parse_id
 
 SHOWN = 10
 """Candidates behind the page that are shown."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from vector_memory.domain import Scope
+from vector_memory.domain.validation import check_range
 from vector_memory.results.sessions import FoundChunk, FoundMemory
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Neighbours
-from vector_memory.validation import check_range
 
 T = TypeVar("T", FoundChunk, FoundMemory)
 

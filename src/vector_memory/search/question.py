@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import SearchMode
+from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.terms import CAMEL_CASE, query_terms
-from vector_memory.validation import MAX_QUERY, check_text
 
 LOADING_SECONDS = 1.0
 """Seconds a search waits for a model that is still loading before it answers by words."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vector_memory.domain import MemoryKind, Scope, SearchMode
+from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
@@ -20,7 +21,6 @@ from vector_memory.search.question import Question, prepare
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked
-from vector_memory.validation import MAX_QUERY, check_text
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from fastmcp import Context
 
 from vector_memory.domain import Project, utc_now
+from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.server.callers import current_caller
 from vector_memory.tenancy.callers import Permission
-from vector_memory.validation import MAX_IDENTIFIER
 
 OVER_HTTP = "over_http"
 """The name of the part that says whether clients are on other machines."""

@@ -12,13 +12,13 @@ from fastmcp.prompts import FunctionPrompt, Message, PromptResult
 from mcp_types import EmbeddedResource, TextResourceContents
 
 from vector_memory.domain import MAIN_AGENT
+from vector_memory.domain.validation import MAX_IDENTIFIER, check_label, parse_iteration
 from vector_memory.errors import ValidationError
 from vector_memory.results.shortening import value_size
 from vector_memory.server.resources import JSON, SessionOverview, overview, packer_of, session_uri
 from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.memory_tool import longest_answer
 from vector_memory.server.tools.params import Store
-from vector_memory.validation import MAX_IDENTIFIER, check_label, parse_iteration
 
 SHOWN = 20
 """Maximum number of memories listed in a prompt, newest first."""

@@ -10,6 +10,7 @@ from fastmcp.resources import Resource, ResourceTemplate
 from pydantic import BaseModel
 
 from vector_memory.domain import Scope
+from vector_memory.domain.validation import MAX_LIMIT, parse_id
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import Packer, cut
 from vector_memory.results.overview import SessionEntry, SessionStatsResult, TimelineEntry
@@ -18,7 +19,6 @@ from vector_memory.server.tools.failures import protocol_errors
 from vector_memory.server.tools.params import Store
 from vector_memory.sessions.reader import front_matter
 from vector_memory.store import SessionMemoryStore
-from vector_memory.validation import MAX_LIMIT, parse_id
 
 JSON, MARKDOWN = "application/json", "text/markdown"
 

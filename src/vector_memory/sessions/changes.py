@@ -5,6 +5,7 @@ from dataclasses import replace
 from heapq import nsmallest
 
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
+from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packer
 from vector_memory.results.mapping import BEGINNING, beginning, observations_on, said_of_beginnings
@@ -17,7 +18,6 @@ from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Cursor
-from vector_memory.validation import MAX_IDENTIFIER, check_label
 
 NOW = "now"
 """The cursor for memories stored from now on."""

@@ -4,14 +4,7 @@ from collections.abc import Sequence
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.results.budget import Packer, omitted_memory
-from vector_memory.results.documents import TaskContextResult
-from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
-from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
-from vector_memory.sessions.access import AccessRecorder
-from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.records import Memory
-from vector_memory.validation import (
+from vector_memory.domain.validation import (
     LARGEST,
     MAX_IDENTIFIER,
     MAX_LIMIT,
@@ -20,6 +13,13 @@ from vector_memory.validation import (
     check_range,
     parse_iteration,
 )
+from vector_memory.results.budget import Packer, omitted_memory
+from vector_memory.results.documents import TaskContextResult
+from vector_memory.results.mapping import READ_WITH, beginning, memory_entry, observations_on, said_of_beginnings
+from vector_memory.results.sessions import Beginning, MemoryEntry, ObservationNote, Omitted, StoredText
+from vector_memory.sessions.access import AccessRecorder
+from vector_memory.storage.base import Reader, Storage
+from vector_memory.storage.records import Memory
 
 TOKENS = 4_000
 """The length of an answer for which the caller names none."""

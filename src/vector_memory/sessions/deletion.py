@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.overview import CleanupResult
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Expendable
-from vector_memory.validation import check_range, parse_id
 
 MAX_DAYS = 36_500
 

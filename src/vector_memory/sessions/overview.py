@@ -4,12 +4,12 @@ from dataclasses import asdict
 
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.results.mapping import memory_entry
 from vector_memory.results.overview import MemoryStatsResult, TimelineEntry, TimelineResult
 from vector_memory.results.sessions import MemoryEntry
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Moment
-from vector_memory.validation import check_range, parse_id
 
 MAX_MOMENTS = 100_000
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import yaml
 
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import check_range, parse_id
 from vector_memory.errors import NotFoundError
 from vector_memory.results.budget import Packer
 from vector_memory.results.documents import (
@@ -23,7 +24,6 @@ from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.exports import ExportFolders
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, StoredChunk
-from vector_memory.validation import check_range, parse_id
 
 A = TypeVar("A")
 

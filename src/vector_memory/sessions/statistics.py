@@ -4,12 +4,12 @@ from dataclasses import asdict, replace
 
 from vector_memory.domain import Scope
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
 from vector_memory.results.budget import Packer
 from vector_memory.results.overview import SessionEntry, SessionsResult, SessionStatsResult
 from vector_memory.results.shortening import fitting_values
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import NamedBy, SessionCounts
-from vector_memory.validation import MAX_IDENTIFIER, MAX_LIMIT, check_label, check_range
 
 AGENTS_LISTED = 20
 """Maximum number of agents named for each session in a listing."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import as_title
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
@@ -17,7 +18,6 @@ from vector_memory.settings import Redact
 from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Derived, Embedded, History
 from vector_memory.storage.searchable import searchable_texts
-from vector_memory.validation import as_title
 
 Completion = Callable[[Writer, NewMemory, str], NewMemory]
 """Called inside the transaction that adds a memory, with the memory and the time; returns the memory to add.

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from vector_memory.domain import Chunk, Fingerprint
+from vector_memory.domain.validation import parse_id
 from vector_memory.errors import NotFoundError
-from vector_memory.validation import parse_id
 
 if TYPE_CHECKING:  # commands that only list what is stored start without numpy
     import numpy as np

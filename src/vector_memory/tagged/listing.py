@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import check_range
 from vector_memory.results.budget import Packer
 from vector_memory.results.tagged import (
     CanonicalTagEntry,
@@ -17,7 +18,6 @@ from vector_memory.results.tagged import (
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import CanonicalTag
 from vector_memory.tagged.tags import ALL_TAGGED, weight
-from vector_memory.validation import check_range
 
 A = TypeVar("A", bound=BaseModel)
 

@@ -7,6 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Unpack
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window
+from vector_memory.domain.validation import (
+    MAX_IDENTIFIER,
+    MAX_NOTE,
+    check_optional_label,
+    check_range,
+    check_text,
+    parse_id,
+)
 from vector_memory.errors import EmbeddingUnavailableError, MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
@@ -35,7 +43,6 @@ from vector_memory.tagged.answers import (
 from vector_memory.tagged.categories import CATEGORIES, OTHER
 from vector_memory.tagged.tags import ALL_TAGGED, MAX_TAGS_PER_NOTE, accept_tags
 from vector_memory.tagged.vocabulary import Vocabulary
-from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, check_optional_label, check_range, check_text, parse_id
 
 MAX_RESULTS = 50
 MAX_KEPT = 10_000_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.validation import MAX_TAG
+from vector_memory.domain.validation import MAX_TAG
 
 ALL_TAGGED = Scope(kind=MemoryKind.TAGGED)
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vector_memory.domain.validation import MAX_TITLE
 from vector_memory.transcripts.conversation import Conversation, Transcript
 from vector_memory.transcripts.lines import FormatError, Line, blocks_of, field, read_lines, texts_of, time_of
-from vector_memory.validation import MAX_TITLE
 
 AGENT = "claude-code"
 """The name that Claude Code gives itself."""

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vector_memory.domain.validation import MAX_IDENTIFIER
 from vector_memory.errors import ValidationError
 from vector_memory.transcripts.conversation import Conversation, Transcript
 from vector_memory.transcripts.lines import FormatError, Line, blocks_of, field, read_lines, texts_of, time_of
-from vector_memory.validation import MAX_IDENTIFIER
 
 AGENT = "codex-mcp-client"
 """The name that Codex gives itself."""

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from vector_memory.domain import MemoryKind, NewMemory
+from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ValidationError
 from vector_memory.settings import Redact
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
 from vector_memory.transcripts.conversation import Said, Transcript
 from vector_memory.transcripts.worth import storable
-from vector_memory.validation import MAX_IDENTIFIER, as_title
 
 BATCH = 50
 """So many memories are stored in one transaction: other processes wait for the write lock only for a moment."""

@@ -6,8 +6,8 @@ Hooks and readers of transcripts both ask here: what one of them has stored, the
 import re
 from dataclasses import replace
 
+from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.redaction import Redacted, redact
-from vector_memory.validation import MAX_CONTENT
 
 LEAST_REPORT, LEAST_ANSWER = 80, 200
 """Shorter texts say only that something is done."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from vector_memory.cli.demo.markdown import headings
+from vector_memory.domain.validation import MAX_TITLE
 from vector_memory.errors import ConfigurationError, ValidationError
 from vector_memory.storage.disk.protection import is_open
-from vector_memory.validation import MAX_TITLE
 
 SUFFIXES = {".md", ".markdown", ".txt"}
 FOREIGN_FOLDERS = {"node_modules", "site-packages"}

@@ -30,6 +30,7 @@ from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, status
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.indexer import is_chunked
 from vector_memory.results.sessions import (
@@ -43,7 +44,6 @@ from vector_memory.search.messages import NO_CLOSE_MATCH, somewhere_else
 from vector_memory.search.places import Grain
 from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
-from vector_memory.validation import MAX_LIMIT
 
 EMPTY = "The memory is empty."
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Scope, utc_now
+from vector_memory.domain.validation import MAX_IDENTIFIER, check_label
 from vector_memory.errors import NotFoundError
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.report.page import build_page
@@ -17,7 +18,6 @@ from vector_memory.maintenance.report.projection import nearest_neighbours, proj
 from vector_memory.maintenance.report.rendering import render
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Memory, Moment
-from vector_memory.validation import MAX_IDENTIFIER, check_label
 
 MAX_MEMORIES = 10_000
 """Maximum number of memories shown, newest first: with more dots a browser becomes slow."""

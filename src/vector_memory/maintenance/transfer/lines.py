@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, parse_kind
 from vector_memory.domain.times import utc
+from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
 from vector_memory.errors import ValidationError
 from vector_memory.tagged.categories import CATEGORIES
-from vector_memory.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
 
 FORMAT: Final = "vector-memory export"
 FORMAT_VERSION: Final = 1

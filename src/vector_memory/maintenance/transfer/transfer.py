@@ -14,6 +14,7 @@ import numpy as np
 from vector_memory.chunking import MAX_CHUNKS
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Scope, utc_now
 from vector_memory.domain.text import counted
+from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.indexing.indexer import Indexer, is_chunked
 from vector_memory.maintenance.backfill import Progress
@@ -33,7 +34,6 @@ from vector_memory.maintenance.transfer.lines import (
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.records import Derived, Embedded, EmbeddedPassage, History, Memory
 from vector_memory.storage.searchable import searchable_texts
-from vector_memory.validation import MAX_IDENTIFIER, MAX_TITLE, check_label, digits
 
 PARENT = "parent_report_id"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from vector_memory.domain import MAIN_AGENT, MemoryKind, utc_now
+from vector_memory.domain.validation import as_title
 from vector_memory.errors import DuplicateMemoryError, VectorMemoryError, where
 from vector_memory.server.callers import current_caller
 from vector_memory.server.conversation import Conversation, HeardSession
@@ -16,7 +17,6 @@ from vector_memory.storage.calls import current_call
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.conversation import Said
 from vector_memory.transcripts.worth import storable
-from vector_memory.validation import as_title
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from fastmcp.tools import tool
 from pydantic import Field, StrictInt
 
 from vector_memory.domain import TRAITS, Page, Scope
+from vector_memory.domain.validation import check_range
 from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools.params import (
     READS,
@@ -21,7 +22,6 @@ from vector_memory.server.tools.params import (
     found_by,
 )
 from vector_memory.server.tools.waiting import until_new
-from vector_memory.validation import check_range
 
 MAX_WAIT = 50
 """Seconds: Codex gives up on a call after 60."""

@@ -8,6 +8,7 @@ from fastmcp.server.dependencies import get_context
 from fastmcp.tools import FunctionTool, ToolResult
 from pydantic import TypeAdapter, ValidationError
 
+from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
@@ -16,7 +17,6 @@ from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
-from vector_memory.validation import MIN_TOKENS
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}

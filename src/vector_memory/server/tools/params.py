@@ -18,10 +18,10 @@ from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
 from vector_memory.domain import SearchMode, SearchOrder
+from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
 from vector_memory.indexing.indexer import EmbeddingProgress
 from vector_memory.server.callers import store_of_caller
 from vector_memory.store import SessionMemoryStore
-from vector_memory.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 """Counting accesses does not make a tool a writing one: stored memories do not change."""

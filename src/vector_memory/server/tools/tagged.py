@@ -8,6 +8,7 @@ from fastmcp.tools import tool
 from mcp_types import InputRequiredResult, ToolAnnotations
 from pydantic import BeforeValidator, Field
 
+from vector_memory.domain.validation import MAX_NOTE
 from vector_memory.results.documents import DeleteResult
 from vector_memory.results.tagged import (
     CanonicalTagsResult,
@@ -41,7 +42,6 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 from vector_memory.tagged.memories import MAX_RESULTS
 from vector_memory.tagged.tags import MAX_TAGS_PER_NOTE
-from vector_memory.validation import MAX_NOTE
 
 Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_RESULTS}")]
 Tags = Annotated[

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import SearchResult
@@ -12,7 +13,6 @@ from vector_memory.results.shortening import fitting_values, value_size
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.places import Grain
 from vector_memory.store import SessionMemoryStore
-from vector_memory.validation import LARGEST, MIN_TOKENS, parse_id
 
 A = TypeVar("A", bound=SearchResult)
 

@@ -13,9 +13,9 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import TRAITS, MemoryKind, utc_now
+from vector_memory.domain.validation import parse_iteration
 from vector_memory.errors import ValidationError
 from vector_memory.storage.sqlite.rows import as_dict, fetch, fetch_column
-from vector_memory.validation import parse_iteration
 
 KINDS = {
     "reports": MemoryKind.REPORT,
