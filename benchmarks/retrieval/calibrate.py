@@ -26,8 +26,9 @@ from cache import CachedEmbedder
 from confidence import QUESTIONS, SEED, Asked, Material, from_notes, from_set
 from numpy.typing import NDArray
 
-from vector_memory.embedding import Embedder, Vectors, load_embedder
+from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.embedder import EncodedQuestion
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -75,15 +76,15 @@ class Recording(CachedEmbedder):
     embedder: Embedder
     folder: Path
     kept: list[tuple[float, float, int]] = field(default_factory=list)
-    questions: dict[str, Vectors] = field(default_factory=dict)
+    questions: dict[str, EncodedQuestion] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__(self.embedder, self.folder)
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question; each is asked of many sets."""
+    def encode_query(self, text: str) -> EncodedQuestion:
+        """Return the vector of a question and its states; each is asked of many sets."""
         if text not in self.questions:
-            self.questions[text] = super().embed_query(text)
+            self.questions[text] = super().encode_query(text)
         return self.questions[text]
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all

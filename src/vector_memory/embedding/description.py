@@ -30,7 +30,8 @@ class Description:
     passage should have; both without the two special ones. `languages`: codes, for people. `scripts`: those whose
     letters it knows, as Unicode names them; none: all. `whole_words`: the least share of a question's words that are
     one token each, if it knows their language; 0: not considered. `foreign_margin`: by how much nearer an answer must
-    be if it does not. `confidence`: None if nobody has measured it.
+    be if it does not. `late_interaction`: comparing the states of single tokens improves the order of its results.
+    `confidence`: None if nobody has measured it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Description:
     scripts: tuple[str, ...] = ()
     whole_words: float = 0.0
     foreign_margin: float = 0.0
+    late_interaction: bool = False
     confidence: Calibration | None = None
 
     def __post_init__(self) -> None:

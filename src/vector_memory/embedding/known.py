@@ -31,6 +31,7 @@ MINILM = Known(
         scripts=LATIN,
         whole_words=0.67,
         foreign_margin=0.27,
+        late_interaction=True,
         confidence=Calibration(base=0.29, words=0.24, growth=0.035, most_units=4_000, by_meaning=0.42),
     ),
     repository="sentence-transformers/all-MiniLM-L6-v2",

@@ -13,6 +13,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,11 @@ from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNREADABLE, Calibration
-from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.embedder import Encoded, EncodedQuestion, Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.safetensors import read_header
+from vector_memory.embedding.token_states import Content, States, of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
@@ -105,12 +107,31 @@ class OnnxEngine:
 
         Only the model's number of tokens is read: 254 of all-MiniLM-L6-v2.
         """
-        return self._vectors([self._tokens(self._description.passage_prefix + text) for text in texts])
+        return self._vectors(self._passages(texts))
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the same vectors, and the states of the tokens if the model's description says that they are good."""
+        if not self._description.late_interaction:
+            return Encoded(self.embed(texts))
+        found = [b""] * len(texts)
+
+        def keep(index: int, states: States) -> None:
+            found[index] = packed(states)
+
+        return Encoded(self._vectors(self._passages(texts), keep, self._prefix_tokens[1]), found)
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a question, shape (dimensions,)."""
-        vector: Vectors = self._vectors([self._tokens(self._description.query_prefix + text)])[0]
-        return vector
+        return self.encode_query(text).vector
+
+    def encode_query(self, text: str) -> EncodedQuestion:
+        """Return the vector of a question, and the states of its tokens if the model's description says so."""
+        tokens = self._tokens(self._description.query_prefix + text)
+        if not self._description.late_interaction:
+            return EncodedQuestion(self._vectors([tokens])[0])
+        found: list[States] = []
+        vectors = self._vectors([tokens], lambda _, states: found.append(of_question(states)), self._prefix_tokens[0])
+        return EncodedQuestion(vectors[0], *found)
 
     def calibration_for(self, question: str) -> Calibration:
         """Return when an answer to this question is close."""
@@ -118,7 +139,13 @@ class OnnxEngine:
             return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
-    def _vectors(self, tokens: Sequence[Tokens]) -> Vectors:
+    def _passages(self, texts: Sequence[str]) -> list[Tokens]:
+        return [self._tokens(self._description.passage_prefix + text) for text in texts]
+
+    def _vectors(
+        self, tokens: Sequence[Tokens], keep: Callable[[int, States], None] | None = None, prefix: int = 0
+    ) -> Vectors:
+        """Return the vectors of texts. `keep`: gets the states of the content of each, after so many of the prefix."""
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         pool = _mean if self._description.pooling == "mean" else _first
 
@@ -126,6 +153,9 @@ class OnnxEngine:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
                 vectors[index] = _unit(pool(states))
+                if keep is not None:
+                    text = slice(1 + prefix, -1)
+                    keep(index, self._content.of(tokens[index][text], states[text]))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
@@ -147,6 +177,17 @@ class OnnxEngine:
         encoding = _encoded(self._tokenizer.encode_batch_fast, text)
         first, last = self._special
         return np.array([first, *encoding.ids[: self._read_tokens], last], np.int64)
+
+    @cached_property
+    def _content(self) -> Content:
+        return Content(self._tokenizer.id_to_token)
+
+    @cached_property
+    def _prefix_tokens(self) -> tuple[int, int]:
+        """How many tokens the prefixes of questions and of passages have."""
+        prefixes = self._description.query_prefix, self._description.passage_prefix
+        of_query, of_passage = (len(self.token_spans(prefix.rstrip())) for prefix in prefixes)
+        return of_query, of_passage
 
     def _unknown_characters(self, text: str) -> int:
         """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
