@@ -25,6 +25,7 @@ from vector_memory.search.fusion import (
 )
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
+from vector_memory.search.index.signatures import View
 from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare
@@ -193,6 +194,7 @@ class Retrieval:
         self.threshold = threshold
         self._method = method
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
+        self._last_scan: tuple[Scope, int, Scan] | None = None
 
     def find(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
@@ -246,11 +248,18 @@ class Retrieval:
         if self._view is None:
             return best_units(self.reader.candidates(scope, self._method), self.question, count, memories=memories)
         scope = self.reader.visible(scope)
-        known = self._known.members if self._known is not None and self._known.visible == scope else None
-        members = self._view.members(scope, known)
-        question, depth = self.question, max(DEPTH, count)
-        scan = Scan(self._view, scope, members, question.terms, depth=depth, memories=memories, weight=question.weight)
-        return scan.find(question.vector, count, self._is_close if only_if_close else None)
+        is_worthwhile = self._is_close if only_if_close else None
+        scan = self._scan(self._view, scope, max(DEPTH, count))
+        return scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+
+    def _scan(self, view: View, scope: Scope, depth: int) -> Scan:
+        """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
+        if self._last_scan is None or self._last_scan[:2] != (scope, depth):
+            known = self._known.members if self._known is not None and self._known.visible == scope else None
+            members, question = view.members(scope, known), self.question
+            scan = Scan(view, scope, members, question.terms, depth=depth, weight=question.weight)
+            self._last_scan = scope, depth, scan
+        return self._last_scan[2]
 
     def _is_close(self, found: SearchHits) -> bool:
         return found.is_close(self.question.calibration)
