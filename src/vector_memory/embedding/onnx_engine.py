@@ -2,7 +2,7 @@
 
 For weights in a safetensors file the graph is built at each start (2 ms), and ONNX Runtime maps the file into memory.
 A text's vector is the mean of the last hidden states, or the first of them, divided by max(its length, 1e-12), as in
-sentence-transformers.
+sentence-transformers. If the model has a file for it, its language is then taken out (see `language_bias`).
 
 Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
 every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
@@ -24,7 +24,8 @@ from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNREADABLE, Calibration
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
-from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
+from vector_memory.embedding.language_bias import read_bias
+from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.errors import EmbeddingUnavailableError
 
@@ -60,7 +61,7 @@ class OnnxEngine:
         if not model.is_complete:
             raise EmbeddingUnavailableError(f"{model.source} does not contain a whole model. {model.remedy}")
         weights = model.weights_file or MODEL_FILE
-        digests = {TOKENIZER_FILE: model.verify(TOKENIZER_FILE)}
+        digests = {name: model.verify(name) for name in (TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))}
         with ThreadPoolExecutor(1) as background:
             verified = background.submit(model.verify, weights)  # hash 90 MB while the rest loads
             self._tokenizer = _load_tokenizer(model)
@@ -75,6 +76,7 @@ class OnnxEngine:
             raise _unusable(model, "must put one token before a text and one after it", TOKENIZER_FILE)
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
+        self._bias = read_bias(model.file(BIAS_FILE), self.fingerprint.dimensions) if model.bias_file else None
         self._calls = calls or min(MAX_CALLS, _available_cpus())
         if not model.sha256:
             self.embed_query("")  # raises if the weights are damaged
@@ -105,11 +107,13 @@ class OnnxEngine:
 
         Only the model's number of tokens is read: 254 of all-MiniLM-L6-v2.
         """
-        return self._vectors([self._tokens(self._description.passage_prefix + text) for text in texts])
+        tokens = [self._tokens(self._description.passage_prefix + text) for text in texts]
+        return self._vectors(tokens, self._bias.passage_mean if self._bias else None)
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a question, shape (dimensions,)."""
-        vector: Vectors = self._vectors([self._tokens(self._description.query_prefix + text)])[0]
+        tokens = self._tokens(self._description.query_prefix + text)
+        vector: Vectors = self._vectors([tokens], self._bias.query_mean if self._bias else None)[0]
         return vector
 
     def calibration_for(self, question: str) -> Calibration:
@@ -118,14 +122,16 @@ class OnnxEngine:
             return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
-    def _vectors(self, tokens: Sequence[Tokens]) -> Vectors:
+    def _vectors(self, tokens: Sequence[Tokens], mean: Vectors | None) -> Vectors:
+        """Return the unit vectors of texts. `mean`: that of such texts, if their language is to be taken out."""
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         pool = _mean if self._description.pooling == "mean" else _first
 
         def embed_group(group: list[int]) -> None:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vectors[index] = _unit(pool(states))
+                vector = _unit(pool(states))
+                vectors[index] = _unit(self._bias.removed(vector, mean)) if self._bias and mean is not None else vector
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
