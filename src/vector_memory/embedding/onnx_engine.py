@@ -2,7 +2,7 @@
 
 For weights in a safetensors file the graph is built at each start (2 ms), and ONNX Runtime maps the file into memory.
 A text's vector is the mean of the last hidden states, or the first of them, divided by max(its length, 1e-12), as in
-sentence-transformers.
+sentence-transformers. If the model has a file for it, its language is then taken out (see `language_bias`).
 
 Only texts with the same number of tokens share a call, so nothing is padded or masked. This is fastest on a CPU, and
 every number is computed in the same order whatever else is in the call: a text always has the same vector, bit for bit.
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNREADABLE, Calibration
 from vector_memory.embedding.embedder import Encoded, EncodedQuestion, Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
-from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE, ModelFolder
+from vector_memory.embedding.language_bias import read_bias
+from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.token_states import Content, States, of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
@@ -51,6 +52,17 @@ UNUSUAL = "\u13a6 \U00010380"
 Tokens = NDArray[np.int64]
 
 
+class Reading(NamedTuple):
+    """How texts are read: as questions, or as passages. `prefix`: put before each, with so many tokens.
+
+    `mean`: the mean vector of such texts, if their language is to be taken out (see `language_bias`).
+    """
+
+    prefix: str
+    prefix_tokens: int
+    mean: Vectors | None
+
+
 class OnnxEngine:
     """Computes the vectors of one model on the CPU; thread-safe."""
 
@@ -62,7 +74,7 @@ class OnnxEngine:
         if not model.is_complete:
             raise EmbeddingUnavailableError(f"{model.source} does not contain a whole model. {model.remedy}")
         weights = model.weights_file or MODEL_FILE
-        digests = {TOKENIZER_FILE: model.verify(TOKENIZER_FILE)}
+        digests = {name: model.verify(name) for name in (TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))}
         with ThreadPoolExecutor(1) as background:
             verified = background.submit(model.verify, weights)  # hash 90 MB while the rest loads
             self._tokenizer = _load_tokenizer(model)
@@ -77,6 +89,10 @@ class OnnxEngine:
             raise _unusable(model, "must put one token before a text and one after it", TOKENIZER_FILE)
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
+        self._bias = read_bias(model.file(BIAS_FILE), self.fingerprint.dimensions) if model.bias_file else None
+        told, bias = model.description, self._bias
+        self._questions = self._reading(told.query_prefix, bias and bias.query_mean)
+        self._passages = self._reading(told.passage_prefix, bias and bias.passage_mean)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
         if not model.sha256:
             self.embed_query("")  # raises if the weights are damaged
@@ -107,7 +123,7 @@ class OnnxEngine:
 
         Only the model's number of tokens is read: 254 of all-MiniLM-L6-v2.
         """
-        return self._vectors(self._passages(texts))
+        return self._vectors(texts, self._passages)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the same vectors, and the states of the tokens if the model's description says that they are good."""
@@ -118,7 +134,7 @@ class OnnxEngine:
         def keep(index: int, states: States) -> None:
             found[index] = packed(states)
 
-        return Encoded(self._vectors(self._passages(texts), keep, self._prefix_tokens[1]), found)
+        return Encoded(self._vectors(texts, self._passages, keep), found)
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a question, shape (dimensions,)."""
@@ -126,11 +142,10 @@ class OnnxEngine:
 
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the vector of a question, and the states of its tokens if the model's description says so."""
-        tokens = self._tokens(self._description.query_prefix + text)
         if not self._description.late_interaction:
-            return EncodedQuestion(self._vectors([tokens])[0])
+            return EncodedQuestion(self._vectors([text], self._questions)[0])
         found: list[States] = []
-        vectors = self._vectors([tokens], lambda _, states: found.append(of_question(states)), self._prefix_tokens[0])
+        vectors = self._vectors([text], self._questions, lambda _, states: found.append(of_question(states)))
         return EncodedQuestion(vectors[0], *found)
 
     def calibration_for(self, question: str) -> Calibration:
@@ -139,23 +154,21 @@ class OnnxEngine:
             return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
-    def _passages(self, texts: Sequence[str]) -> list[Tokens]:
-        return [self._tokens(self._description.passage_prefix + text) for text in texts]
-
     def _vectors(
-        self, tokens: Sequence[Tokens], keep: Callable[[int, States], None] | None = None, prefix: int = 0
+        self, texts: Sequence[str], reading: Reading, keep: Callable[[int, States], None] | None = None
     ) -> Vectors:
-        """Return the vectors of texts. `keep`: gets the states of the content of each, after so many of the prefix."""
+        """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
+        tokens = [self._tokens(reading.prefix + text) for text in texts]
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         pool = _mean if self._description.pooling == "mean" else _first
 
         def embed_group(group: list[int]) -> None:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vectors[index] = _unit(pool(states))
+                vectors[index] = self._without_language(_unit(pool(states)), reading)
                 if keep is not None:
-                    text = slice(1 + prefix, -1)
-                    keep(index, self._content.of(tokens[index][text], states[text]))
+                    own = slice(1 + reading.prefix_tokens, -1)
+                    keep(index, self._content.of(tokens[index][own], states[own]))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
@@ -182,12 +195,13 @@ class OnnxEngine:
     def _content(self) -> Content:
         return Content(self._tokenizer.id_to_token)
 
-    @cached_property
-    def _prefix_tokens(self) -> tuple[int, int]:
-        """How many tokens the prefixes of questions and of passages have."""
-        prefixes = self._description.query_prefix, self._description.passage_prefix
-        of_query, of_passage = (len(self.token_spans(prefix.rstrip())) for prefix in prefixes)
-        return of_query, of_passage
+    def _reading(self, prefix: str, mean: Vectors | None) -> Reading:
+        return Reading(prefix, len(self.token_spans(prefix.rstrip())), mean)
+
+    def _without_language(self, vector: Vectors, reading: Reading) -> Vectors:
+        if self._bias is None or reading.mean is None:
+            return vector
+        return _unit(self._bias.removed(vector, reading.mean))
 
     def _unknown_characters(self, text: str) -> int:
         """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""

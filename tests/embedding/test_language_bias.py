@@ -1,0 +1,99 @@
+"""What is taken out of a model's vectors, if its folder says what they tell of a text's language."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tiny_models import WIDTH, Tiny, forward
+from vector_memory.embedding import safetensors
+from vector_memory.embedding.language_bias import LanguageBias, read_bias
+from vector_memory.embedding.model_folder import BIAS_FILE
+from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.errors import EmbeddingUnavailableError
+
+TEXTS = ["a lease", "the queue of a shard"]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    return Tiny(tmp_path)
+
+
+def bias(seed: int = 5) -> LanguageBias:
+    drawn = np.random.default_rng(seed).normal(0, 0.05, (5, WIDTH)).astype(np.float32)
+    return LanguageBias(drawn[0], drawn[1], np.linalg.svd(drawn[2:], full_matrices=False)[2])
+
+
+def test_vectors_have_neither_the_mean_of_their_kind_nor_a_part_in_the_directions(tiny: Tiny) -> None:
+    bias().write(tiny.folder / BIAS_FILE)
+    kept = read_bias(tiny.folder / BIAS_FILE, WIDTH)  # as 16-bit floats
+
+    def wanted(prefix: str, mean: np.ndarray) -> np.ndarray:
+        rows = np.stack([forward(tiny, tiny.tokens(prefix + text)) for text in TEXTS]) - mean
+        rows -= rows @ kept.directions.T @ kept.directions
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    engine = OnnxEngine(tiny.model())
+    found = engine.embed(TEXTS)
+    assert np.abs(found - wanted("passage: ", kept.passage_mean)).max() < 1e-5
+    asked = np.stack([engine.embed_query(text) for text in TEXTS])
+    assert np.abs(asked - wanted("query: ", kept.query_mean)).max() < 1e-5
+    assert np.abs(found @ kept.directions.T).max() < 1e-3
+
+
+def test_a_text_has_the_same_vector_whatever_else_is_embedded(tiny: Tiny) -> None:
+    bias().write(tiny.folder / BIAS_FILE)
+    engine = OnnxEngine(tiny.model())
+    assert np.array_equal(engine.embed(TEXTS * 5)[:2], np.concatenate([engine.embed([text]) for text in TEXTS]))
+
+
+def test_vectors_are_not_compared_with_those_from_which_something_else_was_taken_out(tiny: Tiny) -> None:
+    fingerprints = {OnnxEngine(tiny.model()).fingerprint}
+    for seed in (1, 2):
+        bias(seed).write(tiny.folder / BIAS_FILE)
+        fingerprints.add(OnnxEngine(tiny.model()).fingerprint)
+    assert len(fingerprints) == 3
+
+
+def _numbers(*shape: int, kind: str = "F16") -> tuple[str, tuple[int, ...], bytes]:
+    return kind, shape, bytes(int(np.prod(shape)) * (2 if kind == "F16" else 4))
+
+
+MEANS = {"query_mean": _numbers(WIDTH), "passage_mean": _numbers(WIDTH)}
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        MEANS,
+        MEANS | {"directions": _numbers()},
+        MEANS | {"directions": _numbers(WIDTH)},
+        MEANS | {"directions": _numbers(2, WIDTH // 2)},
+        MEANS | {"directions": _numbers(2, WIDTH, kind="F32")},
+        MEANS | {"directions": _numbers(2, WIDTH), "more": _numbers(1)},
+        {"query_mean": _numbers(WIDTH), "directions": _numbers(2, WIDTH)},
+        {name: _numbers(WIDTH // 2) for name in MEANS} | {"directions": _numbers(2, WIDTH // 2)},
+    ],
+)
+def test_a_file_that_does_not_fit_the_model_is_refused(
+    tiny: Tiny, tensors: dict[str, tuple[str, tuple[int, ...], bytes]]
+) -> None:
+    safetensors.write(tiny.folder / BIAS_FILE, tensors)
+    with pytest.raises(EmbeddingUnavailableError, match=r"language-bias\.safetensors does not fit the model"):
+        OnnxEngine(tiny.model())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"), [(b"", "not a safetensors file"), (bytes(16_000_001), "larger than 16 MB")]
+)
+def test_a_file_that_is_damaged_or_too_large_is_refused(tiny: Tiny, data: bytes, message: str) -> None:
+    (tiny.folder / BIAS_FILE).write_bytes(data)
+    with pytest.raises(EmbeddingUnavailableError, match=message):
+        OnnxEngine(tiny.model())
+
+
+def test_numbers_that_leave_nothing_of_a_vector_are_refused(tiny: Tiny) -> None:
+    LanguageBias(*np.zeros((2, WIDTH), np.float32), np.eye(WIDTH, dtype=np.float32)).write(tiny.folder / BIAS_FILE)
+    with pytest.raises(EmbeddingUnavailableError, match="not numbers, or zero"):
+        OnnxEngine(tiny.model())
