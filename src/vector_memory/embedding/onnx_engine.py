@@ -90,9 +90,9 @@ class OnnxEngine:
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
         self._bias = read_bias(model.file(BIAS_FILE), self.fingerprint.dimensions) if model.bias_file else None
-        told, bias = model.description, self._bias
-        self._questions = self._reading(told.query_prefix, bias and bias.query_mean)
-        self._passages = self._reading(told.passage_prefix, bias and bias.passage_mean)
+        of_questions, of_passages = (self._bias.query_mean, self._bias.passage_mean) if self._bias else (None, None)
+        self._questions = self._reading(model.description.query_prefix, of_questions)
+        self._passages = self._reading(model.description.passage_prefix, of_passages)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
         if not model.sha256:
             self.embed_query("")  # raises if the weights are damaged
