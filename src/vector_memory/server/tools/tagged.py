@@ -86,7 +86,10 @@ def search_memories(
     created_before: CreatedBefore = None,
     offset: Skip = 0,
 ) -> SearchTaggedResult:
-    """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query."""
+    """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query.
+
+    If a question names a time ("last week"), send its dates as created_after and created_before.
+    """
     return store.tagged.search(
         query,
         limit,
