@@ -15,13 +15,14 @@ def test_only_the_profile_all_names_the_parameter() -> None:
     named = {
         profile: {
             tool.name
-            for tool in offered([Toolset.SESSION], profile=profile)
+            for tool in offered([Toolset.SESSION, Toolset.TAGGED], profile=profile)
             if "explain" in tool.parameters["properties"]
         }
         for profile in Profile
     }
     assert named[Profile.FULL] == named[Profile.CORE] == set()
-    searches = {tool.name for tool in offered([Toolset.SESSION]) if tool.name.startswith("search_")}
+    tools = offered([Toolset.SESSION, Toolset.TAGGED])
+    searches = {tool.name for tool in tools if tool.name.startswith("search_")}
     assert named[Profile.ALL] == searches - {"search_changes"}
 
 

@@ -62,6 +62,11 @@ class Explaining:
             origin = reader.origins([number]).get(number)
             return None if origin is None else origin.memory_type
 
+    def require_comparable(self) -> None:
+        """Raise EmbeddingUnavailableError if no query can be compared by meaning."""
+        with self._storage.read() as reader:
+            self._retriever.require_comparable(reader)
+
     def explain(self, query: str, scope: Scope, asked: Asked, mode: SearchMode | None = None) -> Trace:
         """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
 

@@ -90,6 +90,10 @@ class Retriever:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
 
+    def require_comparable(self, reader: Reader) -> None:
+        """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""
+        reader.require_comparable(self._model.fingerprint)
+
     def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
@@ -149,7 +153,7 @@ class Retriever:
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
-                reader.require_comparable(self._model.fingerprint)
+                self.require_comparable(reader)
         except EmbeddingUnavailableError as error:
             if question.terms is None:
                 raise
