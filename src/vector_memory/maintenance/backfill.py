@@ -7,7 +7,6 @@ have no chunks yet are cut, so that they are found by their words long before th
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -19,14 +18,15 @@ from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
 BACKFILL_STOP_SECONDS = 0.1
-RETRY_SECONDS = 2.0
-"""How often a backfill that could not read the memory tries again."""
+RETRY_SECONDS = 10.0
+"""After so long, a backfill that could not use the memory goes on."""
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Backfill:
             logger.warning("Backfill postponed: %s", error)
         if missing != 0 or is_outdated:
             thread = threading.Thread(
-                target=self._run_quietly, args=(missing, threshold, background), name="backfill", daemon=True
+                target=self._run_quietly, args=(threshold, background), name="backfill", daemon=True
             )
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
@@ -104,15 +104,10 @@ class Backfill:
         with self._storage.read() as reader:
             return reader.count(Scope(), without_vectors=True)
 
-    def _run_quietly(self, missing: int | None, threshold: int, background: BackgroundVectors) -> None:
+    def _run_quietly(self, threshold: int, background: BackgroundVectors) -> None:
         try:
-            while missing is None:  # the database is away
-                if self._stopping.wait(RETRY_SECONDS):
-                    return
-                with suppress(DatabaseError):
-                    missing = self._count_missing()
-            self._storage.finish_upgrade(self._indexer.cut_without_model)
-            if 0 < missing < threshold:
+            self._repeated(partial(self._storage.finish_upgrade, self._indexer.cut_without_model))
+            if 0 < self._repeated(self._count_missing) < threshold:
                 fingerprint = self._indexer.fingerprint
                 with self._storage.write() as writer:
                     writer.require_comparable(fingerprint)
@@ -125,6 +120,18 @@ class Backfill:
             logger.warning("Backfill stopped: %s", error)
         except Exception as error:  # the server keeps running, and the next start tries again
             logger.warning("Backfill stopped: %s", where(error))
+
+    def _repeated(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, once the memory can be used: it may be locked, full or away for a while."""
+        while True:
+            try:
+                return work()
+            except (ClosedMemoryError, DamagedError):
+                raise
+            except DatabaseError as error:
+                logger.info("Backfill postponed: %s", error)
+            if self._stopping.wait(RETRY_SECONDS):
+                raise ClosedMemoryError
 
     def _missing(self) -> Iterator[Memory]:
         """Yield the memories that lack vectors, until `stop`; at the end those that may kill the process again."""
