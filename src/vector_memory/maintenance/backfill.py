@@ -18,6 +18,7 @@ from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
@@ -109,10 +110,12 @@ class Backfill:
             except ClosedMemoryError:  # what is left is done by the next run
                 pass
             except DatabaseError as error:
-                if str(error) != said:
-                    said = str(error)
-                    logger.warning("Backfill postponed: %s", said)
-                continue
+                if not isinstance(error, DamagedError):
+                    if str(error) != said:
+                        said = str(error)
+                        logger.warning("Backfill postponed: %s", said)
+                    continue
+                logger.warning("Backfill stopped: %s", error)
             except VectorMemoryError as error:
                 logger.warning("Backfill stopped: %s", error)
             except Exception as error:  # the server keeps running, and the next start tries again
