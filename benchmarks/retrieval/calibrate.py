@@ -195,12 +195,13 @@ def interval(hits: int, of: int) -> str:
 def table(measured: Sequence[Measured], embedder: Embedder, rule: Calibration | None) -> Iterator[str]:
     """Yield the lines of a table: of each set and sort the percentage that is called a close match.
 
-    `rule`: figures to try, for questions that the model can read, instead of its own.
+    `rule`: figures to try, for questions in a language that the model knows, instead of its own.
     """
+    usual = embedder.calibration_for("")
 
     def close(question: str, told: Signals) -> bool:
         own = embedder.calibration_for(question)
-        chosen = own if rule is None or math.isinf(own.base) else rule
+        chosen = rule if rule and own == usual else own
         return chosen.is_close(told.cosine, told.covered, told.units)
 
     sorts = list(measured[0].by_sort)
@@ -259,7 +260,9 @@ def main() -> None:
         options.signals.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
     rule = None
     if options.fit:
-        rule = fit([told for one in measured[::2] for found in one.by_sort.values() for _, told in found])
+        asked = [each for one in measured[::2] for found in one.by_sort.values() for each in found]
+        usual = embedder.calibration_for("")
+        rule = fit([told for question, told in asked if embedder.calibration_for(question) == usual])
         print("\nFitted on " + "; ".join(one.name for one in measured[::2]), rule, sep="\n")
     print("", *table(measured[1::2] if options.fit else measured, embedder, rule), sep="\n")
 

@@ -22,7 +22,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage.ranking import LATE_UNITS, LATE_WEIGHT
 from vector_memory.store import SessionMemoryStore
 
-REPORTS, NOTES = Scope(MemoryKind.REPORT, session_id="s"), Scope(MemoryKind.WORKING_MEMORY, session_id="s")
+REPORTS, NOTES = Scope(MemoryKind.REPORT, session_id="s"), Scope(MemoryKind.SYSTEM_MEMORY, session_id="s")
 COUNT = 3 * LATE_UNITS
 QUERIES = ("a b c", "l", "d e f g h", "k a unknown")
 EVERYTHING = Page(limit=COUNT)
@@ -60,7 +60,7 @@ def fill(store: SessionMemoryStore) -> None:
     """Store reports of up to eight passages in three chunks, and notes of one to three passages."""
     drawn = random.Random(5)
     for number in range(COUNT):
-        for kind, longest in (("report", 90), ("working_memory", 9)):
+        for kind, longest in (("report", 90), ("system_memory", 9)):
             words = drawn.choices(WORDS, k=drawn.randint(1, longest))
             store.store_memory(kind, f"{number} {' '.join(words)}", session_id="s")
 
@@ -147,7 +147,7 @@ def test_a_trace_tells_the_late_score_and_the_cosine_and_the_words_that_make_a_s
 
 def test_a_scope_with_a_passage_whose_states_are_not_kept_ranks_without_them(filled: Path | str) -> None:
     with opened(filled, late_interaction=False) as store:
-        store.store_memory("working_memory", "a b c", session_id="s")
+        store.store_memory("system_memory", "a b c", session_id="s")
         expected = [(hit.score, hit.id) for hit in unrounded(store, NOTES, "a b c")]
         others = unrounded(store, REPORTS, "a b c")
     with opened(filled) as store:
