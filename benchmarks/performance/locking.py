@@ -44,6 +44,8 @@ class RandomVectors:
         """The engine's own."""
         return self.engine.tokens_per_vector
 
+    has_states = True
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the engine's tokens."""
         return self.engine.token_spans(text)

@@ -30,6 +30,11 @@ class MeteredEmbedder:
         """The engine's own."""
         return self._engine.tokens_per_vector
 
+    @property
+    def has_states(self) -> bool:
+        """The engine's own."""
+        return self._engine.has_states
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the engine's tokens."""
         spans, took = clocked(lambda: self._engine.token_spans(text))

@@ -34,6 +34,11 @@ class CachedEmbedder:
         """The other one's."""
         return self._embedder.tokens_per_vector
 
+    @property
+    def has_states(self) -> bool:
+        """The other one's."""
+        return self._embedder.has_states
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the other one's."""
         return self._embedder.token_spans(text)

@@ -31,6 +31,8 @@ EVERYTHING = Page(limit=COUNT)
 class WithStates(LatticeEmbedder):
     """An embedder that has a state for each word: the word's own vector."""
 
+    has_states = True
+
     def encode(self, texts: Sequence[str]) -> Encoded:
         return Encoded(self.embed(texts), [packed(states(text)) for text in texts])
 

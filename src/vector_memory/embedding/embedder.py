@@ -44,6 +44,11 @@ class Embedder(Protocol):
         """Maximum number of tokens that one vector should represent, without special tokens."""
         ...
 
+    @property
+    def has_states(self) -> bool:
+        """Whether it returns the states of tokens."""
+        ...
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens of `text`, in order, as character offsets, without special tokens."""
         ...
@@ -74,6 +79,8 @@ class Embedder(Protocol):
 
 class PlainEmbedder(ABC):
     """The part of an Embedder that is the same for all that read questions as they read texts, without token states."""
+
+    has_states = False
 
     @abstractmethod
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -196,6 +196,11 @@ class EmbeddingModel:
         """Maximum number of tokens that one vector should represent."""
         return self._loaded().tokens_per_vector
 
+    @property
+    def has_states(self) -> bool:
+        """Whether the engine returns the states of tokens."""
+        return self._loaded().has_states
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens of `text`, in characters."""
         return self._loaded().token_spans(text)

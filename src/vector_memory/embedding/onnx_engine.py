@@ -87,6 +87,7 @@ class OnnxEngine:
         self._special = self._tokenizer.encode("").ids
         if len(self._special) != SPECIAL_TOKENS:
             raise _unusable(model, "must put one token before a text and one after it", TOKENIZER_FILE)
+        self.has_states = model.description.late_interaction
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
         self._bias = read_bias(model.file(BIAS_FILE), self.fingerprint.dimensions) if model.bias_file else None
@@ -127,7 +128,7 @@ class OnnxEngine:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the same vectors, and the states of the tokens if the model's description says that they are good."""
-        if not self._description.late_interaction:
+        if not self.has_states:
             return Encoded(self.embed(texts))
         found = [b""] * len(texts)
 
@@ -142,7 +143,7 @@ class OnnxEngine:
 
     def encode_query(self, text: str) -> EncodedQuestion:
         """Return the vector of a question, and the states of its tokens if the model's description says so."""
-        if not self._description.late_interaction:
+        if not self.has_states:
             return EncodedQuestion(self._vectors([text], self._questions)[0])
         found: list[States] = []
         vectors = self._vectors([text], self._questions, lambda _, states: found.append(of_question(states)))

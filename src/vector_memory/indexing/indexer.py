@@ -65,7 +65,7 @@ class Indexer:
     @property
     def keeps_states(self) -> bool:
         """Whether the states of tokens are kept with vectors. Raises EmbeddingUnavailableError without a model."""
-        return self._settings.late_interaction and self._model.encode_query("").states is not None
+        return self._settings.late_interaction and self._model.has_states
 
     @property
     def is_ready(self) -> bool:

@@ -222,7 +222,7 @@ def fingerprint(reader: Reader, model: EmbeddingModel) -> Finding:
     if present is None:
         return fine("fingerprint", "There are no vectors yet.")
     said = f"The vectors were computed with {present}, the configured model."
-    if model.encode_query("").states is not None and reader.upkeep.spare_vectors.are_states_missing():
+    if model.has_states and reader.upkeep.spare_vectors.are_states_missing():
         said += " Some passages have no states of their tokens for late interaction: `vector-memory reembed` adds them."
     return fine("fingerprint", said)
 
