@@ -11,7 +11,6 @@ to its neighbours as parts of one text are. Rows are written by the functions of
 import argparse
 import hashlib
 import itertools
-import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,11 +45,15 @@ SHARES = {"half": 0.5, "tenth": 0.1, "hundredth": 0.01, "thousandth": 0.001}
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A real document: its chunks, and the passages of all of them with their vectors, shape (passages, dimensions)."""
+    """A real document: its chunks, and the passages of all of them with their vectors, shape (passages, dimensions).
+
+    `states`: those of each passage's tokens.
+    """
 
     chunks: list[Chunk]
     passages: list[EmbeddedPassage]
     vectors: NDArray[np.float32]
+    states: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +65,26 @@ class Corpus:
 
 
 def read_corpus(folder: Path, cache: Path, settings: Settings) -> Corpus:
-    """Chunk and embed all Markdown files under a folder; their vectors are kept in the file `cache`."""
+    """Chunk and embed all Markdown files under a folder; what is computed is kept in the folder `cache`."""
     model = EmbeddingModel(lambda: load_embedder(settings))
     indexer = Indexer(model, settings)
     texts = [path.read_text(errors="replace")[:MAX_CONTENT] for path in sorted(folder.rglob("*.md"))]
     parts = [(text, indexer.chunk(MemoryKind.REPORT, text)) for text in texts if text.strip()]
-    known = json.loads(cache.with_suffix(".json").read_text()) if cache.exists() else {}
-    vectors = np.load(cache) if cache.exists() else None
+    cache.mkdir(parents=True, exist_ok=True)
     documents = []
     for text, chunks in parts:
-        name = hashlib.sha256(text.encode()).hexdigest()
-        if name in known and vectors is not None:
-            entry = known[name]
-            passages = [EmbeddedPassage(*passage) for passage in entry["passages"]]
-            documents.append(Document(chunks, passages, vectors[entry["start"] : entry["start"] + len(passages)]))
-        else:
+        kept = cache / f"{hashlib.sha256(text.encode()).hexdigest()}.npz"
+        if not kept.exists():
             embedded = indexer.embed(indexer.unit_texts(MemoryKind.REPORT, None, text, chunks))
-            documents.append(Document(chunks, embedded.passages, embedded.vectors))
-    keep(cache, [text for text, _ in parts], documents)
+            states = embedded.states or [b""] * len(embedded.passages)
+            lengths = [len(each) for each in states]
+            joined = np.frombuffer(b"".join(states), np.uint8)
+            np.savez(kept, passages=embedded.passages, vectors=embedded.vectors, states=joined, lengths=lengths)
+        found = np.load(kept)
+        states = np.split(found["states"], np.cumsum(found["lengths"].astype(int))[:-1])
+        passages = [EmbeddedPassage(*place) for place in found["passages"].astype(int).tolist()]
+        documents.append(Document(chunks, passages, found["vectors"], [each.tobytes() for each in states]))
     return Corpus([document for document in documents if document.passages], model.fingerprint)
-
-
-def keep(cache: Path, texts: Sequence[str], documents: Sequence[Document]) -> None:
-    """Store the documents' vectors in one array, and their passages next to it."""
-    starts = itertools.accumulate((len(document.passages) for document in documents), initial=0)
-    entries = {
-        hashlib.sha256(text.encode()).hexdigest(): {
-            "start": start,
-            "passages": [[passage.unit, passage.start, passage.end] for passage in document.passages],
-        }
-        for text, document, start in zip(texts, documents, starts, strict=False)
-    }
-    cache.with_suffix(".json").write_text(json.dumps(entries))
-    np.save(cache, np.concatenate([document.vectors for document in documents]))
 
 
 def fill(database: Database, corpus: Corpus, sessions: Iterable[tuple[str, int]], settings: Settings, seed: int) -> int:
@@ -145,7 +135,9 @@ def stretch(
             if document.passages[i].unit == first + index
         ]
         start += len(chunk.text) + 1
-    return chunks, Embedded(passages, similar(document.vectors, places, numbers), fingerprint)
+    return chunks, Embedded(
+        passages, similar(document.vectors, places, numbers), fingerprint, [document.states[i] for i in places]
+    )
 
 
 def similar(vectors: NDArray[np.float32], places: Sequence[int], numbers: np.random.Generator) -> NDArray[np.float32]:
@@ -209,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("documents", type=Path)
-    parser.add_argument("--cache", type=Path, default=Path("/tmp/vector-memory-scale.npy"))  # noqa: S108
+    parser.add_argument("--cache", type=Path, default=Path("/tmp/vector-memory-scale"))  # noqa: S108
     parser.add_argument("--sessions", type=int, nargs="*", default=[2_500, 50_000])
     parser.add_argument("--others", type=int, default=500)
     parser.add_argument("--passages", type=int, default=100_000)

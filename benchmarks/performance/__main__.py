@@ -89,7 +89,7 @@ def search(options: argparse.Namespace, folder: Path) -> Report:
         path = (options.files or folder) / f"{passages}.db"
         began = time.perf_counter()
         if not path.exists():
-            make(path, passages, options.documents, (options.files or folder) / "documents.npy")
+            make(path, passages, options.documents, (options.files or folder) / "documents")
         made = time.perf_counter() - began
         figures[str(passages)] = {
             **searching.measure(path, engine, options.seconds),
@@ -118,7 +118,7 @@ def compare_engines(options: argparse.Namespace, folder: Path) -> Report:
     passages, place = max(options.passages), options.files or folder
     path = place / f"{passages}.db"
     if not path.exists():
-        make(path, passages, options.documents, place / "documents.npy")
+        make(path, passages, options.documents, place / "documents")
     return {
         "engines": {"passages": passages, **engines.measure(path, place / f"pg{passages}", load_embedder(Settings()))}
     }

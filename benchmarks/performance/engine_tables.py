@@ -6,6 +6,7 @@ from typing import Any
 from cells import cell, number, table
 
 SQLITE, POSTGRES, DISTANT = ENGINES = ("SQLite", "PostgreSQL", "PostgreSQL, 1 ms away")
+SEARCHED = (*ENGINES, *(f"{name} without late interaction" for name in (SQLITE, POSTGRES)))
 
 
 def of(figures: dict[str, Any]) -> Iterator[str]:
@@ -40,9 +41,9 @@ def of(figures: dict[str, Any]) -> Iterator[str]:
 def searches(figures: dict[str, Any], where: str) -> str:
     """Fine searches by engine."""
     return table(
-        [f"fine search beyond embedding, {where}, ms, p50 / p95", *ENGINES, "round trips"],
+        [f"fine search beyond embedding, {where}, ms, p50 / p95", *SEARCHED, "round trips"],
         [
-            [what, *(cell(each[name]) for name in ENGINES), f"{each[POSTGRES]['round trips']:.0f}"]
+            [what, *(cell(each[name]) for name in SEARCHED), f"{each[POSTGRES]['round trips']:.0f}"]
             for what, each in figures.items()
         ],
     )

@@ -31,11 +31,13 @@ from timing import Figures, summary, timed
 from vector_memory.domain import Scope
 from vector_memory.embedding import Embedder
 from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.settings import Settings
 from vector_memory.storage.postgres import approximate, vectors
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.store import SessionMemoryStore
 
 SQLITE, POSTGRES, DISTANT = "SQLite", "PostgreSQL", "PostgreSQL, 1 ms away"
+PLAIN = {name: f"{name} without late interaction" for name in (SQLITE, POSTGRES)}
 DELAY_SECONDS = 0.001
 RUNS = 30
 TABLE_RUNS = 2
@@ -112,7 +114,8 @@ def searched(
     addresses: dict[str, Address], engine: Embedder, where: dict[str, Part], asked: dict[str, list[str]]
 ) -> tuple[Figure, dict[str, float]]:
     """Search each scope by each address in turn, first from the tables, then with the index in memory."""
-    with opened_at(addresses, engine) as stores, counted_trips() as trips:
+    plain = {PLAIN[name]: addresses[name] for name in PLAIN}
+    with opened_at(addresses | plain, engine) as stores, counted_trips() as trips:
         tables = {
             f"{name}, something close": alternated(stores, part.scope, asked[name][: TABLE_RUNS + 1], trips)
             for name, part in where.items()
@@ -134,13 +137,13 @@ def searched(
 def opened_at(
     addresses: dict[str, Address], engine: Embedder
 ) -> Iterator[dict[str, tuple[SessionMemoryStore, MeteredEmbedder]]]:
-    """Yield a store at each address, with its embedder."""
+    """Yield a store at each address, with its embedder. Those with the names of PLAIN compare no tokens."""
     with ExitStack() as stack:
-        meters = {name: MeteredEmbedder(engine) for name in addresses}
-        yield {
-            name: (stack.enter_context(SessionMemoryStore(address, embedder=meters[name])), meters[name])
-            for name, address in addresses.items()
-        }
+        stores = {}
+        for name, address in addresses.items():
+            settings, meter = Settings(late_interaction=name not in PLAIN.values()), MeteredEmbedder(engine)
+            stores[name] = stack.enter_context(SessionMemoryStore(address, settings, embedder=meter)), meter
+        yield stores
 
 
 def alternated(

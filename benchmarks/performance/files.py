@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
 
 def make(path: Path, passages: int, documents: Path, cache: Path) -> None:
-    """Create a file with this many passages of the documents in a folder; `cache` stores the documents' vectors."""
+    """Create a file with this many passages of the documents in a folder; `cache`: a folder for their vectors."""
     sessions = [str(size) for size in (SMALL_SESSION, LARGE_SESSION) if size * 2 <= passages]
     options = ["--passages", str(passages), "--cache", str(cache), "--sessions", *sessions]
     subprocess.run([sys.executable, str(SCALE), str(path), str(documents), *options], check=True, capture_output=True)
