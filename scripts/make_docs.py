@@ -41,6 +41,7 @@ TABLES = {
     "keyword_memories": "Where the keyword index keeps a memory's units, and how many terms each has.",
     "keyword_postings": "Which unit contains which term, and how often: 64 bits each. Holds hashes, not words.",
     "outdated_words": "The blocks of the keyword index whose words an upgrade has left to be indexed again.",
+    "token_states": "The states of a passage's tokens: a bit for each number. Order the best results anew.",
     "vec_chunk_search": "The vectors of the passages of chunks, one partition per session.",
     "vec_session_search": "The vectors of the passages of memories that are not chunked.",
 }

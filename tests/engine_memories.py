@@ -96,7 +96,8 @@ def derived(storage: Storage, new: NewMemory, model: Fingerprint | None = MODEL)
     embedded = None
     if model is not None:
         passages = [EmbeddedPassage(piece, *span) for piece, span in enumerate(spans)]
-        embedded = Embedded(passages, np.stack(list(map(unit_vector, texts))), model)
+        states = [sha256(text.encode()).digest() for text in texts]
+        embedded = Embedded(passages, np.stack(list(map(unit_vector, texts))), model, states)
     words = storage.prepare_words(searchable_texts(new.title, new.content, chunks, chunked=bool(chunks)))
     return Derived(chunks=chunks, words=words, embedded=embedded)
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.embedder import PlainEmbedder, Vectors
 
 DIMENSIONS = 16
 
 
-class LatticeEmbedder:
+class LatticeEmbedder(PlainEmbedder):
     """See the module."""
 
     fingerprint = Fingerprint("lattice", DIMENSIONS, "exact", "test")
@@ -31,11 +31,6 @@ class LatticeEmbedder:
         """Return one vector per text."""
         vectors = [self.vector(text) for text in texts]
         return np.array(vectors, dtype=np.float32).reshape(len(texts), DIMENSIONS)
-
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question, shape (dimensions,)."""
-        vector: Vectors = self.embed([text])[0]
-        return vector
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
         """Return when an answer is close."""

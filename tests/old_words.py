@@ -34,12 +34,14 @@ def add_old(storage: Storage, *memories: NewMemory) -> list[int]:
 
 
 def downgrade(storage: Storage) -> None:
-    """Let a memory have the tables of the release before."""
-    versions = {
-        "SqliteStorage": "delete from schema_migrations where version = 12",
-        "PostgresStorage": "update namespace set schema_version = 1",
-    }
-    execute(storage, versions[type(storage).__name__], "drop table outdated_words")
+    """Let a memory have the tables of a release that indexed no titles."""
+    statements = {
+        "SqliteStorage": ["delete from schema_migrations where version >= 12", "drop table token_states"],
+        "PostgresStorage": [
+            "update namespace set schema_version = 1", "alter table memory_passages drop column states"
+        ],
+    }  # fmt: skip
+    execute(storage, *statements[type(storage).__name__], "drop table outdated_words")
 
 
 def execute(storage: Storage, *statements: str) -> None:

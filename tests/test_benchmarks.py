@@ -101,23 +101,8 @@ class OneToken:
         return np.ones((len(texts), 1 if only is None else len(only)), np.float32)
 
 
-def one_state(text: str) -> Any:
-    """Read a text as one token, which is content, and the same in every text."""
-    states = import_module("token_states")
-    return states.Read(np.eye(1, 384, dtype=np.float32), np.array([bool(text)]))
-
-
-def ranked_today(program: str, judged: Any, toy: ToyEngine) -> Any:
-    """Return the scores of today's ranking as a program computes it, whatever its model says."""
-    module = import_module(program)
-    if program == "sparse":
-        return module.measure(judged, toy, OneToken())[0]["today"]
-    return module.measure(judged, toy, module.Late(toy, one_state, 50))[0]["today"]
-
-
 @pytest.mark.usefixtures("retrieval")
-@pytest.mark.parametrize("program", ["sparse", "late_interaction"])
-def test_without_its_own_part_a_benchmark_of_a_third_part_ranks_as_searches_do(program: str) -> None:
+def test_without_its_own_part_the_benchmark_of_a_third_part_ranks_as_searches_do() -> None:
     drawn = random.Random(7)
     words = ["kite", "kites", "red", "queue", "lease", "shard", "storage", "store", "stores", "index"]
     documents = {str(number): " ".join(drawn.choices(words, k=number % 15 + 3)) for number in range(40)}
@@ -131,30 +116,8 @@ def test_without_its_own_part_a_benchmark_of_a_third_part_ranks_as_searches_do(p
     score = import_module("scoring").score
     with import_module("rankings").rankings(judged, toy) as ways:
         expected = [score(ways["hybrid"].rank(question), question.grades) for question in questions]
-    assert ranked_today(program, judged, toy).tolist() == [list(values) for values in expected]
-
-
-@pytest.mark.usefixtures("retrieval")
-def test_a_late_score_counts_the_nearest_token_of_the_best_passage_for_each_token_of_the_question() -> None:
-    states = import_module("token_states")
-    x, y, z = np.eye(3, dtype=np.float32)
-    question = np.stack([x, y])
-    assert states.late_score(question, [np.stack([z, x]), np.stack([x, y, z])]) == 1.0
-    assert states.late_score(question, [np.stack([x, x]), np.stack([y, z])]) == 0.5
-    assert states.late_score(question, []) == 0.0
-
-
-@pytest.mark.usefixtures("retrieval")
-def test_states_of_fewer_bits_are_nearest_to_the_same_states() -> None:
-    states = import_module("token_states")
-    read = states.Read(
-        states.unit(np.random.default_rng(7).normal(size=(20, 384)).astype(np.float32)), np.ones(20, bool)
-    )
-    for bits in (64, 128, 384):
-        kind = states.KINDS[f"content, {bits} bits"]
-        rows, data = kind.states(read), kind.pack(kind.states(read))
-        assert len(data) == 20 * bits // 8
-        assert (kind.unpack(data, bits) @ rows.T).argmax(axis=0).tolist() == list(range(20))
+    today = import_module("sparse").measure(judged, toy, OneToken())[0]["today"]
+    assert today.tolist() == [list(values) for values in expected]
 
 
 @pytest.mark.usefixtures("retrieval")

@@ -1,7 +1,8 @@
 """Counting, deleting, cleaning up, filling in vectors."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from engines import counts, execute
 from lattice import LatticeEmbedder
 from original_files import unpacked
-from vector_memory.domain import Page, Scope
-from vector_memory.errors import EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.domain import Chunk, Page, Scope
+from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
+from vector_memory.maintenance import backfill
 from vector_memory.results.overview import BackfillResult
 from vector_memory.results.values import to_second
 from vector_memory.settings import Settings
@@ -248,6 +250,53 @@ def test_a_store_that_is_closed_before_its_background_work_begins_reports_no_fai
 def test_a_backfill_larger_than_the_threshold_is_left_to_the_command(original: Path) -> None:
     settings = Settings(embedding_model="toy", embedding_dim=16, auto_backfill_threshold=8)
     assert run_in_background(original, settings, lambda store: store._backfill.stop()) == 0
+
+
+class FailingUpgrade:
+    """Fails to finish the upgrade of a store's memory, all of whose words are outdated, as long as `fails` is set."""
+
+    def __init__(self, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        store.store_memory("report", DOCUMENT, session_id="s")
+        execute(store, "insert into outdated_words select id from keyword_blocks")
+        self._storage = store._storage
+        self._finish_upgrade = self._storage.finish_upgrade
+        self.fails, self.tried = True, 0
+        monkeypatch.setattr(self._storage, "finish_upgrade", self._finish)
+
+    def _finish(self, cut: Callable[[str], Sequence[Chunk]]) -> None:
+        self.tried += 1
+        if self.fails:
+            raise DatabaseError("The disk is full.")
+        self._finish_upgrade(cut)
+
+    def is_finished(self) -> bool:
+        with self._storage.read() as reader:
+            return reader.upkeep.count_outdated() == 0
+
+
+def test_words_are_indexed_again_although_the_database_fails_at_first(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(backfill, "RETRY_SECONDS", 0.0)
+    upgrade = FailingUpgrade(store, monkeypatch)
+    store.start_background_work()
+    eventually(lambda: upgrade.tried > 2)
+    assert not upgrade.is_finished()
+    upgrade.fails = False
+    eventually(upgrade.is_finished)
+    assert caplog.messages == ["Backfill postponed: The disk is full."]
+
+
+def test_closing_the_store_ends_the_pause_before_the_next_attempt(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfill, "RETRY_SECONDS", 3600.0)
+    upgrade = FailingUpgrade(store, monkeypatch)
+    store.start_background_work()
+    eventually(lambda: upgrade.tried)
+    store.close()
+    eventually(lambda: "backfill" not in {thread.name for thread in threading.enumerate()})
+    assert upgrade.tried == 1
 
 
 def test_sessions_of_hundreds_of_agents_still_fit_into_an_answer(store: SessionMemoryStore) -> None:

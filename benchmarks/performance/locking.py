@@ -11,6 +11,8 @@ from timing import Figures, summary
 from vector_memory.domain import Fingerprint, MemoryKind, NewMemory, Span
 from vector_memory.embedding import Embedder, EmbeddingModel, Vectors, load_embedder
 from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.embedder import Encoded
+from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Derived, History
@@ -42,6 +44,8 @@ class RandomVectors:
         """The engine's own."""
         return self.engine.tokens_per_vector
 
+    has_states = True
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the engine's tokens."""
         return self.engine.token_spans(text)
@@ -52,10 +56,10 @@ class RandomVectors:
         units: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
         return units
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return a unit vector."""
-        vector: Vectors = self.embed([text])[0]
-        return vector
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the vectors with states of 60 tokens for each text."""
+        states = np.random.default_rng(len(texts)).bytes(60 * bytes_per_state(self.fingerprint.dimensions))
+        return Encoded(self.embed(texts), [states] * len(texts))
 
     def calibration_for(self, question: str) -> Calibration:
         """Return the engine's."""

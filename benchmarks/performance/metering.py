@@ -7,6 +7,7 @@ from typing import TypeVar
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding import Embedder, Vectors
 from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.embedder import Encoded, EncodedQuestion
 
 Value = TypeVar("Value")
 
@@ -29,6 +30,11 @@ class MeteredEmbedder:
         """The engine's own."""
         return self._engine.tokens_per_vector
 
+    @property
+    def has_states(self) -> bool:
+        """The engine's own."""
+        return self._engine.has_states
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the engine's tokens."""
         spans, took = clocked(lambda: self._engine.token_spans(text))
@@ -37,15 +43,23 @@ class MeteredEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the engine's vectors."""
-        vectors, took = clocked(lambda: self._engine.embed(texts))
+        return self.encode(texts).vectors
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the engine's vectors and states of tokens."""
+        encoded, took = clocked(lambda: self._engine.encode(texts))
         self.embedding += took
-        return vectors
+        return encoded
 
     def embed_query(self, text: str) -> Vectors:
         """Return the engine's vector of a question."""
-        vector, took = clocked(lambda: self._engine.embed_query(text))
+        return self.encode_query(text).vector
+
+    def encode_query(self, text: str) -> EncodedQuestion:
+        """Return the engine's vector and states of a question."""
+        encoded, took = clocked(lambda: self._engine.encode_query(text))
         self.embedding += took
-        return vector
+        return encoded
 
     def calibration_for(self, question: str) -> Calibration:
         """Return the engine's."""

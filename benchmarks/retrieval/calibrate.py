@@ -26,8 +26,9 @@ from cache import CachedEmbedder
 from confidence import QUESTIONS, SEED, Asked, Material, from_notes, from_set
 from numpy.typing import NDArray
 
-from vector_memory.embedding import Embedder, Vectors, load_embedder
+from vector_memory.embedding import Embedder, load_embedder
 from vector_memory.embedding.calibration import Calibration
+from vector_memory.embedding.embedder import EncodedQuestion
 from vector_memory.search.question import is_reference
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -76,15 +77,15 @@ class Recording(CachedEmbedder):
     embedder: Embedder
     folder: Path
     kept: list[tuple[float, float, int]] = field(default_factory=list)
-    questions: dict[str, Vectors] = field(default_factory=dict)
+    questions: dict[str, EncodedQuestion] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__(self.embedder, self.folder)
 
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question; each is asked of many sets."""
+    def encode_query(self, text: str) -> EncodedQuestion:
+        """Return the vector of a question and its states; each is asked of many sets."""
         if text not in self.questions:
-            self.questions[text] = super().embed_query(text)
+            self.questions[text] = super().encode_query(text)
         return self.questions[text]
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
@@ -194,12 +195,13 @@ def interval(hits: int, of: int) -> str:
 def table(measured: Sequence[Measured], embedder: Embedder, rule: Calibration | None) -> Iterator[str]:
     """Yield the lines of a table: of each set and sort the percentage that is called a close match.
 
-    `rule`: figures to try, for questions that the model can read, instead of its own.
+    `rule`: figures to try, for questions in a language that the model knows, instead of its own.
     """
+    usual = embedder.calibration_for("")
 
     def close(question: str, told: Signals) -> bool:
         own = embedder.calibration_for(question)
-        chosen = own if rule is None or math.isinf(own.base) else rule
+        chosen = rule if rule and own == usual else own
         return chosen.is_close(told.cosine, told.covered, told.units)
 
     sorts = list(measured[0].by_sort)
@@ -258,7 +260,9 @@ def main() -> None:
         options.signals.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf-8")
     rule = None
     if options.fit:
-        rule = fit([told for one in measured[::2] for found in one.by_sort.values() for _, told in found])
+        asked = [each for one in measured[::2] for found in one.by_sort.values() for each in found]
+        usual = embedder.calibration_for("")
+        rule = fit([told for question, told in asked if embedder.calibration_for(question) == usual])
         print("\nFitted on " + "; ".join(one.name for one in measured[::2]), rule, sep="\n")
     print("", *table(measured[1::2] if options.fit else measured, embedder, rule), sep="\n")
 

@@ -80,21 +80,22 @@ def print_places(cells: Mapping[str, Sequence[str]]) -> None:
 
 
 def measure(texts: Sequence[Sequence[str]], facts: Sequence[Fact], embedder: Embedder) -> None:
-    """Store the reports and print a row for each search mode."""
+    """Store the reports and print a row for each search mode, and one for the default without late interaction."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
         with SessionMemoryStore(path, Settings(sqlite_synchronous="NORMAL"), embedder=embedder) as store:
             chunks = fill(store, texts, facts)
         print(f"{len(texts)} reports, {chunks:,} chunks, {len(facts)} facts at each place: by name / in other words")
         print(f"\n| search | {' | '.join(PLACES)} |\n{'|---' * (len(PLACES) + 1)}|")
-        for mode in SearchMode:
-            settings = Settings(search_mode=mode, max_response_tokens=1_000_000)
+        ways = {str(mode): Settings(search_mode=mode, max_response_tokens=1_000_000) for mode in SearchMode}
+        ways["hybrid, without late interaction"] = Settings(late_interaction=False, max_response_tokens=1_000_000)
+        for way, settings in ways.items():
             with SessionMemoryStore(path, settings, embedder=embedder) as store:
                 cells = [
                     " / ".join(f"{hits(store, place, facts, asked_by):.3f}" for asked_by in ("name", "paraphrase"))
                     for place in PLACES
                 ]
-            print(f"| {mode} | {' | '.join(cells)} |")
+            print(f"| {way} | {' | '.join(cells)} |")
 
 
 def main() -> None:

@@ -80,12 +80,19 @@ def rankings(judged: JudgedSet, embedder: Embedder) -> Iterator[dict[str, Rankin
             load_index(store)
             found[str(mode)] = SearchModeRanking(store, judged, documents)
         found[f"{SearchMode.HYBRID}, from the tables"] = SearchModeRanking(from_tables, judged, documents)
+        without = open_stores.enter_context(opened(path, SearchMode.HYBRID, embedder, late_interaction=False))
+        found[f"{SearchMode.HYBRID}, without late interaction"] = SearchModeRanking(without, judged, documents)
         yield {**found, "original design": OriginalDesign(judged, embedder)}
 
 
-def opened(path: Path, mode: SearchMode, embedder: Embedder) -> SessionMemoryStore:
+def opened(path: Path, mode: SearchMode, embedder: Embedder, *, late_interaction: bool = True) -> SessionMemoryStore:
     """Open a store that never cuts an answer: what counts is the order."""
-    settings = Settings(search_mode=mode, max_response_tokens=1_000_000, sqlite_synchronous="NORMAL")
+    settings = Settings(
+        search_mode=mode,
+        late_interaction=late_interaction,
+        max_response_tokens=1_000_000,
+        sqlite_synchronous="NORMAL",
+    )
     return SessionMemoryStore(path, settings, embedder=embedder)
 
 

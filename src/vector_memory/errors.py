@@ -9,6 +9,7 @@ VectorMemoryError
 ├── MemoryStorageError          a memory could not be stored          ("MemoryError")
 ├── SearchError                 a search could not be answered
 │   └── EmbeddingUnavailableError   there is no usable embedding model
+│       └── OtherModelError         the stored vectors are of another model
 ├── ChunkingError               a document could not be cut into chunks
 ├── DatabaseError               SQLite failed, or the file cannot be used
 │   ├── DatabaseLockError       another process kept the file locked
@@ -80,6 +81,10 @@ class SearchError(VectorMemoryError):
 
 class EmbeddingUnavailableError(SearchError):
     """No embedding model can be used, so nothing can be compared by meaning."""
+
+
+class OtherModelError(EmbeddingUnavailableError):
+    """The stored vectors were computed with another model than the configured one."""
 
 
 class ChunkingError(VectorMemoryError):

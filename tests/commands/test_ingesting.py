@@ -51,6 +51,34 @@ def test_a_folder_is_stored_with_titles_and_sources(tmp_path: Path, run: Run) ->
 
 
 @pytest.mark.usefixtures("notes")
+def test_with_another_model_than_the_memorys_the_advice_is_to_recompute_its_vectors(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not a backfill, which would refuse: in every command that meets memories without vectors."""
+    run("ingest", "-", "--session", "s", stdin=b"First.")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_DIM", "64")
+    run("export", "-o", "all.jsonl")
+    ended = run("ingest", "notes", "--session", "t")
+    assert ended.code == 0
+    others = [run("import", "all.jsonl", "--as", "u").out, run("search", "words").out]
+    for said in (ended.out, *others):
+        assert "vector-memory reembed" in " ".join(said.split())
+        assert "backfill" not in said
+    assert "2 memories without vectors. The stored vectors" in " ".join(ended.out.split())
+
+
+@pytest.mark.usefixtures("notes")
+def test_without_a_model_the_advice_is_to_get_it_and_to_compute_the_vectors(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL_PATH", str(tmp_path))
+    said = " ".join(run("ingest", "notes", "--session", "s").out.split())
+    assert "does not contain model.safetensors" in said
+    assert "2 memories without vectors: run `vector-memory backfill`." in said
+
+
+@pytest.mark.usefixtures("notes")
 def test_stored_files_are_skipped(run: Run) -> None:
     """The same command again stores nothing and names the memories that are there."""
     run("ingest", "notes", "--session", "s")

@@ -121,11 +121,15 @@ def test_vectors_of_a_folder_are_not_compared_with_others_once_its_weights_or_co
         ('{"name": "x", "query_prefix": "' + "a" * 1001 + '"}', "prefix must have"),
         ('{"name": "x", "confidence": {"base": 1}}', "confidence.words"),
         (" " * 100_001, "longer than 100,000 bytes"),
-        ('{"name": "x", "foreign_margin": -5}', "foreign_margin must be from 0 to 1"),
+        ('{"name": "x", "whole_words": -5}', "whole_words must be from 0 to 1"),
         ('{"name": "x", "whole_words": 1e400}', "whole_words"),
         (
             '{"name": "x", "confidence": {"base": NaN, "words": 0, "growth": 0, "most_units": 1, "by_meaning": 1}}',
             "confidence must be finite",
+        ),
+        (
+            '{"name": "x", "foreign": {"base": 1, "words": 0, "growth": 0, "most_units": 1, "by_meaning": Infinity}}',
+            "foreign must be finite",
         ),
     ],
 )

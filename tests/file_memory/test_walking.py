@@ -11,6 +11,7 @@ import pytest
 from memory_files import change
 from vector_memory.files import FileMemory, indexer
 from vector_memory.files.folder import MemoryFolder
+from waiting import eventually
 
 Open = Callable[..., FileMemory]
 
@@ -35,9 +36,8 @@ def test_a_folder_1100_levels_deep_is_named_and_the_other_files_are_found(deep: 
     memory = open_memory()
     memory.start_background_work()
     assert memory.wait_for_words(60)
-    found = memory.search("rocket")
-    assert [hit.path for hit in found.results] == ["memory/plan.md"]
-    assert "being indexed" not in (found.message or "")
+    eventually(lambda: "being indexed" not in (memory.search("rocket").message or ""))
+    assert [hit.path for hit in memory.search("rocket").results] == ["memory/plan.md"]
     assert "100 folders deep" in (memory.status().message or "")
 
 

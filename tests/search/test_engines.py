@@ -211,7 +211,7 @@ def found_by(storage: Storage, index: PassageIndex, query: str) -> list[Any]:
         near = list(reader.candidates(scope, Method()).nearest(vector, 10).matches)
         view = index.view(reader.feed)
         assert view is not None
-        hits = Scan(view, scope, view.members(scope), None, depth=50, memories=False).find(vector, 10).hits
+        hits = Scan(view, scope, view.members(scope), None, depth=50).find(vector, 10).hits
         return [*near, *((hit.id, hit.memory_id, hit.score) for hit in hits)]
 
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engines import execute
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.domain import TRAITS, MemoryKind, Page, Scope
+from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, Window
 from vector_memory.errors import ValidationError
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
@@ -200,6 +201,53 @@ def test_chunks_and_memories_are_those_of_a_brute_force_scan(
     assert [(memory.id, memory.similarity) for memory in documents] == [
         (number, similarity(distance)) for number, distance in expected
     ]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
+def noted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+    """Tagged notes of several times, whose searches compare only meaning."""
+    source = random.Random(13)
+    with open_store(tmp_path_factory.mktemp("notes") / "memory.db", search_mode="vector") as opened:
+        for number in range(45):
+            stored = opened.tagged.store(
+                f"{number} " + " ".join(source.choice(WORDS) for _ in range(source.choice([3, 20]))),
+                source.choice([None, "learning", "security"]),
+                source.sample(["redis", "php", "go"], source.choice([0, 1, 2])),
+            )
+            time, changed = source.choice(TIMES), "update session_memories set created_at = ? where id = ?"
+            execute(opened, changed, time, stored.memory_id)
+        if request.param:
+            load_index(opened)
+        yield opened
+
+
+@given(
+    query=QUERIES,
+    window=st.sampled_from(WINDOWS),
+    category=st.sampled_from([None, None, "learning", "security"]),
+    tags=st.sampled_from([(), (), ("redis",), ("php", "go")]),
+)
+def test_notes_of_a_time_are_those_of_a_brute_force_scan(
+    noted: SessionMemoryStore,
+    query: str,
+    window: tuple[str | None, str | None],
+    category: str | None,
+    tags: tuple[str, ...],
+) -> None:
+    notes, time = passages_of(noted), Window(created_after=window[0], created_before=window[1])
+    scope = scope_of(window, kind=MemoryKind.TAGGED, category=category, tags=tags)
+    expected = brute_force(notes, query, scope, lambda note: note.memory_id)
+    found = noted.tagged.search(query, 50, category=category, tags=tags, **time)
+    assert [(note.id, note.similarity) for note in found.results] == [
+        (number, similarity(distance)) for number, distance in expected
+    ]
+    assert found.total == len(expected)
+    within = Scope(MemoryKind.TAGGED, **time)
+    oldest_first = sorted(
+        {(note.memory["created_at"], note.memory_id) for note in notes if passes(note.memory, within)}
+    )
+    listed = noted.tagged.list_recent(50, **time)
+    assert [note.id for note in listed.results] == [number for _, number in reversed(oldest_first)]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])

@@ -10,9 +10,12 @@ from engines import execute
 from search.test_exact import load_index, open_store
 from vector_memory.domain import Page, Scope
 from vector_memory.domain.asking import SearchMode
+from vector_memory.errors import DatabaseLockError
+from vector_memory.maintenance import backfill
 from vector_memory.search.explaining import Asked
 from vector_memory.storage.searchable import searchable_text
 from vector_memory.storage.sqlite import upgrading
+from vector_memory.storage.write_lock import LOCK_ADVICE
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -95,16 +98,27 @@ def test_a_trace_tells_which_words_only_the_title_or_the_headings_have(store: Se
     assert (told["has"], told["in_headings"], told["lacks"]) == (["incid", "lock", "hour"], ["incid"], [])
 
 
-def test_a_server_indexes_outdated_words_again_in_the_background(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_server_indexes_outdated_words_again_in_the_background_also_if_others_keep_the_memory_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     monkeypatch.setattr(upgrading, "SECONDS_AT_OPENING", 0)
+    monkeypatch.setattr(backfill, "RETRY_SECONDS", 0.01)
     path = tmp_path / "memory.db"
     with open_store(path) as store:
         store.store_memory("report", REPORT, session_id="s", agent_id="x")
         execute(store, "delete from keyword_postings")
         execute(store, "insert into outdated_words select id from keyword_blocks")
     with open_store(path) as store:
+        finish, failed = store._storage.finish_upgrade, []
+
+        def locked(cut: Any) -> None:
+            if len(failed) < failures:
+                failed.append(cut)
+                raise DatabaseLockError(LOCK_ADVICE)
+            finish(cut)
+
+        monkeypatch.setattr(store._storage, "finish_upgrade", locked)
         assert not chunks(store, "nightly")
         store.start_background_work()
         eventually(lambda: bool(chunks(store, "nightly")))

@@ -61,6 +61,7 @@ def test_a_moment_is_within_every_period_that_its_beginning_names(moment: str, d
         "2023-02-29",
         "2026-06-30T23:59:60Z",
         "2026-10-05T14:30+25:00",
+        "2026-10-05T14:30+02:75",
         "9999-12-31T23:59-14:00",
         "0001-01-01T00:00+14:00",
     ],

@@ -1,11 +1,17 @@
 """The search tools explain themselves on request, and only `--profile all` says so."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from eras import Call
+from search.test_exact import open_store
+from vector_memory.domain import Page, Scope
+from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.shortening import size
 from vector_memory.server.tools import offered
+from vector_memory.server.tools.tracing import NO_ROOM, traced
 from vector_memory.settings import Profile, Toolset
 
 pytestmark = pytest.mark.anyio
@@ -15,13 +21,14 @@ def test_only_the_profile_all_names_the_parameter() -> None:
     named = {
         profile: {
             tool.name
-            for tool in offered([Toolset.SESSION], profile=profile)
+            for tool in offered([Toolset.SESSION, Toolset.TAGGED], profile=profile)
             if "explain" in tool.parameters["properties"]
         }
         for profile in Profile
     }
     assert named[Profile.FULL] == named[Profile.CORE] == set()
-    searches = {tool.name for tool in offered([Toolset.SESSION]) if tool.name.startswith("search_")}
+    tools = offered([Toolset.SESSION, Toolset.TAGGED])
+    searches = {tool.name for tool in tools if tool.name.startswith("search_")}
     assert named[Profile.ALL] == searches - {"search_changes"}
 
 
@@ -68,6 +75,18 @@ async def test_a_trace_takes_no_result_from_the_pages(call: Call) -> None:
     told = (await call("search_reports_specific_chunks", query="a", explain="all", max_tokens=200)).structured_content
     assert "trace" not in (told or {})
     assert "The trace did not fit: send a larger max_tokens." in (told or {})["message"]
+
+
+def test_a_note_on_a_missing_trace_makes_no_answer_too_long(tmp_path: Path) -> None:
+    with open_store(tmp_path / "memory.db") as store:
+        scope, page, limit = Scope("input_prompt"), Page(max_tokens=200), 200 * BYTES_PER_TOKEN
+        answer = store.search_memories("a", scope, page)
+        room = limit - size(answer)
+        for padding, has_note in ((room // 2, True), (room - 10, False)):
+            padded = answer.model_copy(update={"message": (answer.message or "") + "." * padding})
+            told = traced(store, lambda _, padded=padded: padded, "a", scope, page, "all")
+            assert size(told) <= limit
+            assert (NO_ROOM in (told.message or "")) == has_note
 
 
 async def test_a_list_of_the_newest_says_that_nothing_was_compared(call: Call) -> None:

@@ -50,6 +50,15 @@ def test_instructions_begin_with_when_to_search_and_when_to_store(offer: ServerO
     assert "when you end" in sentence
 
 
+@pytest.mark.parametrize(
+    "offer", [ServerOptions(), ServerOptions(profile=Profile.CORE), ServerOptions(toolsets="tagged")]
+)
+def test_instructions_say_when_to_send_dates(offer: ServerOptions) -> None:
+    sentence = instructions_for(offer).partition("If a question names a time")[2].partition("\n")[0]
+    assert "created_after" in sentence
+    assert "created_before" in sentence
+
+
 def test_instructions_name_only_existing_tools() -> None:
     """Every tool that the instructions name exists."""
     names = {tool.name for tool in offered([Toolset.SESSION])}

@@ -17,7 +17,7 @@ from vector_memory.server.app import create_server
 from vector_memory.server.guide import LEVELS, text_of
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.memory_tool import MemoryTool
-from vector_memory.settings import ServerOptions, Toolset
+from vector_memory.settings import ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
 
@@ -144,6 +144,65 @@ async def test_the_specified_errors_are_returned(call: Call) -> None:
 
 async def test_tags_that_were_sent_as_json_text_are_read(call: Call) -> None:
     assert (await note(call, tags='["laravel", "redis"]'))["tags"] == ["laravel", "redis"]
+
+
+async def test_a_search_explains_how_each_note_was_measured_and_what_became_of_it(call: Call) -> None:
+    for number in range(3):
+        await note(call, f"ledger lock {'c d ' * number}", category="learning", tags=["redis"])
+    asked = {
+        "query": "ledger lock",
+        "category": "insight",
+        "tags": ["Redis"],
+        "limit": 1,
+        "offset": 1,
+        "created_after": 2020,
+    }
+    plain = (await call("search_memories", **asked)).structured_content
+    told = (await call("search_memories", **asked, explain="all")).structured_content
+    trace = told.pop("trace")
+    assert told == plain
+    assert trace["filters"] == {
+        "memory_type": "tagged_memory",
+        "category": "learning",
+        "tags": ["redis"],
+        "created_after": "2020-01-01T00:00:00.000000+00:00",
+    }
+    fates = [one["fate"] for one in trace["candidates"]]
+    assert fates == ["on an earlier page", "on this page", "on a later page"]
+    shown, found = trace["candidates"][1], told["results"][0]
+    assert shown["memory_id"] == found["id"]
+    assert (shown["score"], shown["cosine"]) == (round(found["score"], 3), round(found["similarity"], 3))
+    assert (shown["has"], shown["lacks"]) == (["ledger", "lock"], [])
+
+
+async def test_a_search_says_why_a_note_was_not_found(call: Call) -> None:
+    first = await note(call, "a b", category="learning", tags=["redis"])
+    report = (await call("store_report", session_id="s", content="a b")).structured_content or {}
+    for memory_id, filters, why in (
+        (first["memory_id"], {"category": "bug-fix"}, "It is outside the filters: category."),
+        (
+            first["memory_id"],
+            {"tags": ["php"], "created_before": "2020"},
+            "It is outside the filters: tags, created_before.",
+        ),
+        (report.get("memory_id", 99), {}, "There is no such memory"),
+    ):
+        told = (await call("search_memories", query="a b", **filters, explain=memory_id)).structured_content
+        assert told["trace"]["memory"]["why"].startswith(why)
+
+
+@pytest.mark.parametrize("tokens", [800, 1_500])
+async def test_an_explained_search_of_notes_fits_into_an_answer(tmp_path: Path, tokens: int) -> None:
+    settings = Settings(embedding_model="toy", max_response_tokens=tokens)
+    with SessionMemoryStore(tmp_path / "small.db", settings) as small:
+        for number in range(12):
+            small.tagged.store(f"a b {number} {'word ' * 20}")
+        async with Client(create_server(lambda: nullcontext(small), ServerOptions(toolsets="tagged"))) as client:
+            answer = await client.call_tool("search_memories", {"query": "a b", "explain": "all"})
+    told = answer.structured_content or {}
+    assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= tokens * 3
+    assert told["trace"]["candidates"]
+    assert told["results"]
 
 
 async def test_a_clean_up_deletes_what_was_requested(call: Call) -> None:

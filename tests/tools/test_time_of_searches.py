@@ -3,6 +3,7 @@
 import pytest
 
 from eras import Call
+from tool_calls import good_arguments
 from vector_memory.server.tools import offered
 from vector_memory.settings import Toolset
 
@@ -30,6 +31,35 @@ async def test_a_time_in_words_is_refused_with_an_example(call: Call) -> None:
     refused = (await call("list_sessions", created_after="last week")).structured_content or {}
     assert refused["success"] is False
     assert "created_after must be a date or time, such as 2026-10-05" in refused["message"]
+
+
+async def test_a_year_may_come_as_a_number_in_every_tool_that_takes_a_time(call: Call) -> None:
+    stored = (await call("store_report", session_id="s", content="a b")).structured_content or {}
+    year = int(stored["created_at"][:4])
+    for tool in offered((Toolset.SESSION,)):
+        if "created_after" in tool.parameters["properties"]:
+            timed = good_arguments(tool) | {"created_after": year, "created_before": year}
+            assert not (await call(tool.name, **timed)).is_error, tool.name
+    found = []
+    for number in (1970, year, year + 1, 9999):
+        answer = await call("search_reports_specific_chunks", query="a b", created_after=number)
+        found.append(len((answer.structured_content or {})["results"]))
+    assert found == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (1969, "created_after must be a string."),
+        (True, "created_after must be a string."),
+        (2026.5, "created_after must be a string."),
+        (10_000, "created_after must be a date or time, such as 2026-10-05"),
+        (1_790_000_000, "created_after must be a date or time, such as 2026-10-05"),
+    ],
+)
+async def test_any_other_number_is_refused(call: Call, number: float, told: str) -> None:
+    refused = (await call("list_sessions", created_after=number)).structured_content or {}
+    assert refused["message"].startswith(told)
 
 
 async def test_a_list_of_no_sessions_names_the_filters(call: Call) -> None:

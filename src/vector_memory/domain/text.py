@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.errors import OtherModelError
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -35,7 +35,7 @@ class Fingerprint:
         return f"{self.model} ({self.dimensions} x {self.precision}, {self.engine})"
 
     def require_comparable(self, stored: "Fingerprint | None", dimensions: int) -> None:
-        """Raise EmbeddingUnavailableError unless vectors with this fingerprint are comparable with those of a memory.
+        """Raise OtherModelError unless vectors with this fingerprint are comparable with those of a memory.
 
         `stored`: the fingerprint of the vectors there; None: there are none yet. `dimensions`: the length for which the
         memory was created.
@@ -43,7 +43,7 @@ class Fingerprint:
         if stored in (None, self) and dimensions == self.dimensions:
             return
         made = f"were computed with {stored}" if stored else f"have {dimensions} numbers"
-        raise EmbeddingUnavailableError(
+        raise OtherModelError(
             f"The stored vectors {made}, but the configured model is {self}: they cannot be compared. Run "
             "`vector-memory reembed` to recompute them with this model, or change VECTOR_MEMORY_EMBEDDING_MODEL back."
         )

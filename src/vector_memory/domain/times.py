@@ -8,7 +8,7 @@ from vector_memory.errors import ValidationError
 
 PERIOD = re.compile(
     r"(?P<date>\d{4}(-\d\d(-\d\d)?)?)|"
-    r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)(?P<zone>Z|[+-]\d\d(:?\d\d)?)?",
+    r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)(?P<zone>Z|[+-]\d\d(:?[0-5]\d)?)?",
     re.ASCII,
 )
 """A year, a month, a day, or a time down to the hour, minute, second or a fraction of one."""

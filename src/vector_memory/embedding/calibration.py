@@ -1,7 +1,7 @@
 """What a model's cosines say about whether a scope has anything on the topic of a question."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +26,12 @@ class Calibration:
         needed = self.base + self.growth * math.log(max(1, min(units, self.most_units)))
         return covered >= self.by_words or cosine + self.words * covered >= needed
 
-    def stricter(self, margin: float) -> "Calibration":
-        """Return the figures for questions in a language that the model hardly knows: nearer by a margin, or words."""
-        return replace(self, base=self.base + margin, by_meaning=self.by_meaning + margin, by_words=MOST_WORDS)
-
 
 UNKNOWN = Calibration(base=0.42, words=0.84, growth=0.0, most_units=1, by_meaning=0.42)
 """For models without figures of their own: a warning needs few of the words as well as a low cosine."""
 
 MOST_WORDS = 0.35
-"""The share of a question's words that is enough if its language is not the model's."""
+"""The share of a question's words that is enough if the model does not know its language."""
 
 UNREADABLE = Calibration(base=math.inf, words=0.0, growth=0.0, most_units=1, by_meaning=math.inf, by_words=MOST_WORDS)
-"""For questions in a script that the model does not know: only their words count."""
+"""For questions of which the model understands nothing: only their words count."""

@@ -18,8 +18,14 @@ MAX_NAME = 100
 MAX_PREFIX = 1_000
 MAX_TOKENS = 8_192
 LATIN = ("LATIN",)
-FEWEST_WORDS = 3
-WORD = re.compile(r"[^\W\d_]+")
+WORD = re.compile(r"\b[^\W\d_][^\W\d_A-Z]*\b")
+"""A word of a sentence, and not an identifier: `What`, but neither `busy_timeout` nor `OAuth2` nor `JWT`."""
+
+SHORT = 3
+"""Letters. Nearly every short word is in a vocabulary: `de`, `la` and `der` are in that of an English model."""
+
+FEWEST_WORDS = 2
+"""Of a question whose language can be told. A single word that is cut into pieces may be a name, or a rare word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +35,10 @@ class Description:
     The prefixes are put before each text. `tokens`: how many of a text are read at most, `passage_tokens`: how many a
     passage should have; both without the two special ones. `languages`: codes, for people. `scripts`: those whose
     letters it knows, as Unicode names them; none: all. `whole_words`: the least share of a question's words that are
-    one token each, if it knows their language; 0: not considered. `foreign_margin`: by how much nearer an answer must
-    be if it does not. `confidence`: None if nobody has measured it.
+    one token each, if it knows their language; 0: not considered. `short_words`: the words of up to three letters that
+    may count among these; none: any. `late_interaction`: comparing the states of single tokens improves the order of
+    its results. `confidence`: None if nobody has measured it. `foreign`: the same for questions in a language that it
+    does not know; None: only their words count.
     """
 
     name: str
@@ -42,8 +50,10 @@ class Description:
     languages: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
     whole_words: float = 0.0
-    foreign_margin: float = 0.0
+    short_words: tuple[str, ...] = ()
+    late_interaction: bool = False
     confidence: Calibration | None = None
+    foreign: Calibration | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError if a field is out of range."""
@@ -53,10 +63,11 @@ class Description:
             raise ValueError(f"a prefix must have at most {MAX_PREFIX:,} characters")
         if not 1 <= self.passage_tokens <= self.tokens <= MAX_TOKENS:
             raise ValueError(f"passage_tokens must be from 1 to tokens, and tokens at most {MAX_TOKENS:,}")
-        if not (0 <= self.whole_words <= 1 and 0 <= self.foreign_margin <= 1):
-            raise ValueError("whole_words and foreign_margin must be from 0 to 1")
-        if self.confidence and not all(map(math.isfinite, astuple(self.confidence))):
-            raise ValueError("the figures of confidence must be finite")
+        if not 0 <= self.whole_words <= 1:
+            raise ValueError("whole_words must be from 0 to 1")
+        for name, figures in (("confidence", self.confidence), ("foreign", self.foreign)):
+            if figures and not all(map(math.isfinite, astuple(figures))):
+                raise ValueError(f"the figures of {name} must be finite")
 
     def calibration_for(self, question: str, count_tokens: Callable[[str], int]) -> Calibration:
         """Return when an answer is close: to a question in another language than the model's, cosines say less.
@@ -65,8 +76,9 @@ class Description:
         """
         if not self._knows_letters(question):
             return UNREADABLE
-        usual = self.confidence or UNKNOWN
-        return usual if self._knows_words(question, count_tokens) else usual.stricter(self.foreign_margin)
+        if not self._knows_words(question, count_tokens):
+            return self.foreign or UNREADABLE
+        return self.confidence or UNKNOWN
 
     def _knows_letters(self, text: str) -> bool:
         """Return whether at least half of the letters are of a script that the model knows."""
@@ -77,9 +89,14 @@ class Description:
     def _knows_words(self, text: str, count_tokens: Callable[[str], int]) -> bool:
         """Return whether enough words are in the model's vocabulary; it cuts those of other languages into pieces."""
         words = WORD.findall(text) if self.whole_words else []
-        if len(words) < FEWEST_WORDS:
-            return True
-        return sum(count_tokens(word) == 1 for word in words) >= self.whole_words * len(words)
+
+        def is_known(word: str) -> bool:
+            if len(word) <= SHORT and self.short_words:
+                return word.lower() in self.short_words
+            return count_tokens(word) == 1
+
+        # In doubt, with one known word more: one of two words may be a name.
+        return len(words) < FEWEST_WORDS or 1 + sum(map(is_known, words)) >= self.whole_words * (1 + len(words))
 
 
 def read_description(folder: Path) -> Description:

@@ -1,13 +1,29 @@
 """The models that need no description of their own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vector_memory.embedding.architecture import Architecture
 from vector_memory.embedding.calibration import Calibration
 from vector_memory.embedding.description import LATIN, Description
 from vector_memory.embedding.model_folder import MODEL_FILE, TOKENIZER_FILE
+
+SHORT_WORDS = """
+    a add all am an and any api app are as ask at be bug but by can cli cpu css csv did dir do end env few fix for get
+    git had has he her him his how i id if in int is it its job key let log map max may me min my new no nor not now
+    of off old on one or our out own per put row run see set she so sql str tag the to too two up url us use via was
+    way we web who why yet you
+"""
+"""English words of up to three letters, and words of programming."""
+
+ENGLISH = Description(
+    name="a model for English with the vocabulary of BERT",
+    languages=("en",),
+    scripts=LATIN,
+    whole_words=0.62,
+    short_words=tuple(SHORT_WORDS.split()),
+)
 
 SEARCHING = "Represent this sentence for searching relevant passages: "
 
@@ -29,14 +45,13 @@ class Known:
 
 
 MINILM = Known(
-    description=Description(
+    description=replace(
+        ENGLISH,
         name="all-MiniLM-L6-v2",
         tokens=254,  # sentence-transformers' max_seq_length of 256; it was trained on 128
-        languages=("en",),
-        scripts=LATIN,
-        whole_words=0.67,
-        foreign_margin=0.27,
+        late_interaction=True,
         confidence=Calibration(base=0.29, words=0.24, growth=0.035, most_units=4_000, by_meaning=0.42),
+        foreign=Calibration(base=1.1, words=1.5, growth=0.035, most_units=4_000, by_meaning=0.75),
     ),
     repository="sentence-transformers/all-MiniLM-L6-v2",
     about="the default: English, small and fast",
@@ -62,31 +77,25 @@ E5_SMALL = Known(
 )
 
 BGE_SMALL = Known(
-    description=Description(
-        name="bge-small-en-v1.5", pooling="cls", query_prefix=SEARCHING, languages=("en",), scripts=LATIN
-    ),
+    description=replace(ENGLISH, name="bge-small-en-v1.5", pooling="cls", query_prefix=SEARCHING),
     repository="BAAI/bge-small-en-v1.5",
     about="English",
 )
 
 GTE_SMALL = Known(
-    description=Description(name="gte-small", languages=("en",), scripts=LATIN),
+    description=replace(ENGLISH, name="gte-small"),
     repository="thenlper/gte-small",
     about="English",
 )
 
 ARCTIC_XS = Known(
-    description=Description(
-        name="snowflake-arctic-embed-xs", pooling="cls", query_prefix=SEARCHING, languages=("en",), scripts=LATIN
-    ),
+    description=replace(ENGLISH, name="snowflake-arctic-embed-xs", pooling="cls", query_prefix=SEARCHING),
     repository="Snowflake/snowflake-arctic-embed-xs",
     about="English, as small as the default",
 )
 
 ARCTIC_S = Known(
-    description=Description(
-        name="snowflake-arctic-embed-s", pooling="cls", query_prefix=SEARCHING, languages=("en",), scripts=LATIN
-    ),
+    description=replace(ENGLISH, name="snowflake-arctic-embed-s", pooling="cls", query_prefix=SEARCHING),
     repository="Snowflake/snowflake-arctic-embed-s",
     about="English",
 )

@@ -19,7 +19,7 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import Calibration
-from vector_memory.embedding.embedder import Embedder, Vectors
+from vector_memory.embedding.embedder import Embedder, Encoded, EncodedQuestion, Vectors
 from vector_memory.errors import ConfigurationError, EmbeddingUnavailableError, VectorMemoryError
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 TOY_MODEL = "toy"
 CACHED_QUERIES = 1_000
 REMEMBERED_TEXTS = 2_048
-"""The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB."""
+"""The passages of 45 reports of 5,000 tokens. With vectors of 384 numbers they take 4 MB, and
+the states of their tokens as much again."""
 TURN_SECONDS = 60.0
 """How long texts wait for others. After that, the engine seems to hang on one of them, and all others go on."""
 NICENESS = 5
@@ -74,39 +75,47 @@ def _load_engine(name: str, folder: Path | None, dimensions: int) -> Embedder:
     return SentenceTransformersEngine(name, folder)
 
 
-class LatestVectors:
-    """The vectors of the latest texts, so that an edited document is not embedded as a whole again; thread-safe."""
+Kept = tuple[Vectors, bytes | None]
+"""What is remembered of a text: its vector, and the states of its tokens or None."""
+
+
+class LatestTexts:
+    """The latest texts as they are stored, so that an edited document is not embedded as a whole again; thread-safe."""
 
     def __init__(self, limit: int = REMEMBERED_TEXTS) -> None:
         """`limit`: how many texts are remembered; the one not asked for the longest is forgotten first."""
         self._limit = limit
-        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def embed(self, texts: Sequence[str], engine: Embedder) -> Vectors:
-        """Return one vector per text, shape (len(texts), dimensions); the engine embeds those not remembered, once."""
+    def encode(self, texts: Sequence[str], engine: Embedder) -> Encoded:
+        """Return what the engine returns for these texts; it reads those that are not remembered, once."""
         # The model's files may be replaced while it is unloaded.
         keys = [hashlib.sha256(f"{engine.fingerprint} {text}".encode()).digest() for text in texts]
-        vectors = self._recall(keys)
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        kept = self._recall(keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in kept}
         if missing:
-            computed = engine.embed(list(missing.values()))
+            computed = engine.encode(list(missing.values()))
+            states: Sequence[bytes | None] = computed.states or [None] * len(missing)
             # Copies, because a row would keep the vectors of its whole call in memory.
-            vectors |= {key: vector.copy() for key, vector in zip(missing, computed, strict=True)}
-        self._remember(vectors)
-        return np.array([vectors[key] for key in keys], np.float32).reshape(-1, engine.fingerprint.dimensions)
+            for key, vector, packed in zip(missing, computed.vectors, states, strict=True):
+                kept[key] = vector.copy(), packed
+        self._remember(kept)
+        vectors = np.array([kept[key][0] for key in keys], np.float32).reshape(-1, engine.fingerprint.dimensions)
+        found = [packed for key in keys if (packed := kept[key][1]) is not None]
+        return Encoded(vectors, found if len(found) == len(keys) else None)
 
-    def _recall(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
+    def _recall(self, keys: Sequence[bytes]) -> dict[bytes, Kept]:
         with self._lock:
-            return {key: self._vectors[key] for key in keys if key in self._vectors}
+            return {key: self._kept[key] for key in keys if key in self._kept}
 
-    def _remember(self, vectors: Mapping[bytes, Vectors]) -> None:
+    def _remember(self, texts: Mapping[bytes, Kept]) -> None:
         with self._lock:
-            for key, vector in vectors.items():
-                self._vectors[key] = vector
-                self._vectors.move_to_end(key)
-            while len(self._vectors) > self._limit:
-                self._vectors.popitem(last=False)
+            for key, kept in texts.items():
+                self._kept[key] = kept
+                self._kept.move_to_end(key)
+            while len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
 
 
 class EmbeddingModel:
@@ -138,9 +147,9 @@ class EmbeddingModel:
         self._engine: Embedder | None = None
         self._failure: EmbeddingUnavailableError | None = None
         self._failed_at = 0.0
-        self._latest = LatestVectors()
+        self._latest = LatestTexts()
         self._turn = threading.Lock()
-        self._query_vector = lru_cache(CACHED_QUERIES)(self._embed_query)
+        self._cached_query = lru_cache(CACHED_QUERIES)(self._encode_query)
 
     def start_loading(self) -> None:
         """Start loading in the background and return at once. The next use raises the error if loading fails."""
@@ -169,7 +178,7 @@ class EmbeddingModel:
     def unload_if_idle(self, idle_seconds: float) -> None:
         """Unload the engine if it was not used for `idle_seconds` (0: never); the next use loads it again."""
         if idle_seconds and self._engine is not None and self._clock() - self._used_at >= idle_seconds:
-            self._engine, self._latest = None, LatestVectors()
+            self._engine, self._latest = None, LatestTexts()
             return_freed_memory()
 
     @property
@@ -187,12 +196,21 @@ class EmbeddingModel:
         """Maximum number of tokens that one vector should represent."""
         return self._loaded().tokens_per_vector
 
+    @property
+    def has_states(self) -> bool:
+        """Whether the engine returns the states of tokens."""
+        return self._loaded().has_states
+
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens of `text`, in characters."""
         return self._loaded().token_spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit vector per text, shape (len(texts), dimensions). The last 2,048 texts are remembered.
+        """Return one unit vector per text, shape (len(texts), dimensions)."""
+        return self.encode(texts).vectors
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the vectors of texts and the states of their tokens. The last 2,048 texts are remembered.
 
         One call at a time: an engine uses several processors for it, and two would only take them from queries.
         """
@@ -200,28 +218,36 @@ class EmbeddingModel:
         try:
             engine = self._loaded()
             if not self._queries_first:
-                return self._latest.embed(texts, engine)
+                return self._latest.encode(texts, engine)
             with ThreadPoolExecutor(1, initializer=lower_priority) as thread:  # those that it starts inherit it
-                return thread.submit(self._latest.embed, texts, engine).result()
+                return thread.submit(self._latest.encode, texts, engine).result()
         finally:
             if is_turn:
                 self._turn.release()
 
     def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a query, shape (dimensions,), read-only. The last 1,000 vectors are cached.
+        """Return the unit vector of a query, shape (dimensions,), read-only."""
+        return self.encode_query(text).vector
+
+    def encode_query(self, text: str) -> EncodedQuestion:
+        """Return the vector of a query, and the states of its tokens, read-only. The last 1,000 queries are cached.
 
         A query never waits for texts that are being embedded.
         """
-        return self._query_vector(text, self.fingerprint)
+        return self._cached_query(text, self.fingerprint)
 
     def calibration_for(self, question: str) -> Calibration:
         """Return how near the best passage must be to be on the topic of this question."""
         return self._loaded().calibration_for(question)
 
-    def _embed_query(self, text: str, _fingerprint: Fingerprint) -> Vectors:
-        vector: Vectors = self._loaded().embed_query(text).copy()
-        vector.setflags(write=False)
-        return vector
+    def _encode_query(self, text: str, _fingerprint: Fingerprint) -> EncodedQuestion:
+        vector, states = self._loaded().encode_query(text)
+        # Copies, because a view would keep what it is a part of in memory.
+        encoded = EncodedQuestion(vector.copy(), None if states is None else states.copy())
+        for array in encoded:
+            if array is not None:
+                array.setflags(write=False)
+        return encoded
 
     def _load_quietly(self) -> None:
         with suppress(EmbeddingUnavailableError):

@@ -13,20 +13,22 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNREADABLE, Calibration
-from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.embedder import Encoded, EncodedQuestion, Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
 from vector_memory.embedding.safetensors import read_header
+from vector_memory.embedding.token_states import Content, States, of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
@@ -48,6 +50,17 @@ UNUSUAL = "\u13a6 \U00010380"
 """Letters that hardly any vocabulary has: a tokenizer without a token for such letters fails on them."""
 
 Tokens = NDArray[np.int64]
+
+
+class Reading(NamedTuple):
+    """How texts are read: as questions, or as passages. `prefix`: put before each, with so many tokens.
+
+    `mean`: the mean vector of such texts, if their language is to be taken out (see `language_bias`).
+    """
+
+    prefix: str
+    prefix_tokens: int
+    mean: Vectors | None
 
 
 class OnnxEngine:
@@ -74,9 +87,13 @@ class OnnxEngine:
         self._special = self._tokenizer.encode("").ids
         if len(self._special) != SPECIAL_TOKENS:
             raise _unusable(model, "must put one token before a text and one after it", TOKENIZER_FILE)
+        self.has_states = model.description.late_interaction
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
         self._bias = read_bias(model.file(BIAS_FILE), self.fingerprint.dimensions) if model.bias_file else None
+        of_questions, of_passages = (self._bias.query_mean, self._bias.passage_mean) if self._bias else (None, None)
+        self._questions = self._reading(model.description.query_prefix, of_questions)
+        self._passages = self._reading(model.description.passage_prefix, of_passages)
         self._calls = calls or min(MAX_CALLS, _available_cpus())
         if not model.sha256:
             self.embed_query("")  # raises if the weights are damaged
@@ -107,14 +124,30 @@ class OnnxEngine:
 
         Only the model's number of tokens is read: 254 of all-MiniLM-L6-v2.
         """
-        tokens = [self._tokens(self._description.passage_prefix + text) for text in texts]
-        return self._vectors(tokens, self._bias.passage_mean if self._bias else None)
+        return self._vectors(texts, self._passages)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the same vectors, and the states of the tokens if the model's description says that they are good."""
+        if not self.has_states:
+            return Encoded(self.embed(texts))
+        found = [b""] * len(texts)
+
+        def keep(index: int, states: States) -> None:
+            found[index] = packed(states)
+
+        return Encoded(self._vectors(texts, self._passages, keep), found)
 
     def embed_query(self, text: str) -> Vectors:
         """Return the unit vector of a question, shape (dimensions,)."""
-        tokens = self._tokens(self._description.query_prefix + text)
-        vector: Vectors = self._vectors([tokens], self._bias.query_mean if self._bias else None)[0]
-        return vector
+        return self.encode_query(text).vector
+
+    def encode_query(self, text: str) -> EncodedQuestion:
+        """Return the vector of a question, and the states of its tokens if the model's description says so."""
+        if not self.has_states:
+            return EncodedQuestion(self._vectors([text], self._questions)[0])
+        found: list[States] = []
+        vectors = self._vectors([text], self._questions, lambda _, states: found.append(of_question(states)))
+        return EncodedQuestion(vectors[0], *found)
 
     def calibration_for(self, question: str) -> Calibration:
         """Return when an answer to this question is close."""
@@ -122,16 +155,21 @@ class OnnxEngine:
             return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
-    def _vectors(self, tokens: Sequence[Tokens], mean: Vectors | None) -> Vectors:
-        """Return the unit vectors of texts. `mean`: that of such texts, if their language is to be taken out."""
+    def _vectors(
+        self, texts: Sequence[str], reading: Reading, keep: Callable[[int, States], None] | None = None
+    ) -> Vectors:
+        """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
+        tokens = [self._tokens(reading.prefix + text) for text in texts]
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         pool = _mean if self._description.pooling == "mean" else _first
 
         def embed_group(group: list[int]) -> None:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vector = _unit(pool(states))
-                vectors[index] = _unit(self._bias.removed(vector, mean)) if self._bias and mean is not None else vector
+                vectors[index] = self._without_language(_unit(pool(states)), reading)
+                if keep is not None:
+                    own = slice(1 + reading.prefix_tokens, -1)
+                    keep(index, self._content.of(tokens[index][own], states[own]))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
@@ -153,6 +191,18 @@ class OnnxEngine:
         encoding = _encoded(self._tokenizer.encode_batch_fast, text)
         first, last = self._special
         return np.array([first, *encoding.ids[: self._read_tokens], last], np.int64)
+
+    @cached_property
+    def _content(self) -> Content:
+        return Content(self._tokenizer.id_to_token)
+
+    def _reading(self, prefix: str, mean: Vectors | None) -> Reading:
+        return Reading(prefix, len(self.token_spans(prefix.rstrip())), mean)
+
+    def _without_language(self, vector: Vectors, reading: Reading) -> Vectors:
+        if self._bias is None or reading.mean is None:
+            return vector
+        return _unit(self._bias.removed(vector, reading.mean))
 
     def _unknown_characters(self, text: str) -> int:
         """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.embedder import PlainEmbedder, Vectors
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ ORGANISATION = "sentence-transformers"
 DEFAULT_TOKENS = 510
 
 
-class SentenceTransformersEngine:
+class SentenceTransformersEngine(PlainEmbedder):
     """Computes vectors with a model from the Hugging Face cache or a folder; uses a GPU if torch finds one."""
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
@@ -52,11 +52,6 @@ class SentenceTransformersEngine:
         with self._one_at_a_time:
             vectors = self._model.encode(list(texts), batch_size=1, normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, np.float32)
-
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question, shape (dimensions,)."""
-        vector: Vectors = self.embed([text])[0]
-        return vector
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
         """Return when an answer is close."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
-from vector_memory.embedding.embedder import Vectors
+from vector_memory.embedding.embedder import PlainEmbedder, Vectors
 
 TOKEN = re.compile(r"\w{1,8}|[^\w\s]")
 WORD = re.compile(r"\w+")
@@ -22,7 +22,7 @@ TOKENS_PER_VECTOR = 126
 READ_TOKENS = 254
 
 
-class ToyEngine:
+class ToyEngine(PlainEmbedder):
     """Bag of hashed word stems as a unit vector; thread-safe."""
 
     tokens_per_vector = TOKENS_PER_VECTOR
@@ -45,11 +45,6 @@ class ToyEngine:
         # Sums of squares of integers are exact in 64 bits, so they are the same on every machine.
         vectors: Vectors = (counts / np.sqrt(np.square(counts).sum(axis=1, keepdims=True))).astype(np.float32)
         return vectors
-
-    def embed_query(self, text: str) -> Vectors:
-        """Return the unit vector of a question, shape (dimensions,)."""
-        vector: Vectors = self.embed([text])[0]
-        return vector
 
     def calibration_for(self, question: str) -> Calibration:  # noqa: ARG002 - the same for all
         """Return when an answer is close."""

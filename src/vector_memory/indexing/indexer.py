@@ -15,7 +15,8 @@ from vector_memory.chunking import (
     header,
 )
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, Span
-from vector_memory.embedding import EmbeddingModel, Vectors
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.embedder import Encoded
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 from vector_memory.storage.records import Embedded, EmbeddedPassage
@@ -62,6 +63,11 @@ class Indexer:
         return self._model.fingerprint
 
     @property
+    def keeps_states(self) -> bool:
+        """Whether the states of tokens are kept with vectors. Raises EmbeddingUnavailableError without a model."""
+        return self._settings.late_interaction and self._model.has_states
+
+    @property
     def is_ready(self) -> bool:
         """Whether the model is loaded, so that nothing waits for it."""
         return self._model.is_ready
@@ -96,7 +102,7 @@ class Indexer:
     def embed(self, units: Sequence[UnitText], on_progress: EmbeddingProgress | None = None) -> Embedded:
         """Split units into passages and embed these. Raises EmbeddingUnavailableError."""
         cut = self.cut(units)
-        return Embedded(cut.passages, self._vectors(cut.texts, on_progress), self._model.fingerprint)
+        return self._embedded(cut.passages, *self._encoded(cut.texts, on_progress))
 
     def embed_batches(self, cut: Cut, first: int) -> Iterator[Embedded]:
         """Embed the passages from `first` on; yield each batch when it is computed, and at least one, even if empty.
@@ -105,7 +111,7 @@ class Indexer:
         """
         for start in range(first, max(len(cut.texts), first + 1), BATCH):
             batch = slice(start, start + BATCH)
-            yield Embedded(cut.passages[batch], self._model.embed(cut.texts[batch]), self._model.fingerprint)
+            yield self._embedded(cut.passages[batch], self._model.encode(cut.texts[batch]))
 
     def cut(self, units: Sequence[UnitText]) -> Cut:
         """Split units into passages. Raises EmbeddingUnavailableError."""
@@ -118,14 +124,20 @@ class Indexer:
                 texts.append(head + unit.text[span.start : span.end])
         return Cut(passages, texts)
 
-    def _vectors(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> Vectors:
-        """Return a vector for each text. The batch size does not change the vectors."""
+    def _encoded(self, texts: Sequence[str], on_progress: EmbeddingProgress | None) -> list[Encoded]:
+        """Return batches of texts as they are stored. The batch size does not change them."""
         batches = []
         for start in range(0, max(len(texts), 1), BATCH):
-            batches.append(self._model.embed(texts[start : start + BATCH]))
+            batches.append(self._model.encode(texts[start : start + BATCH]))
             if on_progress is not None:
                 on_progress(min(start + BATCH, len(texts)), len(texts))
-        return np.concatenate(batches)
+        return batches
+
+    def _embedded(self, passages: list[EmbeddedPassage], *batches: Encoded) -> Embedded:
+        vectors = np.concatenate([batch.vectors for batch in batches])
+        states = [state for batch in batches for state in batch.states or ()] if self._settings.late_interaction else []
+        complete = len(states) == len(passages)
+        return Embedded(passages, vectors, self._model.fingerprint, states if complete else None)
 
     def _bounded(self, head: str) -> str:
         """Return a header with at most as many tokens as a passage may have; models read about twice as many."""

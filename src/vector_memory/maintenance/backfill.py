@@ -7,7 +7,6 @@ have no chunks yet are cut, so that they are found by their words long before th
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -19,14 +18,15 @@ from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.overview import BackfillResult
 from vector_memory.storage.base import Storage
+from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.records import Memory
 from vector_memory.tagged.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
 BACKFILL_STOP_SECONDS = 0.1
-RETRY_SECONDS = 2.0
-"""How often a backfill that could not read the memory tries again."""
+RETRY_SECONDS = 10.0
+"""How long a backfill pauses after an error of the database before it tries again."""
 
 T = TypeVar("T")
 
@@ -49,19 +49,16 @@ class Backfill:
 
         `threshold` memories or more are left to a command.
         """
-        missing: int | None = None
-        is_outdated = False
         try:
             with self._storage.read() as reader:
-                is_outdated = reader.upkeep.count_outdated() > 0
-                missing = reader.count(Scope(), without_vectors=True)
+                is_needed = reader.upkeep.count_outdated() > 0 or reader.count(Scope(), without_vectors=True) > 0
         except ClosedMemoryError:  # the server is ending
             return
-        except VectorMemoryError as error:
-            logger.warning("Backfill postponed: %s", error)
-        if missing != 0 or is_outdated:
+        except VectorMemoryError:  # the thread says why, and tries again
+            is_needed = True
+        if is_needed:
             thread = threading.Thread(
-                target=self._run_quietly, args=(missing, threshold, background), name="backfill", daemon=True
+                target=self._run_quietly, args=(threshold, background), name="backfill", daemon=True
             )
             thread.start()
             self._thread = thread  # only now: `stop` cannot join a thread that has not been started
@@ -104,27 +101,36 @@ class Backfill:
         with self._storage.read() as reader:
             return reader.count(Scope(), without_vectors=True)
 
-    def _run_quietly(self, missing: int | None, threshold: int, background: BackgroundVectors) -> None:
-        try:
-            while missing is None:  # the database is away
-                if self._stopping.wait(RETRY_SECONDS):
-                    return
-                with suppress(DatabaseError):
-                    missing = self._count_missing()
-            self._storage.finish_upgrade(self._indexer.cut_without_model)
-            if 0 < missing < threshold:
-                fingerprint = self._indexer.fingerprint
-                with self._storage.write() as writer:
-                    writer.require_comparable(fingerprint)
-                    writer.defer_missing_vectors()
-                background.begin()
-                self._vocabulary.add_missing_vectors()
-        except ClosedMemoryError:  # what is left is done by the next run
+    def _run_quietly(self, threshold: int, background: BackgroundVectors) -> None:
+        """Do what is missing, and after an error of the database try again until it is done or `stop` is called."""
+        said = None
+        while not self._stopping.wait(0.0 if said is None else RETRY_SECONDS):
+            try:
+                self._begin_missing(threshold, background)
+            except ClosedMemoryError:  # what is left is done by the next run
+                pass
+            except DatabaseError as error:
+                if not isinstance(error, DamagedError):
+                    if str(error) != said:
+                        said = str(error)
+                        logger.warning("Backfill postponed: %s", said)
+                    continue
+                logger.warning("Backfill stopped: %s", error)
+            except VectorMemoryError as error:
+                logger.warning("Backfill stopped: %s", error)
+            except Exception as error:  # the server keeps running, and the next start tries again
+                logger.warning("Backfill stopped: %s", where(error))
             return
-        except VectorMemoryError as error:
-            logger.warning("Backfill stopped: %s", error)
-        except Exception as error:  # the server keeps running, and the next start tries again
-            logger.warning("Backfill stopped: %s", where(error))
+
+    def _begin_missing(self, threshold: int, background: BackgroundVectors) -> None:
+        self._storage.finish_upgrade(self._indexer.cut_without_model)
+        if 0 < self._count_missing() < threshold:
+            fingerprint = self._indexer.fingerprint
+            with self._storage.write() as writer:
+                writer.require_comparable(fingerprint)
+                writer.defer_missing_vectors()
+            background.begin()
+            self._vocabulary.add_missing_vectors()
 
     def _missing(self) -> Iterator[Memory]:
         """Yield the memories that lack vectors, until `stop`; at the end those that may kill the process again."""

@@ -56,7 +56,10 @@ class Reembedding:
         """Erase the spare vectors of another model and begin those of this one; False: none are needed."""
         fingerprint = self._indexer.fingerprint
         with self._storage.write() as writer:
-            needed = not are_comparable(writer, fingerprint)
+            spare = writer.upkeep.spare_vectors
+            needed = not are_comparable(writer, fingerprint) or (
+                self._indexer.keeps_states and spare.are_states_missing()
+            )
             if writer.upkeep.spare_vectors.needed_for() != fingerprint:
                 writer.upkeep.spare_vectors.discard()
         self._erase()
@@ -109,9 +112,9 @@ class Reembedding:
 
     def _is_complete(self, reader: Reader) -> bool:
         """Return whether the new vectors are in use. Raises DatabaseError if another process has discarded them."""
-        if are_comparable(reader, self._indexer.fingerprint):
-            return True
         if reader.upkeep.spare_vectors.needed_for() != self._indexer.fingerprint:
+            if are_comparable(reader, self._indexer.fingerprint):
+                return True
             raise DatabaseError(
                 "A `vector-memory reembed` with another model has started and discarded the progress of this one: "
                 "choose one model and repeat the command with it."

@@ -1,6 +1,6 @@
 """Results of the tools for tagged memories: pydantic models whose fields are the keys of the contract."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -69,6 +69,7 @@ class SearchTaggedResult(Result):
     omitted: list[Omitted] = unless_empty([], "Results that did not fit")
     confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
     elsewhere: dict[str, int] = unless_empty({}, "If low: matches with other categories and tags")
+    trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 
 class RecentTaggedResult(Result):

@@ -11,7 +11,7 @@ from vector_memory.search.places import Grain, Ranking, ranking_of
 from vector_memory.search.question import Question
 from vector_memory.search.retriever import MAX_DEPTH, Retrieval, Retriever
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import VECTOR_WEIGHT
+from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT
 from vector_memory.storage.records import Memory
 from vector_memory.storage.searchable import names_above
 from vector_memory.storage.terms import terms
@@ -62,12 +62,18 @@ class Explaining:
             origin = reader.origins([number]).get(number)
             return None if origin is None else origin.memory_type
 
+    def require_comparable(self) -> None:
+        """Raise EmbeddingUnavailableError if no query can be compared by meaning."""
+        with self._storage.read() as reader:
+            self._retriever.require_comparable(reader)
+
     def explain(self, query: str, scope: Scope, asked: Asked, mode: SearchMode | None = None) -> Trace:
         """Return the query's words, the filters, and the candidates; of a memory, why it was not found.
 
         A candidate has its rank, id and memory_id, score, cosine (None: not compared), share of the words (`words`),
-        the words that it has, those of them that only its title or its headings have, the words that it lacks, and its
-        fate: where the result is that it is or belongs to. Raises ValidationError, EmbeddingUnavailableError.
+        late score (`late`; None: not compared), the words that it has, those of them that only its title or its
+        headings have, the words that it lacks, and its fate: where the result is that it is or belongs to. Raises
+        ValidationError, EmbeddingUnavailableError.
         """
         number = None if asked.memory_id is None else parse_id("memory_id", asked.memory_id)
         question = self._retriever.prepare(query, mode, scope)
@@ -77,7 +83,7 @@ class Explaining:
             shown = candidates(retrieval, scope, ranking, range(last))
             told = {} if number is None else {"memory": why(retrieval, scope, ranking, number)}
         return {
-            "compared": compared(retrieval.question),
+            "compared": compared(retrieval.question, late=any(hit.late is not None for hit in ranking.hits)),
             "query_words": list(retrieval.question.terms or ()),
             "filters": scope.as_filters(),
             "candidates_compared": len(ranking.hits),
@@ -95,15 +101,17 @@ class Explaining:
         return {"compared": "nothing: they are listed by time", "filters": scope.as_filters(), **told}
 
 
-def compared(question: Question) -> str:
-    """Say what was compared, and why not more."""
+def compared(question: Question, *, late: bool) -> str:
+    """Say what was compared, and why not more. `late`: the best units were compared token by token."""
     if question.is_reference:
         return "words only: the query is only a number, a code or an address"
     if question.vector is None:
         return question.problem or "words only"
     if question.terms is None:
-        return "meaning only"
+        return f"meaning only: {1 - LATE_WEIGHT:g} x cosine + {LATE_WEIGHT:g} x late" if late else "meaning only"
     formula = f"{question.weight:g} x cosine + {1 - question.weight:g} x words"
+    if late:
+        formula = f"{1 - LATE_WEIGHT:g} x ({formula}) + {LATE_WEIGHT:g} x late"
     return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
 
 
@@ -127,6 +135,7 @@ def measures(question: Question, hit: Hit, unit: UnitText) -> Trace:
         "score": to_score(hit.score),
         "cosine": None if cosine is None else to_thousandth(cosine),
         "words": None if hit.words is None else to_thousandth(hit.words),
+        "late": None if hit.late is None else to_thousandth(hit.late),
         "has": [term for term in wanted if term in above | within],
         "in_headings": [term for term in wanted if term in above - within],
         "lacks": [term for term in wanted if term not in above | within],

@@ -1,6 +1,6 @@
 """Pure functions that fuse two lists of units into one."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vector_memory.embedding.calibration import Calibration
 from vector_memory.results.sessions import Source
-from vector_memory.storage.ranking import VECTOR_WEIGHT, Ranked, Wording, rounded
+from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wording, rounded
 
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
@@ -29,7 +29,8 @@ class Horizon(NamedTuple):
 class Hit(NamedTuple):
     """A unit in the final order. `similarity`: its best passage's cosine, clipped to 0-1; None: not compared.
 
-    `words`: its share of the words (see `divisor_of`); None: not compared.
+    `words`: its share of the words (see `divisor_of`); None: not compared. `late`: its late score (see `late_hits`), if
+    that is a part of the score.
     """
 
     id: int
@@ -38,12 +39,14 @@ class Hit(NamedTuple):
     similarity: float | None
     sources: tuple[Source, ...]
     words: float | None = None
+    late: float | None = None
 
     def cosine(self, weight: float) -> float | None:
-        """Return the cosine that is part of the score with this weight, from -1 to 1; None: not compared."""
+        """Return the cosine that is part of the fused score with this weight, from -1 to 1; None: not compared."""
+        fused = self.score if self.late is None else (self.score - LATE_WEIGHT * self.late) / (1 - LATE_WEIGHT)
         if self.similarity is None or self.words is None:
-            return None if self.similarity is None else self.score
-        return (self.score - (1 - weight) * self.words) / weight
+            return None if self.similarity is None else fused
+        return (fused - (1 - weight) * self.words) / weight
 
 
 class SearchHits(NamedTuple):
@@ -63,6 +66,19 @@ class SearchHits(NamedTuple):
         if self.wording is None:
             return cosine >= calibration.by_meaning
         return calibration.is_close(cosine, self.wording.covered, self.wording.units)
+
+
+def late_hits(hits: Iterable[Hit], late: Mapping[int, float], lowest: float) -> list[Hit]:
+    """Return hits with late scores as a part of theirs, best first.
+
+    `late`: by unit. A unit that is not in it counts as having the `lowest` of them: if the units in it were the best,
+    it still comes after them, and the scores of both can be compared.
+    """
+    scores = ((hit, late.get(hit.id, lowest)) for hit in hits)
+    return sort_hits(
+        hit._replace(late=score, score=round((1 - LATE_WEIGHT) * hit.score + LATE_WEIGHT * score, FUSED_DECIMALS))
+        for hit, score in scores
+    )
 
 
 def clipped(score: float | None) -> float | None:

@@ -8,6 +8,7 @@ from vector_memory.domain import SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.calibration import UNKNOWN, Calibration
+from vector_memory.embedding.token_states import States
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.terms import CAMEL_CASE, query_terms
@@ -54,7 +55,8 @@ class Question:
     """A query, ready to be compared. `vector` is None in a search by words, `terms` is None in one by meaning.
 
     `problem`: why meaning is not compared, although it was requested. `is_reference`: the query has no meaning.
-    `calibration`: when an answer to it is close. `weight`: of the cosine in a score.
+    `calibration`: when an answer to it is close. `weight`: of the cosine in a score. `states`: of its tokens, by which
+    the best units are compared again; None: they are not.
     """
 
     vector: Vectors | None
@@ -63,10 +65,11 @@ class Question:
     is_reference: bool = False
     calibration: Calibration = UNKNOWN
     weight: float = VECTOR_WEIGHT
+    states: States | None = None
 
     def by_words(self, problem: str) -> "Question":
         """Return the question without its vector. `problem`: a sentence that gives the reason."""
-        return replace(self, vector=None, problem=f"Found by words only. {problem}")
+        return replace(self, vector=None, states=None, problem=f"Found by words only. {problem}")
 
 
 def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
@@ -86,7 +89,9 @@ def prepare(query: str, model: EmbeddingModel, mode: SearchMode) -> Question:
         if mode is SearchMode.HYBRID and not model.wait_for_loading(LOADING_SECONDS):
             return Question(None, terms).by_words(STILL_LOADING)
         weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
-        return Question(model.embed_query(query), terms, calibration=model.calibration_for(query), weight=weight)
+        vector, states = model.encode_query(query)
+        calibration = model.calibration_for(query)
+        return Question(vector, terms, calibration=calibration, weight=weight, states=states)
     except EmbeddingUnavailableError as error:
         if mode is SearchMode.VECTOR:
             raise

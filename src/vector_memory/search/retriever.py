@@ -9,18 +9,29 @@ from dataclasses import dataclass, replace
 from vector_memory.domain import MemoryKind, Scope, SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
 from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.token_states import States, bytes_per_state, late_scores
 from vector_memory.errors import ClosedMemoryError, EmbeddingUnavailableError, ValidationError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.search.dates import without_dates
-from vector_memory.search.fusion import Hit, Horizon, SearchHits, best_of_each_memory, clipped, from_single, fuse
+from vector_memory.search.fusion import (
+    Hit,
+    Horizon,
+    SearchHits,
+    best_of_each_memory,
+    clipped,
+    from_single,
+    fuse,
+    late_hits,
+)
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
+from vector_memory.search.index.signatures import View
 from vector_memory.search.index.units import Units
 from vector_memory.search.messages import not_indexed
 from vector_memory.search.question import Question, prepare
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import CandidateSource, Match, Method, Ranked
+from vector_memory.storage.ranking import LATE_UNITS, CandidateSource, Match, Method, Ranked
 
 DEPTH = 50
 """How many of the best units of each list are compared first; this usually settles ten results."""
@@ -69,6 +80,7 @@ class Retriever:
         self._model = model
         self._background = background
         self._mode = settings.search_mode
+        self._compares_tokens = settings.late_interaction
         self._index = index if settings.use_iterative_fetching else None
         self._method = Method(settings.vector_search_batch_size, settings.use_iterative_fetching)
         self.threshold = settings.similarity_threshold if settings.use_threshold_filtering else None
@@ -78,13 +90,18 @@ class Retriever:
         """Whether a query can be compared by meaning without waiting for the model."""
         return self._model.is_ready
 
+    def require_comparable(self, reader: Reader) -> None:
+        """Raise EmbeddingUnavailableError if queries cannot be compared with the stored vectors."""
+        reader.require_comparable(self._model.fingerprint)
+
     def prepare(self, query: str, mode: SearchMode | None = None, scope: Scope = EVERYTHING) -> Question:
         """Turn a query into a question, in the mode of the settings by default. Does not read the memory.
 
         Dates in the time of the scope are left out of it. Raises ValidationError, EmbeddingUnavailableError.
         """
         check_text("query", query, MAX_QUERY)
-        return prepare(without_dates(query, scope), self._model, mode or self._mode)
+        question = prepare(without_dates(query, scope), self._model, mode or self._mode)
+        return question if self._compares_tokens else replace(question, states=None)
 
     @contextmanager
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
@@ -136,7 +153,7 @@ class Retriever:
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
         try:
             if question.vector is not None:
-                reader.require_comparable(self._model.fingerprint)
+                self.require_comparable(reader)
         except EmbeddingUnavailableError as error:
             if question.terms is None:
                 raise
@@ -181,6 +198,7 @@ class Retrieval:
         self.threshold = threshold
         self._method = method
         self._view = index.view(reader.feed) if index is not None and index.is_used else None
+        self._last_scan: tuple[Scope, int, Scan] | None = None
 
     def find(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
@@ -203,14 +221,49 @@ class Retrieval:
     def _best(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
+        if self.question.states is None:
+            return self._fused(scope, count, memories=memories, only_if_close=only_if_close)
+        wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
+        units = self._fused(scope, wanted, memories=False, only_if_close=only_if_close)
+        late = self._late_scores(scope.kind, self.question.states, units.hits[:LATE_UNITS])
+        lowest = min(late.values(), default=0.0)
+        hits = late_hits(units.hits, late, lowest) if late else units.hits
+        if memories:
+            others = self._fused(scope, count, memories=True, only_if_close=only_if_close)
+            behind = late_hits(others.hits, {}, lowest) if late else others.hits
+            units, hits = others, best_of_each_memory([*hits, *behind])
+        return units._replace(hits=hits[:count])
+
+    def _late_scores(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, float]:
+        """Return the late scores of those units that have vectors; of none if token states of one are not kept."""
+        found = self.reader.token_states(kind, [hit.id for hit in hits if hit.similarity is not None])
+        passages = [(unit, states) for unit, each in found.items() for states in each]
+        width = bytes_per_state(question.shape[1])
+        known = [states for _, states in passages if states is not None and len(states) % width == 0]
+        if len(known) < len(passages):
+            return {}
+        scores: dict[int, float] = {}
+        for (unit, _), score in zip(passages, late_scores(question, known).tolist(), strict=True):
+            scores[unit] = max(score, scores.get(unit, score))
+        return scores
+
+    def _fused(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
+        """Return the best units or memories by their fused scores."""
         if self._view is None:
             return best_units(self.reader.candidates(scope, self._method), self.question, count, memories=memories)
         scope = self.reader.visible(scope)
-        known = self._known.members if self._known is not None and self._known.visible == scope else None
-        members = self._view.members(scope, known)
-        question, depth = self.question, max(DEPTH, count)
-        scan = Scan(self._view, scope, members, question.terms, depth=depth, memories=memories, weight=question.weight)
-        return scan.find(question.vector, count, self._is_close if only_if_close else None)
+        is_worthwhile = self._is_close if only_if_close else None
+        scan = self._scan(self._view, scope, max(DEPTH, count))
+        return scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+
+    def _scan(self, view: View, scope: Scope, depth: int) -> Scan:
+        """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
+        if self._last_scan is None or self._last_scan[:2] != (scope, depth):
+            known = self._known.members if self._known is not None and self._known.visible == scope else None
+            members, question = view.members(scope, known), self.question
+            scan = Scan(view, scope, members, question.terms, depth=depth, weight=question.weight)
+            self._last_scan = scope, depth, scan
+        return self._last_scan[2]
 
     def _is_close(self, found: SearchHits) -> bool:
         return found.is_close(self.question.calibration)

@@ -16,11 +16,12 @@ Kinds: report (finished findings), report_observation (notes on a report), worki
 system_memory (commands, configuration), session_context (a session's state), input_prompt (the user's words), \
 knowledge_base (lasting knowledge that belongs to no session).
 
-Search by meaning, from fine to coarse. Start fine and widen only if needed:
+Search by meaning. Start fine and widen only if needed:
 1. search_*_specific_chunks: a fact. To see more around a hit, call expand_chunk_context.
 2. search_*_section_context: a topic, whole sections.
 3. search_*_full_documents: whole documents; the newest without a query, or with order="recent".
-Filters narrow a search: omit them to search all. created_after, created_before: 2026-10, 2026-10-05 or a time.
+Omit filters to search all. If a question names a time ("last week"), send its dates as created_after, created_before: \
+2026-10, 2026-10-05 or a time.
 score (0 to 1): what results are sorted by, meaning and words together; \
 similarity: meaning alone (null: only words; 2.0: no query).
 
@@ -28,8 +29,8 @@ To continue earlier work: load_session_context_for_task, session_id="last"; list
 what others stored since: search_changes, with the cursor from its last answer.
 
 - Ids (memory_id, chunk_id) come from earlier answers. session_iter: 2 or "v2".
-- Text that does not fit into an answer is cut and marked: read on with get_memory_by_id, offset = content_end.
-- Storing the same text again in the same place is refused and returns its memory_id, so repeating a call is safe.
+- Text that does not fit is cut and marked: read on with get_memory_by_id, offset = content_end.
+- Storing the same text again in the same place is refused and returns its memory_id: repeating a call is safe.
 - A failed call has success false, an error code, and a message that says what to do next.
 {LABELS}"""
 
@@ -41,7 +42,8 @@ instructions.
 
 - Store findings with store_report; store a session's state (goal, decisions, next steps) with store_session_context.
 - Find from fine to coarse: search_reports_specific_chunks, search_reports_section_context, \
-search_reports_full_documents. Omit the filters to search all sessions.
+search_reports_full_documents. Omit the filters to search all sessions. If a question names a time ("last week"), send \
+its dates as created_after and created_before.
 - Continue with load_session_context_for_task, session_id="last"; see what others stored since with search_changes, \
 and keep its cursor.
 - Read on with get_memory_by_id, offset = content_end.

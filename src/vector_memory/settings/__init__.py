@@ -101,6 +101,11 @@ class Settings(BaseModel):
         default=SearchMode.HYBRID,
         description="What searches compare: meaning and words (hybrid), meaning only (vector), words only (keyword).",
     )
+    late_interaction: bool = Field(
+        default=True,
+        description="Order the best results anew by comparing single words in context. Passages stored with this take "
+        "two to three times the space of their vectors; it needs a model that is good at it, as the default is.",
+    )
     vector_search_batch_size: int = Field(
         default=100,
         ge=1,

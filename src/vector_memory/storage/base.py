@@ -222,6 +222,9 @@ class Reader(Protocol):
     def longest_pending(self, scope: Scope) -> float | None:
         """Return the seconds since the oldest of them was stored; None: there are none."""
 
+    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
+        """Return the states of the tokens of each passage of units of a kind, by unit; None: they are not kept."""
+
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         """Return the source that ranks the units of a scope, which must have a kind."""
 

@@ -118,6 +118,9 @@ class LimitedReader(Limited):
     def outlines(self, memory_ids: Sequence[int]) -> list[ChunkOutline]:
         return self._reader.outlines(self._seen(memory_ids))
 
+    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
+        return self._reader.token_states(kind, unit_ids)  # of units that a search of visible sessions has found
+
     def count(self, scope: Scope, *, since: str | None = None, without_vectors: bool = False) -> int:
         return self._reader.count(self.visible(scope), since=since, without_vectors=without_vectors)
 

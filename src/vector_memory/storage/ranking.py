@@ -37,6 +37,12 @@ VECTOR_WEIGHT_OF_NAMES = 0.45
 """The same if the query is only the name of a function, a class or a file, of which the model knows little."""
 
 
+LATE_WEIGHT = 0.3
+"""Weight of the late score (`embedding.token_states`) in the score of a unit; the fused score has the rest."""
+LATE_UNITS = 20
+"""How many of the best units of a scope are compared token by token."""
+
+
 class Match(NamedTuple):
     """A unit in one list, with its score: a cosine, or a share of the words (see `divisor_of`).
 

@@ -106,12 +106,16 @@ class ChunkOutline:
 
 
 class StoredPassage(NamedTuple):
-    """A passage with its vector, shape (dimensions,); `chunk`: the position of its chunk in the document, or None."""
+    """A passage with its vector, shape (dimensions,), and the states of its tokens, if they are kept.
+
+    `chunk`: the position of its chunk in the document, or None.
+    """
 
     chunk: int | None
     start: int
     end: int
     vector: "NDArray[np.float32]"
+    states: bytes | None = None
 
 
 class History(NamedTuple):
@@ -222,11 +226,15 @@ class EmbeddedPassage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """The passages of a memory's units, in order, and their vectors, shape (passages, dimensions)."""
+    """The passages of a memory's units, in order, and their vectors, shape (passages, dimensions).
+
+    `states`: those of each passage's tokens, as bytes; None: none are kept.
+    """
 
     passages: list[EmbeddedPassage]
     vectors: "NDArray[np.float32]"
     fingerprint: Fingerprint
+    states: Sequence[bytes] | None = None
 
 
 class UnitWords(Protocol):

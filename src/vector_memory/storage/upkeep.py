@@ -33,6 +33,9 @@ class SpareVectors(Protocol):
     deletes its spare vectors too. What changes anything needs a writer.
     """
 
+    def are_states_missing(self) -> bool:
+        """Return whether a passage that has a vector in use has no token states beside it."""
+
     def exist(self) -> bool:
         """Return whether there are any, needed or not, or room for them."""
 
@@ -90,10 +93,10 @@ class WholeMemory:
         return mine == others
 
     def places(self) -> list[tuple[object, ...]] | None:
-        """Return the passages with the bytes of their vectors."""
+        """Return the passages with the bytes of their vectors, and the states of their tokens."""
         if self.passages is None:
             return None
-        return [(*passage[:3], passage.vector.tobytes()) for passage in self.passages]
+        return [(*passage[:3], passage.vector.tobytes(), passage.states) for passage in self.passages]
 
 
 class PlacedLengths(NamedTuple):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 from vector_memory.domain import SHARED_AGENT, MemoryKind, NewMemory, Page, Scope, Window
 from vector_memory.domain.validation import (
@@ -113,22 +113,36 @@ class TaggedMemories:
         Up to `limit` (1-50) after the first `offset`. Any form of a category or tag is accepted, and no new form
         becomes canonical.
         """
-        page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
-        scope, messages = self._scope(category, tags)
-        scope = replace(scope, **window)
-        found = self._coarse.memories(query, scope, page)
+        page = page_of(limit, offset)
+        return self.find(query, self.filters(category, tags, **window), page)
+
+    def find(self, query: str, filters: "Filters", page: Page) -> SearchTaggedResult:
+        """Return what `search` does, in at most the page's tokens."""
+        found = self._coarse.memories(query, filters.scope, page)
         return SearchTaggedResult(
             query=query,
             results=[found_tagged(memory) for memory in found.results],
-            total=self._count(scope),
+            total=self._count(filters.scope),
             count=len(found.results),
-            message=" ".join(filter(None, [found.message, *messages])),
+            message=" ".join(filter(None, [found.message, *filters.messages])),
             **found.model_dump(include={"next_offset", "omitted", "confidence", "elsewhere"}),
         )
 
+    def filters(
+        self, category: str | None = None, tags: Sequence[str] | None = None, **window: Unpack[Window]
+    ) -> "Filters":
+        """Return the filters of a search. Raises ValidationError."""
+        sent = tag_list(tags)
+        accepted, refused = accept_tags(sent)
+        forms = self._vocabulary.look_up(accepted)
+        wanted = tuple(dict.fromkeys(forms.values())) or (NO_TAG if sent else ())
+        scope = replace(ALL_TAGGED, category=self._wanted_category(category), tags=wanted, **window)
+        unknown = [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
+        return Filters(scope, merged_tags_messages(forms) + unknown)
+
     def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
         """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
-        page = Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
+        page = page_of(limit, offset)
         scope = replace(ALL_TAGGED, **window)
         found = self._coarse.scoped(scope, page)
         return RecentTaggedResult(
@@ -212,16 +226,6 @@ class TaggedMemories:
         doubt = f"Stored as {OTHER}: the category sent is not close to any of {', '.join(CATEGORIES)}."
         return category or OTHER, None if category else doubt
 
-    def _scope(self, category: str | None, tags: Sequence[str] | None) -> tuple[Scope, list[str]]:
-        """Return the scope of a search, and messages about its filters."""
-        sent = tag_list(tags)
-        accepted, refused = accept_tags(sent)
-        forms = self._vocabulary.look_up(accepted)
-        wanted = tuple(dict.fromkeys(forms.values())) or (NO_TAG if sent else ())
-        scope = replace(ALL_TAGGED, category=self._wanted_category(category), tags=wanted)
-        unknown = [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
-        return scope, merged_tags_messages(forms) + unknown
-
     def _wanted_category(self, word: str | None) -> str | None:
         if check_optional_label("category", word, MAX_IDENTIFIER) is None:
             return None
@@ -258,6 +262,18 @@ class TaggedMemories:
                 f"Memory limit reached ({self._limit:,}). Run clear_old_memories with a smaller max_to_keep, or raise "
                 "VECTOR_MEMORY_MEMORY_LIMIT. Nothing was stored."
             )
+
+
+class Filters(NamedTuple):
+    """The scope of a search, in canonical forms, and messages about what a caller sent instead of them."""
+
+    scope: Scope
+    messages: Sequence[str]
+
+
+def page_of(limit: int, offset: int) -> Page:
+    """Return a page of at most 50 notes. Raises ValidationError."""
+    return Page(limit=check_range("limit", limit, 1, MAX_RESULTS), offset=offset)
 
 
 def tag_list(tags: Sequence[str] | None) -> Sequence[str]:

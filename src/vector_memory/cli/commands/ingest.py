@@ -13,6 +13,7 @@ from rich.text import Text
 
 from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
 from vector_memory.cli.commands.ingestion import Ingestion, Outcome, State, changes_in
+from vector_memory.cli.commands.transfer import how_to_complete
 from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import console, one_line, print_json, resumable, say
@@ -79,7 +80,10 @@ def ingest(
         ingestion = Ingestion(store, kind, fields)
         outcomes, outdated = (ingestion.synced(paths), 0) if sync or watch else ingestion.added(paths)
         output = Output(session, SYNCED if sync or watch else ADDED, as_json=as_json)
-        output.say(outcomes, store.get_memory_stats().without_vectors)
+        missing = store.get_memory_stats().without_vectors
+        output.say(outcomes, missing)
+        if missing and not as_json:
+            console().print(Text(how_to_complete(store, missing), style="yellow"))
         for path in new_files:
             if path.exists() and not as_json:
                 say(f"Created {path}.")
@@ -136,9 +140,6 @@ class Output:
         told = [state for state in self._states[1:] if counts[state] or state != "skipped" or self._states == ADDED]
         others = "; ".join(f"{counts[state]:,} {WORDS.get(state, state)}" for state in told)
         out.print(Text.assemble((f"Stored {counted(counts['stored'], 'file')}{place}", "bold"), f"; {others}."))
-        if missing:
-            memories = counted(missing, "memory lacks", "memories lack")
-            out.print(Text(f"{memories} vectors: run `vector-memory backfill`.", style="yellow"))
 
     def follow(self, ingestion: Ingestion, paths: Sequence[str]) -> None:
         """Keep the memories in step with the files, and say what changes, until it is interrupted."""

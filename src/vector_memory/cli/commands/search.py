@@ -170,13 +170,15 @@ class Search:
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
         stats = self._store.get_memory_stats()
         yield f"{counted(len(found), 'result')}." if found else "No results." if stats.total_memories else EMPTY
-        if problem := self._problem(answers):
+        problem = self._problem(answers)
+        if problem:
             yield f"Found by words only. {problem}"
         elif found and {answer.confidence for answer in answers} == {"low"}:
             yield NO_CLOSE_MATCH
         if stats.without_vectors:
             memories = counted(stats.without_vectors, "memory lacks", "memories lack")
-            yield f"{memories} vectors and may be found by words only: run `vector-memory backfill`."
+            advice = "" if problem else ": run `vector-memory backfill`"
+            yield f"{memories} vectors and may be found by words only{advice}."
 
     def _problem(self, answers: Sequence[Answer]) -> str | None:
         """Return why nothing was compared by meaning, if it should have been."""
@@ -184,9 +186,7 @@ class Search:
         if not meant or any(answer.confidence for answer in answers):
             return None
         try:
-            self._store.search_memories(
-                self._query, Scope(kind=MemoryKind.SYSTEM_MEMORY), Page(limit=1), mode=SearchMode.VECTOR
-            )
+            self._store.explaining.require_comparable()
         except EmbeddingUnavailableError as error:
             return str(error)
         return None

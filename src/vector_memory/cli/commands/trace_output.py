@@ -8,7 +8,7 @@ from rich.text import Text
 from vector_memory.cli.terminal import console, one_line
 from vector_memory.search.explaining import Trace
 
-COLUMNS = ("rank", "memory", "id", "score", "cosine", "words", "has", "lacks", "")
+COLUMNS = ("rank", "memory", "id", "score", "cosine", "words", "late", "has", "lacks", "")
 
 
 def print_traces(traces: Sequence[Trace], *, candidates: bool) -> None:
@@ -30,7 +30,7 @@ def _table(trace: Trace) -> Table:
         table.add_column(justify="left" if name in ("has", "lacks", "") else "right", overflow="fold")
     table.add_row(*(Text(name, style="dim") for name in COLUMNS))
     for one in trace["candidates"]:
-        measures = ("-" if one[name] is None else f"{one[name]:.3f}" for name in ("score", "cosine", "words"))
+        measures = ("-" if one[name] is None else f"{one[name]:.3f}" for name in ("score", "cosine", "words", "late"))
         words = (one_line(" ".join(named)) for named in (_found(one), one["lacks"]))
         cells = (str(one["rank"]), str(one["memory_id"]), str(one["id"]), *measures, *words, one["fate"])
         table.add_row(*map(Text, cells))

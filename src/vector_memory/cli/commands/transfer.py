@@ -22,7 +22,7 @@ from vector_memory.cli.flags import (
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
-from vector_memory.errors import EmbeddingUnavailableError, ValidationError
+from vector_memory.errors import EmbeddingUnavailableError, OtherModelError, ValidationError
 from vector_memory.maintenance.transfer import is_database, new_file, notes_as_export
 from vector_memory.settings import DatabaseLocation, Settings
 from vector_memory.store import SessionMemoryStore
@@ -105,12 +105,22 @@ def import_(
 def backfilled(store: SessionMemoryStore, on_progress: Callable[[int, int], None]) -> tuple[int, str | None]:
     """Compute missing vectors; return how many memories still have none, and what to do about them."""
     try:
-        missing, problem = store.backfill_embeddings(on_progress).memories_remaining, ""
+        missing = store.backfill_embeddings(on_progress).memories_remaining
+    except EmbeddingUnavailableError:
+        missing = store.get_memory_stats().without_vectors
+    return missing, how_to_complete(store, missing) if missing else None
+
+
+def how_to_complete(store: SessionMemoryStore, missing: int) -> str:
+    """Say how many memories have no vectors, and what to do about them."""
+    said = f"{counted(missing, 'memory', 'memories')} without vectors"
+    try:
+        store.explaining.require_comparable()
+    except OtherModelError as error:
+        return f"{said}. {error}"
     except EmbeddingUnavailableError as error:
-        missing, problem = store.get_memory_stats().without_vectors, f"{error} "
-    if not missing:
-        return 0, None
-    return missing, f"{problem}{counted(missing, 'memory', 'memories')} without vectors: run `vector-memory backfill`."
+        said = f"{error} {said}"
+    return f"{said}: run `vector-memory backfill`."
 
 
 @contextmanager

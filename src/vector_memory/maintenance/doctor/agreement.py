@@ -221,7 +221,10 @@ def fingerprint(reader: Reader, model: EmbeddingModel) -> Finding:
         return fine("fingerprint", "Not checked: there is no model to compare the vectors with.")
     if present is None:
         return fine("fingerprint", "There are no vectors yet.")
-    return fine("fingerprint", f"The vectors were computed with {present}, the configured model.")
+    said = f"The vectors were computed with {present}, the configured model."
+    if model.has_states and reader.upkeep.spare_vectors.are_states_missing():
+        said += " Some passages have no states of their tokens for late interaction: `vector-memory reembed` adds them."
+    return fine("fingerprint", said)
 
 
 def reembedding(reader: Reader) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from vector_memory.domain import TRAITS, Chunk, Fingerprint, MemoryKind, NewMemory, parse_kind
 from vector_memory.domain.times import utc
 from vector_memory.domain.validation import MAX_IDENTIFIER, MAX_NOTE, MAX_TITLE, check_metadata, check_tags
+from vector_memory.embedding.token_states import bytes_per_state
 from vector_memory.errors import ValidationError
 from vector_memory.tagged.categories import CATEGORIES
 
@@ -94,10 +95,18 @@ class ChunkLine(StretchLine):
 
 
 class PassageLine(StretchLine):
-    """A passage with its vector, little-endian float32 in base64; `chunk`: the position of its chunk, or None."""
+    """A passage with its vector, little-endian float32 in base64; `chunk`: the position of its chunk, or None.
+
+    `states`: those of its tokens, in base64, if they are kept.
+    """
 
     chunk: Count | None
     vector: str
+    states: str | None = None
+
+    def packed(self) -> bytes | None:
+        """Return the states of its tokens. Raises ValueError."""
+        return None if self.states is None else base64.b64decode(self.states, validate=True)
 
     def numbers(self) -> NDArray[np.float32]:
         """Return the vector, shape (dimensions,). Raises ValueError."""
@@ -242,8 +251,10 @@ def _problems_of_note(line: MemoryLine) -> Iterator[str]:
 
 def _is_unit_vector(passage: PassageLine, dimensions: int) -> bool:
     try:
-        vector = passage.numbers()
+        vector, states = passage.numbers(), passage.packed() or b""
     except ValueError:
+        return False
+    if len(states) % bytes_per_state(dimensions):
         return False
     return len(vector) == dimensions and abs(float(np.linalg.norm(vector)) - 1) < UNIT_TOLERANCE
 

@@ -186,6 +186,7 @@ def memory_line(reader: Reader, memory: Memory, *, with_vectors: bool) -> Memory
                 start=passage.start,
                 end=passage.end,
                 vector=base64.b64encode(passage.vector.astype("<f4").tobytes()).decode(),
+                states=None if passage.states is None else base64.b64encode(passage.states).decode(),
             )
             for passage in passages
         ],
@@ -260,7 +261,9 @@ def history_of(line: MemoryLine) -> History:
 def embedded(line: MemoryLine, model: Fingerprint) -> Embedded:
     """Return the passages of a line with their vectors."""
     passages = [EmbeddedPassage(passage.chunk or 0, passage.start, passage.end) for passage in line.passages]
-    return Embedded(passages, np.stack([passage.numbers() for passage in line.passages]), model)
+    vectors = np.stack([passage.numbers() for passage in line.passages])
+    states = [packed for passage in line.passages if (packed := passage.packed()) is not None]
+    return Embedded(passages, vectors, model, states if len(states) == len(passages) else None)
 
 
 def memory_lines(source: IO[bytes]) -> Iterator[tuple[int, MemoryLine]]:

@@ -30,7 +30,7 @@ from vector_memory.storage.ranking import VECTOR_WEIGHT, Vectors, best, rounded
 
 
 class Scan:
-    """Finds the best units of a scope, or with `memories` the memories that have the best units.
+    """Finds the best units of a scope, or the memories that have the best units.
 
     `members`: for each memory row, whether it is in the scope. `terms` None: keywords are not compared. `depth`: this
     many nearest units have "vector" among their `sources`, even if they contain the words. `weight`: of the cosines.
@@ -44,21 +44,24 @@ class Scan:
         terms: Sequence[str] | None,
         *,
         depth: int,
-        memories: bool,
         weight: float = VECTOR_WEIGHT,
     ) -> None:
         self._view = view
         self._scope = scope
         self._depth = depth
         self._weight = weight
-        self._memories = memories
         self._members = members
         self._words = None if terms is None else word_scores(view.feed, view.units, self._members, terms)
 
     def find(
-        self, query: Vectors | None, count: int, is_worthwhile: Callable[[SearchHits], bool] | None = None
+        self,
+        query: Vectors | None,
+        count: int,
+        is_worthwhile: Callable[[SearchHits], bool] | None = None,
+        *,
+        memories: bool = False,
     ) -> SearchHits:
-        """Return the `count` best. If `query` is None, only keywords are compared.
+        """Return the `count` best units or `memories`. If `query` is None, only keywords are compared.
 
         `is_worthwhile`: a large scope is searched only if this returns True for what is known early: how near the
         nearest passage probably is, and the wording.
@@ -71,10 +74,10 @@ class Scan:
                 return is_worthwhile is None or is_worthwhile(SearchHits([], clipped(cosine), wording=wording))
 
             nearest_wanted = 0 if self._words is None else self._depth
-            goal = Goal(count, nearest_wanted, self._memories, promises if is_worthwhile else None)
+            goal = Goal(count, nearest_wanted, memories, promises if is_worthwhile else None)
             nearby = self._comparison(query).find(goal)
             nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
-        hits = self._hits(nearby, count, by_meaning=query is not None)
+        hits = self._hits(nearby, count, by_meaning=query is not None, memories=memories)
         return SearchHits(hits[:count], nearest, nearby.partial, wording)
 
     def _comparison(self, query: Vectors) -> "Comparison":
@@ -84,7 +87,7 @@ class Scan:
             return SignatureComparison(self._view, self._members, query, self._words, self._weight, self._scope)
         return ExactComparison(self._view, self._members, query, self._words, self._weight, cached)
 
-    def _hits(self, nearby: Nearby, count: int, *, by_meaning: bool) -> list[Hit]:
+    def _hits(self, nearby: Nearby, count: int, *, by_meaning: bool, memories: bool) -> list[Hit]:
         """Return the best units in order, among those that are near and those that contain words but have no vector."""
         keyword = np.empty(0, np.int64) if self._words is None else self._words.entries
         without_vector = self._view.without_vectors(keyword) if by_meaning else keyword
@@ -95,7 +98,7 @@ class Scan:
         ids, owners = self._view.units.ids_of(entries)
         words = None if self._words is None else rounded(self._words.of(entries))
         scores = self._scores(similarities, words, by_meaning=by_meaning)
-        chosen = of_best_memories(scores, owners, count) if self._memories else best(scores, ids, count)
+        chosen = of_best_memories(scores, owners, count) if memories else best(scores, ids, count)
         known = frozenset(nearby.entries.tolist())
         nearest = frozenset(nearby.entries[best(nearby.cosines, ids[: len(known)], self._depth)].tolist())
         with_words = frozenset(entries[chosen][are_in(keyword, entries[chosen])].tolist())
@@ -109,7 +112,7 @@ class Scan:
             sources = sources_of(entry, near, with_words)
             compared = clipped(similarity) if entry in known else None
             hits.append(Hit(unit, memory_id, score, compared, sources, None if words is None else share))
-        return best_of_each_memory(sort_hits(hits)) if self._memories else sort_hits(hits)
+        return best_of_each_memory(sort_hits(hits)) if memories else sort_hits(hits)
 
     def _scores(self, similarities: Scores, words: Scores | None, *, by_meaning: bool) -> Scores:
         if words is None:

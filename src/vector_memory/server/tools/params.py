@@ -77,6 +77,15 @@ def _no_switch(value: object) -> object:
 
 WholeNumber = Annotated[int, BeforeValidator(_no_switch)]
 
+
+def _year_as_text(value: object) -> object:
+    """Return a year that a client sent as a number as text; of later ones, the domain says what to send instead."""
+    return str(value) if isinstance(value, int) and value >= FIRST_YEAR else value
+
+
+FIRST_YEAR = 1970
+"""Smaller numbers are no years of memories."""
+
 Store = Annotated[SessionMemoryStore, Depends(current_store)]
 OnProgress = Annotated[EmbeddingProgress, Depends(current_progress)]
 
@@ -94,8 +103,8 @@ InSession = Annotated[str, Field(description='Session id, or "last"')]
 OfIteration = Annotated[str | StrictInt | None, Field(description="Filter")]
 OfTask = Annotated[str | None, Field(description="Filter")]
 OfCategory = Annotated[str | None, Field(description="Filter")]
-CreatedAfter = Annotated[str | None, Field(description="ISO date or time")]
-CreatedBefore = Annotated[str | None, Field(description="Inclusive")]
+CreatedAfter = Annotated[str | None, Field(description="ISO date or time"), BeforeValidator(_year_as_text)]
+CreatedBefore = Annotated[str | None, Field(description="Inclusive"), BeforeValidator(_year_as_text)]
 
 # Content.
 Content = Annotated[str, Field(description=f"Text, up to {MAX_CONTENT} characters")]

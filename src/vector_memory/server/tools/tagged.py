@@ -1,6 +1,7 @@
 """The tools of tagged memories."""
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from fastmcp import Context
@@ -28,6 +29,7 @@ from vector_memory.server.tools.params import (
     STORES,
     CreatedAfter,
     CreatedBefore,
+    Explain,
     MemoryId,
     Offset,
     Query,
@@ -38,9 +40,10 @@ from vector_memory.server.tools.params import (
     from_json,
 )
 from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.server.tools.tracing import traced
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tagged.categories import CATEGORIES
-from vector_memory.tagged.memories import MAX_RESULTS
+from vector_memory.tagged.memories import MAX_RESULTS, page_of
 from vector_memory.tagged.tags import MAX_TAGS_PER_NOTE
 
 Limit = Annotated[WholeNumber, Field(description=f"Maximum results, up to {MAX_RESULTS}")]
@@ -85,17 +88,16 @@ def search_memories(
     created_after: CreatedAfter = None,
     created_before: CreatedBefore = None,
     offset: Skip = 0,
+    explain: Explain = None,
 ) -> SearchTaggedResult:
-    """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query."""
-    return store.tagged.search(
-        query,
-        limit,
-        category=category,
-        tags=tags,
-        created_after=created_after,
-        created_before=created_before,
-        offset=offset,
-    )
+    """Tagged notes: find them by meaning and words. Several short, different queries find more than one broad query.
+
+    If a question names a time ("last week"), send its dates as created_after and created_before.
+    """
+    page = page_of(limit, offset)
+    filters = store.tagged.filters(category, tags, created_after=created_after, created_before=created_before)
+    search = partial(store.tagged.find, query, filters)
+    return traced(store, search, query, filters.scope, page, explain)
 
 
 @tool(

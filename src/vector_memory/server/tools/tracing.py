@@ -8,13 +8,14 @@ from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
-from vector_memory.results.sessions import SearchResult
-from vector_memory.results.shortening import fitting_values, value_size
+from vector_memory.results.sessions import Result
+from vector_memory.results.shortening import fitting_values, size, value_size
 from vector_memory.search.explaining import Asked, Trace
 from vector_memory.search.places import Grain
 from vector_memory.store import SessionMemoryStore
 
-A = TypeVar("A", bound=SearchResult)
+A = TypeVar("A", bound=Result)
+"""A result that may have a `trace`."""
 
 EVERYTHING = "all"
 """The value of `explain` that asks for the candidates, but of no memory why it was not found."""
@@ -49,7 +50,8 @@ def traced(
     fitted = fitting(trace, min(tokens // 2, tokens - MIN_TOKENS) * BYTES_PER_TOKEN)
     if fitted is None:
         answer = search(page)
-        return answer.model_copy(update={"message": f"{answer.message or ''} {NO_ROOM}".strip()})
+        told = answer.model_copy(update={"message": f"{answer.message or ''} {NO_ROOM}".strip()})
+        return told if size(told) <= tokens * BYTES_PER_TOKEN else answer
     taken = -(-value_size({"trace": fitted}) // BYTES_PER_TOKEN)
     return search(replace(page, max_tokens=tokens - taken)).model_copy(update={"trace": fitted})
 

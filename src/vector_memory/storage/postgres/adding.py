@@ -88,7 +88,7 @@ def add_memory(connection: Connection, new: NewMemory, derived: Derived, *, cont
     chunk_ids = insert_chunks(connection, memory.id, derived)
     keywords.add(connection, memory_id, memory.session_id, words_in(derived))
     if embedded is not None:
-        vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
+        add_embedded(connection, memory, chunk_ids, embedded)
     return memory_id
 
 
@@ -111,7 +111,7 @@ def add_vectors(connection: Connection, memory: Memory, derived: Derived, *, aft
     model_id = vectors.adopt_fingerprint(connection, embedded.fingerprint)
     if derived.chunks and not chunk_ids:
         chunk_ids = add_chunks(connection, memory, derived)
-    vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
+    add_embedded(connection, memory, chunk_ids, embedded)
     if is_last:
         pending.settle(connection, memory.id)
         connection.later("update session_memories set embedding_model_id = %s where id = %s", (model_id, memory.id))
@@ -148,6 +148,12 @@ def delete_memory(connection: Connection, memory_id: int) -> int | None:
     keywords.remove(connection, memory_id)
     connection.later("delete from session_memories where id = %s", (memory_id,))
     return int(chunk_count)
+
+
+def add_embedded(connection: Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> None:
+    """Add the passages of a stored memory."""
+    passages = stored_passages(memory, chunk_ids, embedded)
+    vectors.add_passages(connection, memory, passages, embedded.vectors, embedded.states)
 
 
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:

@@ -16,15 +16,16 @@ IS_INDEXED = "m.embedding_model_id is not null"
 def passages_of(connection: Connection, memory: Memory) -> list[StoredPassage]:
     """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
     sql = f"""
-        select c.chunk_index, p.start_char, p.end_char, p.embedding
+        select c.chunk_index, p.start_char, p.end_char, p.states, p.embedding
         from memory_passages p join session_memories m on m.id = p.memory_id and {IS_INDEXED}
         left join memory_chunks c on c.id = p.chunk_id
         where p.memory_id = %s order by p.id
     """
     rows = connection.execute(sql, (memory.id,), binary=True).fetchall()
-    vectors = as_vectors([row[3] for row in rows], connection.state.dimensions)
+    vectors = as_vectors([row[-1] for row in rows], connection.state.dimensions)
     return [
-        StoredPassage(chunk, start, end, vector) for (chunk, start, end, _), vector in zip(rows, vectors, strict=True)
+        StoredPassage(chunk, start, end, vector, states)
+        for (chunk, start, end, states, _), vector in zip(rows, vectors, strict=True)
     ]
 
 

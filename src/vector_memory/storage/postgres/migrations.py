@@ -41,7 +41,14 @@ def index_names_above(connection: psycopg.Connection[tuple[object, ...]], _dimen
     connection.execute("insert into outdated_words select id from keyword_blocks")
 
 
-MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables, index_names_above)
+def add_token_states(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
+    """Make room for the states of tokens. Passages that are stored already have none until they are embedded again."""
+    connection.execute(tables.STATES_OF_TOKENS.encode())
+    spare = tables.STATES_OF_TOKENS.replace("alter table ", "alter table if exists spare_")
+    connection.execute(spare.encode())
+
+
+MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables, index_names_above, add_token_states)
 """A migration gets the length of the vectors."""
 
 

@@ -23,7 +23,7 @@ from vector_memory.storage.upkeep import LastIds, PlacedLengths, WholeMemory, Wo
 
 # A memory without a passage that has all its vectors has one row without a passage.
 PASSAGES = f"""
-    select m.id, c.chunk_index, p.start_char, p.end_char, p.embedding
+    select m.id, c.chunk_index, p.start_char, p.end_char, p.states, p.embedding
     from session_memories m left join memory_passages p on p.memory_id = m.id
     left join memory_chunks c on c.id = p.chunk_id
     where m.id = any(%s::bigint[]) and {IS_INDEXED} order by p.id
@@ -33,19 +33,20 @@ PASSAGES = f"""
 ADD_PASSAGES = """
     insert into memory_passages (
         id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
-        embedding
+        embedding, states
     )
     select %(first)s + p.number - 1, m.id, c.id, p.start_char, p.end_char, m.memory_type, m.agent_id, m.session_id,
         m.session_iter, m.task_code,
-        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector
-    from unnest(%(memories)s::bigint[], %(chunks)s::integer[], %(starts)s::integer[], %(ends)s::integer[])
-        with ordinality p(memory_id, chunk_index, start_char, end_char, number)
+        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector, p.states
+    from unnest(
+        %(memories)s::bigint[], %(chunks)s::integer[], %(starts)s::integer[], %(ends)s::integer[], %(states)s::bytea[]
+    ) with ordinality p(memory_id, chunk_index, start_char, end_char, states, number)
     join session_memories m on m.id = p.memory_id
     left join memory_chunks c on c.parent_id = p.memory_id and c.chunk_index = p.chunk_index
 """
 
 PASSAGES_AT_ONCE = 2_000
-"""Passages sent in one statement, 6 MB."""
+"""Passages sent in one statement, 12 MB."""
 
 ADD_BLOCKS = """
     insert into keyword_blocks (id, session_id, units) overriding system value
@@ -106,10 +107,10 @@ class PostgresPortions:
         """Return the passages of the memories that have all their vectors."""
         rows = self._connection.execute(PASSAGES, (ids_of(memories),), binary=True).fetchall()
         found = {row[0]: list[StoredPassage]() for row in rows}
-        present = [row for row in rows if row[4] is not None]
-        vectors = as_vectors([row[4] for row in present], self._connection.state.dimensions)
-        for (memory_id, chunk, start, end, _), vector in zip(present, vectors, strict=True):
-            found[memory_id].append(StoredPassage(chunk, start, end, vector))
+        present = [row for row in rows if row[-1] is not None]
+        vectors = as_vectors([row[-1] for row in present], self._connection.state.dimensions)
+        for (memory_id, chunk, start, end, states, _), vector in zip(present, vectors, strict=True):
+            found[memory_id].append(StoredPassage(chunk, start, end, vector, states))
         return found
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
@@ -163,6 +164,7 @@ class PostgresPortions:
                 "chunks": [passage.chunk for _, passage in added],
                 "starts": [passage.start for _, passage in added],
                 "ends": [passage.end for _, passage in added],
+                "states": [passage.states for _, passage in added],
                 "vectors": vectors,
                 "length": vectors.shape[1],
             }

@@ -60,6 +60,9 @@ class PostgresSpareVectors:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def are_states_missing(self) -> bool:
+        return bool(fetch_value(self._connection, "select exists (select from memory_passages where states is null)"))
+
     def exist(self) -> bool:
         sql = "select to_regclass(quote_ident(current_schema()) || '.spare_embedding_models') is not null"
         return bool(fetch_value(self._connection, sql))
@@ -74,7 +77,7 @@ class PostgresSpareVectors:
         execute = self._connection.execute
         execute("create table spare_embedding_models (model text, dimensions integer, precision text, engine text)")
         execute("insert into spare_embedding_models values (%s, %s, %s, %s)", astuple(fingerprint))
-        statements = schema.PASSAGES.replace("{dimensions}", str(fingerprint.dimensions))
+        statements = schema.PASSAGES.replace("{dimensions}", str(fingerprint.dimensions)) + schema.STATES_OF_TOKENS
         for name in NAMES:
             statements = statements.replace(name, SPARE + name)
         for statement in filter(str.strip, statements.split(";")):
@@ -103,7 +106,7 @@ class PostgresSpareVectors:
     def add(self, memory: Memory, embedded: Embedded) -> None:
         sql = "select id from memory_chunks where parent_id = %s order by chunk_index"
         passages = stored_passages(memory, fetch_column(self._connection, sql, (memory.id,)), embedded)
-        add_passages(self._connection, memory, passages, embedded.vectors, table=SPARE + TABLE)
+        add_passages(self._connection, memory, passages, embedded.vectors, embedded.states, table=SPARE + TABLE)
 
     def swap(self) -> None:
         connection = self._connection

@@ -5,7 +5,7 @@ compared as SQLite does have the collation "C". PostgreSQL does not store the ch
 stored with SYMBOL_FOR_NULL in their places, which its column `nuls` lists.
 """
 
-VERSION = 2
+VERSION = 3
 """The number of migrations."""
 
 SYMBOL_FOR_NULL = "\u2400"
@@ -122,6 +122,13 @@ create index idx_passage_agent on memory_passages(agent_id, memory_type);
 create index idx_passage_task on memory_passages(task_code, memory_type);
 """
 
+# Always outside the rows, so that those of a scope stay on few pages. As bits, they cannot be compressed.
+STATES_OF_TOKENS = """
+alter table memory_passages add column states bytea;
+alter table memory_passages alter column states set storage external;
+alter table memory_passages set (toast_tuple_target = 128);
+"""
+
 # Blobs of postings as in the SQLite engine: a term is a hash. They change with every store, so they are not compressed.
 KEYWORDS = """
 create table keyword_blocks (
@@ -174,4 +181,4 @@ create table canonical_tags (
 
 FIRST_TABLES = (NAMESPACE, EMBEDDING_MODELS, MEMORIES, CHUNKS, PASSAGES, KEYWORDS, PENDING_VECTORS, CANONICAL_TAGS)
 TABLES = (*FIRST_TABLES, OUTDATED_WORDS)
-"""In the order of their creation; `FIRST_TABLES` are those of the first version."""
+"""In the order of their creation; `FIRST_TABLES` are those of the first version, before STATES_OF_TOKENS."""

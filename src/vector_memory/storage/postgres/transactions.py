@@ -159,6 +159,11 @@ class PostgresReader:
 
         vectors.require_same_fingerprint(self.connection, fingerprint)
 
+    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
+        from vector_memory.storage.postgres import vectors
+
+        return vectors.token_states(self.connection, kind, unit_ids)
+
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.postgres.candidates import PostgresCandidates
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vector_memory.domain import TRAITS, Fingerprint, Scope
+from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.postgres import approximate
 from vector_memory.storage.postgres.arrays import as_vectors
@@ -27,13 +27,13 @@ class Passage(NamedTuple):
 ADD = """
     insert into {table} (
         id, memory_id, chunk_id, start_char, end_char, memory_type, agent_id, session_id, session_iter, task_code,
-        embedding
+        embedding, states
     )
     select %(first)s + p.number - 1, m.id, p.chunk_id, p.start_char, p.end_char, m.memory_type, m.agent_id,
         m.session_id, m.session_iter, m.task_code,
-        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector
-    from unnest(%(chunks)s::bigint[], %(starts)s::integer[], %(ends)s::integer[])
-        with ordinality p(chunk_id, start_char, end_char, number)
+        (%(vectors)s::real[])[(p.number - 1) * %(length)s + 1 : p.number * %(length)s]::vector, p.states
+    from unnest(%(chunks)s::bigint[], %(starts)s::integer[], %(ends)s::integer[], %(states)s::bytea[])
+        with ordinality p(chunk_id, start_char, end_char, states, number)
     join session_memories m on m.id = %(memory)s
 """
 
@@ -69,10 +69,11 @@ def add_passages(
     memory: Memory,
     passages: Sequence[Passage],
     vectors: Vectors,
+    states: Sequence[bytes] | None = None,
     *,
     table: str = "memory_passages",
 ) -> None:
-    """Add a stored memory's passages and their vectors."""
+    """Add a stored memory's passages, their vectors, and the states of their tokens if they are kept."""
     if not passages:
         return
     first, *_ = connection.state.next_ids("passage", len(passages))
@@ -85,6 +86,7 @@ def add_passages(
             "chunks": chunks,
             "starts": starts,
             "ends": ends,
+            "states": states or [None] * len(passages),
             "vectors": vectors,
             "length": vectors.shape[1],
         },
@@ -149,6 +151,16 @@ def vectors_of_units(connection: Connection, scope: Scope, unit_ids: Sequence[in
     """Return the unit of each passage of these units, which are of the scope's kind, and the vectors."""
     unit = "chunk_id" if scope.kind is not None and TRAITS[scope.kind].chunked else "memory_id"
     return _fetched(connection, f"select {unit}, embedding from memory_passages where {unit} = any(%s)", unit_ids)
+
+
+def token_states(connection: Connection, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
+    """Return the token states of each passage of units of a kind, by unit; None: they are not kept."""
+    unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
+    sql = f"select {unit}, states from memory_passages where {unit} = any(%s)"
+    found: dict[int, list[bytes | None]] = {}
+    for number, states in connection.execute(sql, (np.array(unit_ids, np.int64),), binary=True):
+        found.setdefault(number, []).append(states)
+    return found
 
 
 def passages_in(connection: Connection, scope: Scope, limit: int) -> Numbers:

@@ -57,7 +57,7 @@ def add_memory(
     chunk_ids = insert_chunks(connection, memory, derived)
     keywords.add(connection, memory_id, words_in(derived))
     if embedded is not None:
-        vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
+        add_embedded(connection, memory, chunk_ids, embedded)
     return memory_id
 
 
@@ -81,7 +81,7 @@ def add_vectors(connection: apsw.Connection, memory: Memory, derived: Derived, *
     chunk_ids = chunk_ids_of(connection, memory.id)
     if derived.chunks and not chunk_ids:
         chunk_ids = add_chunks(connection, memory, derived)
-    vectors.add_passages(connection, memory, stored_passages(memory, chunk_ids, embedded), embedded.vectors)
+    add_embedded(connection, memory, chunk_ids, embedded)
     if is_last:
         pending.settle(connection, memory.id)
         connection.execute("update session_memories set embedding_model_id = ? where id = ?", (model_id, memory.id))
@@ -116,6 +116,12 @@ def chunk_ids_of(connection: apsw.Connection, memory_id: int) -> list[int]:
     """Return the ids of a document's chunks in order."""
     sql = "select id from memory_chunks where parent_id = ? order by chunk_index"
     return fetch_column(connection, sql, (memory_id,))
+
+
+def add_embedded(connection: apsw.Connection, memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> None:
+    """Add the passages of a stored memory."""
+    passages = stored_passages(memory, chunk_ids, embedded)
+    vectors.add_passages(connection, memory, passages, embedded.vectors, embedded.states)
 
 
 def stored_passages(memory: Memory, chunk_ids: Sequence[int], embedded: Embedded) -> list[vectors.Passage]:

@@ -19,15 +19,18 @@ def passages_of(connection: apsw.Connection, memory: Memory) -> list[StoredPassa
     """Return the passages of a memory with their vectors, in order; none if it does not have all its vectors."""
     rows: list[tuple[Any, ...]] = connection.execute(
         f"""
-        select c.chunk_index, p.start_char, p.end_char, v.embedding
+        select c.chunk_index, p.start_char, p.end_char, v.embedding, s.states
         from memory_passages p cross join {table_for(chunked=memory.chunked)} v on v.passage_id = p.id
-        left join memory_chunks c on c.id = p.chunk_id
+        left join memory_chunks c on c.id = p.chunk_id left join token_states s on s.passage_id = p.id
         where p.memory_id = ? and exists (select 1 from session_memories m where m.id = p.memory_id and {IS_INDEXED})
         order by p.id
         """,
         (memory.id,),
     ).fetchall()
-    return [StoredPassage(chunk, start, end, np.frombuffer(data, np.float32)) for chunk, start, end, data in rows]
+    return [
+        StoredPassage(chunk, start, end, np.frombuffer(vector, np.float32), states)
+        for chunk, start, end, vector, states in rows
+    ]
 
 
 def embedded_passages(connection: apsw.Connection, memory_id: int) -> list[EmbeddedPassage]:

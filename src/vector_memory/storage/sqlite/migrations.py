@@ -1,6 +1,7 @@
 """Upgrades a file to the current schema. A migration and its record commit together, so any process may run it."""
 
 import contextlib
+import re
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -107,6 +108,14 @@ def index_names_above(connection: apsw.Connection, _dimensions: int) -> None:
     connection.execute("insert into outdated_words select id from keyword_blocks")
 
 
+def add_token_states(connection: apsw.Connection, _dimensions: int) -> None:
+    """Make room for the states of tokens. Passages that are stored already have none until they are embedded again."""
+    connection.execute(schema.STATES_OF_TOKENS)
+    if fetch_value(connection, "select 1 from sqlite_schema where name = 'spare_embedding_models'"):
+        names = re.compile("token_states|memory_passages")
+        connection.execute(names.sub(lambda name: f"spare_{name[0]}", schema.STATES_OF_TOKENS))
+
+
 MIGRATIONS = (
     Migration("create tables", create_tables),
     Migration("replace the full-text tables by a keyword index", replace_full_text),
@@ -120,6 +129,7 @@ MIGRATIONS = (
     Migration("count attempts to compute vectors", count_attempts),
     Migration("find hashes, versions and URLs by their other names", index_other_names),
     Migration("find memories by their titles, and chunks by the headings above them", index_names_above),
+    Migration("keep the states of tokens", add_token_states),
 )
 """In order. The version of a file is the number of migrations applied to it. Only ever append."""
 

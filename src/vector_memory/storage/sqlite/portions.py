@@ -56,16 +56,17 @@ class SqlitePortions:
         complete = fetch_column(self._connection, sql, (ids_of(memories),))
         rows: list[Any] = self._connection.execute(
             """
-            select p.id, p.memory_id, c.chunk_index, p.start_char, p.end_char
+            select p.id, p.memory_id, c.chunk_index, p.start_char, p.end_char, s.states
             from memory_passages p left join memory_chunks c on c.id = p.chunk_id
+            left join token_states s on s.passage_id = p.id
             where p.memory_id in (select value from json_each(?)) order by p.id
             """,
             (json.dumps(complete),),
         ).fetchall()
         _, vectors = all_vectors_of(self._connection, [row[0] for row in rows])
         found: dict[int, list[StoredPassage]] = {memory_id: [] for memory_id in complete}
-        for (_, memory_id, chunk, start, end), vector in zip(rows, vectors, strict=True):
-            found[memory_id].append(StoredPassage(chunk, start, end, vector))
+        for (_, memory_id, chunk, start, end, states), vector in zip(rows, vectors, strict=True):
+            found[memory_id].append(StoredPassage(chunk, start, end, vector, states))
         return found
 
     def blocks(self, after_id: int, limit: int) -> list[WordBlock]:
@@ -103,7 +104,7 @@ class SqlitePortions:
                     for place in whole.passages
                 ]
                 vectors = np.stack([passage.vector for passage in whole.passages])
-                add_passages(connection, memory, passages, vectors)
+                add_passages(connection, memory, passages, vectors, [passage.states for passage in whole.passages])
 
     def clear_blocks(self) -> None:
         for table in ("memories", "postings", "blocks"):

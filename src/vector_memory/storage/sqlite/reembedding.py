@@ -24,7 +24,7 @@ from vector_memory.storage.sqlite.vec0 import rename_table
 from vector_memory.storage.sqlite.vectors import add_passages
 
 SPARE = "spare_"
-TABLES = ("memory_passages", *VECTOR_TABLES)
+TABLES = ("memory_passages", "token_states", *VECTOR_TABLES)
 """The tables that have a spare copy."""
 
 TABLE_NAMES = re.compile(rf"\b({SPARE})?({'|'.join(TABLES)})\b")
@@ -44,6 +44,10 @@ class SqliteSpareVectors:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+
+    def are_states_missing(self) -> bool:
+        sql = "select 1 from memory_passages where id not in (select passage_id from token_states) limit 1"
+        return fetch_value(self._connection, sql) is not None
 
     def exist(self) -> bool:
         sql = "select 1 from sqlite_schema where name = 'spare_embedding_models'"
@@ -94,7 +98,7 @@ class SqliteSpareVectors:
 
     def add(self, memory: Memory, embedded: Embedded) -> None:
         passages = stored_passages(memory, chunk_ids_of(self._connection, memory.id), embedded)
-        add_passages(self._connection, memory, passages, embedded.vectors, prefix=SPARE)
+        add_passages(self._connection, memory, passages, embedded.vectors, embedded.states, prefix=SPARE)
 
     def swap(self) -> None:
         connection = self._connection

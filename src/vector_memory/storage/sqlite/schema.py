@@ -245,6 +245,14 @@ create table outdated_words (
 );
 """
 
+# Beside the passages rather than in them: they are much longer, and few searches read those of many passages.
+STATES_OF_TOKENS = """
+create table token_states (
+    passage_id integer primary key references memory_passages(id) on delete cascade,
+    states blob not null
+);
+"""
+
 ERASURE = """
 create trigger memory_deleted after delete on session_memories begin
     update erasure set deletes = deletes + 1;

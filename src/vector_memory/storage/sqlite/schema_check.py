@@ -18,7 +18,7 @@ from vector_memory.storage.sqlite.vec0 import SHADOW_TABLES
 SPARE = "spare_"
 """Prefix of the tables that are filled with another model's vectors (`storage.sqlite.reembedding`)."""
 
-SPARE_TABLES = ("memory_passages", *VECTOR_TABLES)
+SPARE_TABLES = ("memory_passages", "token_states", *VECTOR_TABLES)
 """The tables that have a spare copy."""
 
 

@@ -160,6 +160,11 @@ class SqliteReader:
 
         vectors.require_same_fingerprint(self.connection, fingerprint)
 
+    def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
+        from vector_memory.storage.sqlite import vectors
+
+        return vectors.token_states(self.connection, kind, unit_ids)
+
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         from vector_memory.storage.sqlite.candidates import MemoryCandidates
 

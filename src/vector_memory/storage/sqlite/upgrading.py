@@ -8,6 +8,7 @@ from functools import partial
 
 import apsw
 
+from vector_memory.storage.sqlite.connecting import wait_for_locks
 from vector_memory.storage.sqlite.cutting import Cut, Transaction, cut_documents
 from vector_memory.storage.sqlite.rows import fetch_value
 
@@ -17,9 +18,17 @@ server's background, or to the backfill."""
 
 
 def finish_at_opening(connection: apsw.Connection, cut: Cut | None) -> None:
-    """Finish the upgrade of a file that is being opened, for a few seconds. Without `cut` no documents are cut."""
-    with suppress(apsw.CorruptError):  # what can be read is of use, and `vector-memory doctor` finds the damage
-        finish(lambda: nullcontext(connection), partial(immediately, connection), cut, SECONDS_AT_OPENING)
+    """Finish the upgrade of a file that is being opened, for a few seconds. Without `cut` no documents are cut.
+
+    What is damaged can be read in part, and `vector-memory doctor` finds it. What another process keeps locked can be
+    read as well.
+    """
+    connection.set_busy_timeout(int(SECONDS_AT_OPENING * 1000))
+    try:
+        with suppress(apsw.CorruptError, apsw.BusyError):
+            finish(lambda: nullcontext(connection), partial(immediately, connection), cut, SECONDS_AT_OPENING)
+    finally:
+        wait_for_locks(connection)
 
 
 def finish(read: Transaction, write: Transaction, cut: Cut | None, seconds: float = math.inf) -> None:

@@ -8,6 +8,7 @@ import apsw
 
 from vector_memory.domain import TRAITS
 from vector_memory.storage.damage import DamagedError
+from vector_memory.storage.sqlite.vectors import vector_dimensions
 from vector_memory.storage.values import object_in, texts_in
 
 ValueFaults = dict[str, dict[int, set[str]]]
@@ -17,6 +18,7 @@ TABLES = (
     "session_memories",
     "memory_chunks",
     "memory_passages",
+    "token_states",
     "index_keys",
     "embedding_models",
     "keyword_blocks",
@@ -55,6 +57,9 @@ RANGES = {"id": (1, 1 << 52), "session_iter": (0, 999_999_999), "access_count": 
 WRONG_CHUNKING = f"select id, 'auto_chunk' from session_memories where auto_chunk is not (memory_type in ({CHUNKED}))"
 """The kind of a memory determines whether it is chunked."""
 
+CUT_STATES = "select passage_id, 'states' from token_states where length(states) % ((? + 7) / 8)"
+"""A state has one bit for each number of a vector."""
+
 INVALID_SEQUENCES = f"""
     select rowid, 'seq' from sqlite_sequence
     where typeof(name) <> 'text' or typeof(seq) <> 'integer' or seq not between 0 and {1 << 52}
@@ -77,6 +82,8 @@ def _faults_of(connection: apsw.Connection, table: str) -> Iterator[tuple[int, s
         for column, (least, most) in RANGES.items():
             beyond = f"select id, '{column}' from session_memories where {column} not between {least} and {most}"
             yield from connection.execute(beyond)
+    if table == "token_states":
+        yield from connection.execute(CUT_STATES, (vector_dimensions(connection),))
     if table == "revision":
         yield from connection.execute("select 1, 'id' where not exists (select 1 from revision)")
     if table == "sqlite_sequence":

@@ -76,7 +76,7 @@ def repair_values(connection: apsw.Connection, faults: ValueFaults) -> int:
     if "revision" in faults:
         connection.execute("delete from revision")
         begin_epoch(connection)
-    for table in ("embedding_models", "index_keys", "canonical_tags", "sqlite_sequence"):
+    for table in ("token_states", "embedding_models", "index_keys", "canonical_tags", "sqlite_sequence"):
         _remove(connection, table, faults)
     return sum(map(len, faults.values()))
 
@@ -117,6 +117,7 @@ def remove_orphans(connection: apsw.Connection) -> int:
             or chunk_id is not null and chunk_id not in (select id from memory_chunks)
         """
     )
+    connection.execute("delete from token_states where passage_id not in (select id from memory_passages)")
     connection.execute(
         """
         update session_memories set embedding_model_id = null

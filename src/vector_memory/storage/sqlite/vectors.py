@@ -13,7 +13,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from vector_memory.domain import Fingerprint, Scope
+from vector_memory.domain import TRAITS, Fingerprint, MemoryKind, Scope
 from vector_memory.storage.damage import DamagedError
 from vector_memory.storage.nearest import Candidates
 from vector_memory.storage.ranking import Numbers
@@ -77,10 +77,14 @@ def add_passages(
     memory: Memory,
     passages: Sequence[Passage],
     vectors: NDArray[np.float32],
+    states: Sequence[bytes | None] | None = None,
     *,
     prefix: str = "",
 ) -> None:
-    """Add a memory's passages and their vectors. `prefix`: prefix of the names of the tables."""
+    """Add a memory's passages, their vectors, and the states of their tokens that are kept.
+
+    `prefix`: prefix of the names of the tables.
+    """
     if not passages:
         return
     table = table_for(chunked=memory.chunked)
@@ -102,6 +106,8 @@ def add_passages(
         """,
         (len(vectors), first, *keys, memory.session_iter, vectors.tobytes(), vectors[0].nbytes, vectors[0].nbytes),
     )
+    kept = ((first + number, each) for number, each in enumerate(states or ()) if each is not None)
+    connection.executemany(f"insert into {prefix}token_states values (?, ?)", kept)
 
 
 def count_passages(connection: apsw.Connection, memory_id: int) -> int:
@@ -204,6 +210,19 @@ def vectors_of_units(
     """
     rows: list[Any] = connection.execute(sql, (json.dumps(unit_ids),)).fetchall()
     return as_arrays(rows, vector_dimensions(connection))
+
+
+def token_states(connection: apsw.Connection, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[Any]]:
+    """Return the token states of each passage of units of a kind, by unit; None: they are not kept."""
+    unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
+    sql = f"""
+        select p.{unit}, s.states from json_each(?) wanted join memory_passages p on p.{unit} = wanted.value
+        left join token_states s on s.passage_id = p.id
+    """
+    found: dict[int, list[Any]] = {}
+    for number, states in connection.execute(sql, (json.dumps(unit_ids),)):
+        found.setdefault(number, []).append(states)
+    return found
 
 
 def all_vectors_of(connection: apsw.Connection, passage_ids: Sequence[int]) -> tuple[Numbers, NDArray[np.float32]]:

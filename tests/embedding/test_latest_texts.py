@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.embedding import EmbeddingModel, Vectors
-from vector_memory.embedding.model import LatestVectors
+from vector_memory.embedding.model import LatestTexts
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -38,49 +38,49 @@ def engine() -> ListingEngine:
 
 @given(st.lists(st.lists(st.sampled_from("abcdef"), max_size=6), max_size=6))
 def test_every_text_has_its_own_vector_at_its_place_whatever_is_remembered(calls: list[list[str]]):
-    latest = LatestVectors(3)
+    latest = LatestTexts(3)
     for texts in calls:
-        assert np.array_equal(latest.embed(texts, TOY), TOY.embed(texts))
+        assert np.array_equal(latest.encode(texts, TOY).vectors, TOY.embed(texts))
 
 
 def test_a_text_is_embedded_once_within_a_call_and_in_later_ones(engine):
-    latest = LatestVectors()
-    latest.embed(["lease", "queue", "lease"], engine)
-    latest.embed(["shard", "queue"], engine)
+    latest = LatestTexts()
+    latest.encode(["lease", "queue", "lease"], engine)
+    latest.encode(["shard", "queue"], engine)
     assert engine.embedded == ["lease", "queue", "shard"]
 
 
 def test_the_text_not_asked_for_the_longest_is_forgotten_first(engine):
-    latest = LatestVectors(2)
+    latest = LatestTexts(2)
     for text in ("lease", "queue", "lease", "shard", "lease", "queue"):
-        latest.embed([text], engine)
+        latest.encode([text], engine)
     assert engine.embedded == ["lease", "queue", "shard", "queue"]
 
 
 def test_changing_a_returned_vector_does_not_change_the_next_one(engine):
-    latest = LatestVectors()
+    latest = LatestTexts()
     for _ in range(2):
-        latest.embed(["lease"], engine)[:] = 0
-    assert np.array_equal(latest.embed(["lease"], engine), TOY.embed(["lease"]))
+        latest.encode(["lease"], engine).vectors[:] = 0
+    assert np.array_equal(latest.encode(["lease"], engine).vectors, TOY.embed(["lease"]))
 
 
 def test_a_call_that_fails_leaves_nothing_wrong_behind(engine, monkeypatch):
-    latest = LatestVectors()
+    latest = LatestTexts()
     with monkeypatch.context() as broken:
         broken.setattr(engine, "embed", lambda _: 1 / 0)
         with pytest.raises(ArithmeticError):
-            latest.embed(["lease"], engine)
-    assert np.array_equal(latest.embed(["lease"], engine), TOY.embed(["lease"]))
+            latest.encode(["lease"], engine)
+    assert np.array_equal(latest.encode(["lease"], engine).vectors, TOY.embed(["lease"]))
 
 
 def test_many_threads_get_the_vectors_that_one_gets():
-    latest, wrong = LatestVectors(5), []
+    latest, wrong = LatestTexts(5), []
     words = [f"word {number}" for number in range(12)]
 
     def use(first: int) -> None:
         for number in range(100):
             texts = [words[(first + number) % 12], words[(first * number) % 12]]
-            if not np.array_equal(latest.embed(texts, TOY), TOY.embed(texts)):
+            if not np.array_equal(latest.encode(texts, TOY).vectors, TOY.embed(texts)):
                 wrong.append(texts)
 
     threads = [threading.Thread(target=use, args=(first,)) for first in range(4)]
@@ -134,6 +134,6 @@ def test_no_vector_of_a_model_is_reused_when_another_one_has_taken_its_place() -
 
 
 def test_vectors_of_two_models_are_remembered_apart() -> None:
-    latest = LatestVectors()
+    latest = LatestTexts()
     for engine in (TOY, OtherEngine()):
-        assert np.array_equal(latest.embed(["lease"], engine), engine.embed(["lease"]))
+        assert np.array_equal(latest.encode(["lease"], engine).vectors, engine.embed(["lease"]))

@@ -1,0 +1,133 @@
+"""The states of tokens: which are kept, as what, and how a question's are compared with them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiny_models import WIDTH, Tiny
+from vector_memory.embedding.embedder import Encoded
+from vector_memory.embedding.model_folder import ModelFolder
+from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.token_states import (
+    MAX_QUESTION_TOKENS,
+    bytes_per_state,
+    is_content,
+    late_scores,
+    of_question,
+    packed,
+)
+from vector_memory.embedding.weights import find_model
+
+TEXTS = [
+    "The lease of the queue was renewed twice.",
+    "Bread rises because of yeast.",
+    "A worker holds a lease on each message that it takes from the queue.",
+    "",
+    "of the",
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> ModelFolder:
+    found = find_model("all-MiniLM-L6-v2", None)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def engine(model: ModelFolder) -> OnnxEngine:
+    return OnnxEngine(model)
+
+
+def states_of(encoded: Encoded) -> list[bytes]:
+    assert encoded.states is not None
+    return list(encoded.states)
+
+
+numbers = st.integers(1, 40).flatmap(
+    lambda dimensions: st.tuples(
+        st.just(dimensions), st.lists(st.integers(0, 6), min_size=1, max_size=5), st.integers(1, 4), st.integers(0, 99)
+    )
+)
+
+
+@given(numbers)
+def test_a_late_score_is_the_mean_over_the_question_of_the_highest_product_with_signs(
+    drawn: tuple[int, list[int], int, int],
+) -> None:
+    dimensions, counts, asked, seed = drawn
+    source = np.random.default_rng(seed)
+    question = of_question(source.normal(size=(asked, dimensions)).astype(np.float32))
+    passages = [source.normal(size=(count, dimensions)).astype(np.float32) for count in counts]
+    expected = [
+        (np.where(each > 0, 1, -1) @ question.T).max(axis=0).mean() / np.sqrt(dimensions * 2 / np.pi)
+        if len(each)
+        else 0.0
+        for each in passages
+    ]
+    found = late_scores(question, [packed(each) for each in passages])
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert [len(packed(each)) for each in passages] == [count * bytes_per_state(dimensions) for count in counts]
+
+
+def test_only_the_first_tokens_of_a_long_question_are_compared() -> None:
+    states = np.random.default_rng(7).normal(size=(100, 8)).astype(np.float32)
+    kept = of_question(states)
+    assert len(kept) == MAX_QUESTION_TOKENS
+    assert np.allclose(np.linalg.norm(kept, axis=1), 1)
+
+
+@pytest.mark.parametrize("token", ["lease", "##ing", "▁Vertrag", "42", "數", "Ġqueue"])
+def test_words_and_their_parts_are_content(token: str) -> None:
+    assert is_content(token)
+
+
+@pytest.mark.parametrize("token", ["the", "The", "▁the", "##.", ",", "", "▁", "▁--"])
+def test_stop_words_and_punctuation_are_not(token: str) -> None:
+    assert not is_content(token)
+
+
+def test_states_come_with_the_very_vectors_that_a_text_has_without_them(engine: OnnxEngine) -> None:
+    assert np.array_equal(engine.encode(TEXTS).vectors, engine.embed(TEXTS))
+    question = engine.encode_query(TEXTS[0])
+    assert np.array_equal(question.vector, engine.embed_query(TEXTS[0]))
+
+
+def test_the_states_of_a_text_do_not_depend_on_the_other_texts_of_a_call(engine: OnnxEngine) -> None:
+    assert states_of(engine.encode(TEXTS)) == [states_of(engine.encode([text]))[0] for text in TEXTS]
+
+
+def test_a_passage_has_a_state_for_each_token_of_content(engine: OnnxEngine) -> None:
+    counts = [len(states) / bytes_per_state(384) for states in states_of(engine.encode(TEXTS))]
+    assert counts == [4, 3, 6, 0, 2]
+
+
+def test_the_passage_that_says_what_a_question_says_has_the_highest_late_score(engine: OnnxEngine) -> None:
+    question = engine.encode_query("who renewed the lease on a queue?").states
+    assert question is not None
+    scores = late_scores(question, states_of(engine.encode(TEXTS)))
+    assert scores.argmax() == 0
+    assert scores[1] == min(scores[:3])
+    assert 0.4 < scores[0] <= 1.1
+
+
+def test_a_model_that_is_not_good_at_it_gives_no_states(tmp_path: Path) -> None:
+    tiny = OnnxEngine(Tiny(tmp_path).model())
+    assert tiny.encode(["a lease"]).states is None
+    assert tiny.encode_query("a lease").states is None
+
+
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
+def test_the_tokens_of_a_prefix_have_no_states(tmp_path: Path, family: str) -> None:
+    tiny = Tiny(tmp_path, family)
+    tiny.description["late_interaction"] = True
+    tiny.describe()
+    engine = OnnxEngine(tiny.model())
+    [states] = states_of(engine.encode(["lease the queue"]))
+    assert len(states) == 2 * bytes_per_state(WIDTH)
+    asked = engine.encode_query("lease of shard").states
+    assert asked is not None
+    assert asked.shape == (2, WIDTH)
