@@ -312,7 +312,7 @@ VIETNAMESE = {
     "Được triển khai vào những ngày nào?": "Chỉ được triển khai vào thứ ba và thứ năm trước buổi trưa.",
 }
 OFF_TOPIC_IN_VIETNAMESE = [
-    "Ai đã vẽ bức tranh Tuần đêm?",
+    "Làm bánh mì không cần men như thế nào?",
     "Những loại nấm nào có độc?",
     "Người đầu tiên đi bộ trên Mặt Trăng vào năm nào?",
     "Chiến tranh thế giới thứ nhất bắt đầu khi nào?",
