@@ -3,7 +3,7 @@
 uv run --extra multilingual scripts/make_language_bias.py [FOLDER]
 
 Without a folder it is that of multilingual-e5-small, which comes with this package. scripts/parallel_texts.json has the
-same sentences in 14 languages.
+same sentences in 25 languages.
 """
 
 import argparse

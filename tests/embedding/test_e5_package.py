@@ -306,6 +306,32 @@ def test_off_topic_questions_have_no_close_answer_in_their_own_language_or_anoth
     assert close == []
 
 
+VIETNAMESE = {
+    "Sao lưu được chép đi đâu?": "Bản sao lưu được chép sang một thành phố khác vào sáu giờ mỗi sáng.",
+    "Ổ đĩa đã đầy những gì?": "Các tệp nhật ký đã làm đầy đĩa; bây giờ chúng được nén mỗi đêm.",
+    "Được triển khai vào những ngày nào?": "Chỉ được triển khai vào thứ ba và thứ năm trước buổi trưa.",
+}
+OFF_TOPIC_IN_VIETNAMESE = [
+    "Làm bánh mì không cần men như thế nào?",
+    "Những loại nấm nào có độc?",
+    "Người đầu tiên đi bộ trên Mặt Trăng vào năm nào?",
+    "Chiến tranh thế giới thứ nhất bắt đầu khi nào?",
+    "Thủ đô của Mông Cổ là gì?",
+]
+
+
+@needs_package
+def test_off_topic_questions_in_vietnamese_are_told_from_those_that_notes_answer(real: OnnxEngine) -> None:
+    notes = real.embed(list(VIETNAMESE.values()))
+
+    def is_close(question: str) -> bool:
+        nearest = float((notes @ real.embed_query(question)).max())
+        return real.calibration_for(question).is_close(nearest, 0.0, len(notes))
+
+    assert [question for question in OFF_TOPIC_IN_VIETNAMESE if is_close(question)] == []
+    assert all(is_close(question) for question in VIETNAMESE)
+
+
 @needs_package
 def test_most_answers_in_another_language_than_the_question_are_close(real: OnnxEngine) -> None:
     close = []
