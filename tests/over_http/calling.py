@@ -36,11 +36,15 @@ def send(url: str, secret: str | None, method: str, params: dict[str, Any], **he
 
 def message_of(answer: httpx2.Response) -> dict[str, Any]:
     """Return the message in an answer of either kind, JSON or a stream."""
-    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith(("data: {", "{"))]
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n") if line.startswith(("data: {", "{"))]
     return dict(json.loads(lines[-1]))
+
+
+def answer_in(response: httpx2.Response) -> dict[str, Any]:
+    """Return the structured answer of a tool. A server that needs 15 s for it, as a busy one may, sends a stream."""
+    return dict(message_of(response)["result"]["structuredContent"])
 
 
 def called(url: str, secret: str, tool: str = "list_sessions", **arguments: object) -> dict[str, Any]:
     """Call a tool, and return its structured answer."""
-    answer = post(url, secret, tool=tool, arguments=arguments)
-    return dict(answer.json()["result"]["structuredContent"])
+    return answer_in(post(url, secret, tool=tool, arguments=arguments))

@@ -15,7 +15,7 @@ import pytest
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from joserfc import jwk
 
-from over_http.calling import post
+from over_http.calling import answer_in, post
 from over_http.conftest import Team, serving
 from servers import MODERN
 from vector_memory.settings import HttpOptions
@@ -30,7 +30,7 @@ ISSUER, AUDIENCE = "https://id.example.com", "https://memory.example.com/mcp"
 def sessions_of(answer: httpx2.Response) -> list[str]:
     """Return the sessions in the answer to list_sessions."""
     assert answer.status_code == 200, answer.text
-    return [one["session_id"] for one in answer.json()["result"]["structuredContent"]["sessions"]]
+    return [one["session_id"] for one in answer_in(answer)["sessions"]]
 
 
 def test_a_caller_without_a_token_is_told_the_scope_and_nothing_else(team: Team) -> None:
@@ -66,23 +66,23 @@ def test_a_revoked_token_is_refused_at_the_next_call(team: Team) -> None:
 
 def test_a_token_of_a_namespace_that_is_gone_opens_nothing(team: Team) -> None:
     answer = post(team.url, team.token(next(NAMES), "gone"))
-    assert "There is no namespace gone" in answer.json()["result"]["structuredContent"]["message"]
+    assert "There is no namespace gone" in answer_in(answer)["message"]
 
 
 def test_a_call_beyond_the_scope_of_a_token_is_answered_in_words(team: Team) -> None:
     secret = team.token(next(NAMES), permission="read")
     answer = post(team.url, secret, tool="delete_memory", arguments={"memory_id": 1})
     assert answer.status_code == 200
-    assert answer.json()["result"]["structuredContent"]["error"] == "AccessDenied"
+    assert answer_in(answer)["error"] == "AccessDenied"
 
 
 def test_a_token_bound_to_an_agent_stores_as_that_agent_only(team: Team) -> None:
     secret = team.token(next(NAMES), agent_id="scout")
     report = {"session_id": "bound", "content": "# Found\n\nIt works."}
     refused = post(team.url, secret, tool="store_report", arguments={**report, "agent_id": "boss"})
-    assert "stores as agent scout" in refused.json()["result"]["structuredContent"]["message"]
+    assert "stores as agent scout" in answer_in(refused)["message"]
     stored = post(team.url, secret, tool="store_report", arguments=report)
-    assert stored.json()["result"]["structuredContent"]["agent_id"] == "scout"
+    assert answer_in(stored)["agent_id"] == "scout"
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,7 @@ def test_no_answer_opens_or_names_a_session_of_the_protocol(team: Team) -> None:
 def test_the_largest_text_passes_and_a_larger_body_is_refused(team: Team) -> None:
     secret = team.token(next(NAMES))
     report = {"agent_id": "a", "session_id": "large", "content": "😀" * 500_000}
-    assert post(team.url, secret, tool="store_report", arguments=report).json()["result"]["structuredContent"][
-        "success"
-    ]
+    assert answer_in(post(team.url, secret, tool="store_report", arguments=report))["success"]
     assert post(team.url, secret, arguments={"limit": "x" * (17 * 2**20)}).status_code == 413
 
 

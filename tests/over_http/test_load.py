@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from over_http.calling import post
+from over_http.calling import answer_in, post
 from over_http.conftest import SETTINGS, Team, serving
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
@@ -63,7 +63,7 @@ def team(tmp_path: Path, engine: GatedEngine) -> Iterator[Team]:
 def call(team: Team, secret: str, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool, and return its answer, which has to be a success."""
     answer = post(team.url, secret, tool=tool, arguments=arguments, verify=False)
-    body = dict(answer.json()["result"]["structuredContent"])
+    body = answer_in(answer)
     assert body["success"], body
     return body
 

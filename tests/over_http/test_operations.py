@@ -14,7 +14,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import PromptReference
 
-from over_http.calling import post
+from over_http.calling import answer_in, post
 from over_http.conftest import SETTINGS, Team, serving
 from vector_memory.errors import QuotaExceededError
 from vector_memory.settings import HttpOptions, ServerOptions
@@ -60,9 +60,9 @@ def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None
     secret = team.token(next(NAMES), "small")
     reports = [{"agent_id": "a", "session_id": "s", "content": f"# {n}\n\nText."} for n in range(2)]
     answers = [post(team.url, secret, tool="store_report", arguments=report) for report in reports]
-    errors = [answer.json()["result"]["structuredContent"]["error"] for answer in answers]
+    errors = [answer_in(answer)["error"] for answer in answers]
     assert errors == [None, "QuotaExceeded"]
-    assert post(team.url, secret).json()["result"]["structuredContent"]["total_sessions"] == 1
+    assert answer_in(post(team.url, secret))["total_sessions"] == 1
 
 
 @pytest.mark.parametrize("namespace", ["../../elsewhere", "gone", "x" * 300])
@@ -70,7 +70,7 @@ def test_a_namespace_that_does_not_exist_is_neither_read_nor_made(team: Team, na
     elsewhere = team.folder.parent / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
     (elsewhere / "quota.json").write_text("[not a quota")
-    answer = post(team.url, team.token(next(NAMES), namespace)).json()["result"]["structuredContent"]
+    answer = answer_in(post(team.url, team.token(next(NAMES), namespace)))
     assert "There is no namespace" in answer["message"]
     assert {path.name for path in elsewhere.iterdir()} == {"quota.json"}
 
@@ -80,7 +80,7 @@ def test_a_namespace_that_is_called_too_often_is_told_when_to_try_again(team: Te
     spaces.create("slow")
     spaces.set_quota("slow", Quota(calls_per_minute=2))
     secret = team.token(next(NAMES), "slow")
-    said = [post(team.url, secret).json()["result"]["structuredContent"] for _ in range(3)]
+    said = [answer_in(post(team.url, secret)) for _ in range(3)]
     assert [body["error"] for body in said] == [None, None, "QuotaExceeded"]
     assert re.search(r"try again in \d+ s", said[2]["message"])
 
@@ -122,7 +122,7 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
     name = next(NAMES)
     secret = team.token(name)
     report = {"agent_id": "a", "session_id": "audited", "content": "# Plans\n\nThe launch is on Friday."}
-    stored = post(team.url, secret, tool="store_report", arguments=report).json()["result"]["structuredContent"]
+    stored = answer_in(post(team.url, secret, tool="store_report", arguments=report))
     post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": stored["memory_id"]})
     post(team.url, secret, tool="search_reports_specific_chunks", arguments={"query": "when is the launch"})
     log = AuditLog(team.folder)
@@ -139,7 +139,7 @@ def test_each_call_is_recorded_by_the_name_of_its_token_without_content(team: Te
 def test_a_call_is_recorded_whatever_it_names_as_an_id(team: Team, value: object) -> None:
     name = next(NAMES)
     answer = post(team.url, team.token(name), tool="get_memory_by_id", arguments={"memory_id": value})
-    assert answer.json()["result"]["structuredContent"]["error"] == "ValidationError"
+    assert answer_in(answer)["error"] == "ValidationError"
     lines = [line for line in AuditLog(team.folder).lines() if line["token"] == name]
     assert [(line["call"], line["ids"], line["error"]) for line in lines] == [
         ("get_memory_by_id", {}, "ValidationError")
@@ -249,6 +249,6 @@ def test_a_server_that_only_reads_stores_nothing_for_hooks_either(tmp_path: Path
     with serving(options, tmp_path, ServerOptions(read_only=True)) as url:
         arguments = {"session_id": "s", "prompt": "Why does it fail?"}
         assert post(url, secret, tool="hook_prompt", arguments=arguments).status_code == 200
-        assert post(url, secret).json()["result"]["structuredContent"]["total_sessions"] == 0
+        assert answer_in(post(url, secret))["total_sessions"] == 0
         assert post(url, secret, tool="store_report", arguments={"content": "x"}).json()["result"]["isError"]
     assert not list((tmp_path / "namespaces" / "red").glob("*.db"))

@@ -56,6 +56,27 @@ def test_an_error_that_ends_a_connection_asks_for_a_repetition(error: psycopg.Er
     assert message_for(error).startswith(said)
 
 
+LAST_WORDS = """
+create function last_words() returns trigger language plpgsql as $$
+begin
+    raise warning 'terminating connection because of crash of another server process' using errcode = 'crash_shutdown';
+    return null;
+end $$;
+create constraint trigger last_words after insert on memory.session_memories initially deferred
+for each row execute function last_words();
+"""
+
+
+def test_a_commit_is_acknowledged_though_the_server_ends_the_connection_right_after_it(cluster: Cluster) -> None:
+    """What it says then is read together with the confirmation."""
+    url = cluster.create_database("last_words")
+    with closing(PostgresStorage(PostgresDatabase(url, dimensions=DIMENSIONS))) as storage:
+        add(storage, new_memory("first"))
+        with psycopg.connect(url) as connection:
+            connection.execute(LAST_WORDS)
+        assert add(storage, new_memory("second")) == 2
+
+
 class NeverWaiting:
     """A connection of libpq, which is asked for a result only when there is one."""
 

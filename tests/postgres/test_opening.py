@@ -9,7 +9,7 @@ import pytest
 
 from clusters import Cluster
 from forked import finished
-from over_http.calling import post
+from over_http.calling import answer_in, post
 from over_http.conftest import ALL_TOOLS, SETTINGS, running
 from vector_memory import SessionMemoryStore
 from vector_memory.server.http.serving import application
@@ -74,7 +74,7 @@ def test_one_memory_is_served_over_http_without_tokens(cluster: Cluster, tmp_pat
     address = DatabaseUrl.parse(f"{cluster.url()}&schema=http")
     with running(application(address, SETTINGS, [tmp_path], ALL_TOOLS, HttpOptions(http=True))) as url:
         report = {"agent_id": "a", "session_id": "s", "content": REPORT}
-        assert post(url, tool="store_report", arguments=report).json()["result"]["structuredContent"]["success"]
-        found = post(url).json()["result"]["structuredContent"]
+        assert answer_in(post(url, tool="store_report", arguments=report))["success"]
+        found = answer_in(post(url))
         assert found["total_sessions"] == 1
         assert httpx2.get(url.replace("/mcp", "/healthz")).status_code == 200

@@ -66,7 +66,8 @@ class SpareVectors(Protocol):
     def swap(self) -> None:
         """Put them in use, in a time that does not depend on their number; the old ones are no longer needed.
 
-        Memories without spare vectors now lack vectors, and tags too. Begins a new epoch.
+        Memories without spare vectors now lack vectors, and tags too. Leases end, since they were taken for the old
+        vectors. Begins a new epoch.
         """
 
     def erase_step(self) -> bool:

@@ -1,5 +1,6 @@
 """Another model's vectors are filled in beside those in use, and then swapped with them."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from engine_memories import MODEL, add, derived, new_memory, unit_vector
 from vector_memory.domain import Fingerprint, MemoryKind, Scope
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Embedded, History
+from vector_memory.storage.records import Embedded, History, Lease
 
 LONGER = Fingerprint("longer", 12, "fp32", "test")
 
@@ -116,6 +117,25 @@ def test_a_memory_without_spare_vectors_lacks_vectors_after_the_swap(storage: St
     erase(storage)
     with storage.read() as reader:
         assert reader.count(Scope(), without_vectors=True) == 1
+        missing = reader.next_without_vectors(0)
+        assert missing is not None
+        assert missing.id == second
+
+
+def test_after_the_swap_nobody_holds_a_lease_for_the_old_vectors(storage: Storage) -> None:
+    add(storage, new_memory("first"))
+    second = add(storage, new_memory("second"), model=None)
+    lease = Lease("me", time.time() + 30)
+    with storage.write() as writer:
+        writer.defer_vectors(second, lease)
+    begin(storage)
+    fill(storage)
+    with storage.write() as writer:
+        writer.upkeep.spare_vectors.swap()
+        writer.renew_leases(lease)
+    with storage.read() as reader:
+        assert reader.count_pending(Scope()) == 0
+        assert reader.is_any_left_behind()
         missing = reader.next_without_vectors(0)
         assert missing is not None
         assert missing.id == second

@@ -27,6 +27,10 @@ READING = (Statement("begin isolation level repeatable read read only"), state.R
 WRITING = (Statement("begin isolation level read committed"), state.LOCK, state.READ)
 COMMIT = Statement("commit")
 
+WARNING_CLASS = "01"
+"""How the codes of warnings begin. A server that ends the connection has others for its last words, which are notices
+if they come after an answer."""
+
 # The one warning that a commit can have: somebody has ended its wait for a standby.
 UNCONFIRMED = (
     "The change was made, but no standby of the database server has confirmed that it has it: check the standbys, and "
@@ -198,8 +202,8 @@ class Connection(psycopg.Connection[Row]):
         """Wait for an answer, as long as the server is heard."""
         return super().wait(silence.attentive(gen, self._require_heard), *arguments, **options)
 
-    def _note_warning(self, _: object) -> None:
-        self._warnings += 1
+    def _note_warning(self, notice: psycopg.errors.Diagnostic) -> None:
+        self._warnings += (notice.sqlstate or "").startswith(WARNING_CLASS)
 
     def _require_heard(self) -> None:
         if not silence.is_heard(self.pgconn.socket):

@@ -72,6 +72,11 @@ def release_leases(connection: Connection, owner: str) -> None:
     )
 
 
+def end_leases(connection: Connection) -> None:
+    """Let any process go on with what others have leased: vectors of their model are no longer stored."""
+    connection.later("update pending_vectors set owner = '', leased_until = 0")
+
+
 def note_progress(connection: Connection, memory_id: int) -> None:
     """Forget the attempts at a memory, because it has got new vectors."""
     connection.later("update pending_vectors set attempts = 0 where memory_id = %s", (memory_id,))

@@ -15,6 +15,7 @@ from vector_memory.storage.postgres import schema
 from vector_memory.storage.postgres.adding import stored_passages
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
+from vector_memory.storage.postgres.pending import end_leases
 from vector_memory.storage.postgres.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.postgres.tags import clear_vectors
 from vector_memory.storage.postgres.vectors import add_passages
@@ -128,6 +129,7 @@ class PostgresSpareVectors:
         state = connection.state
         state.model_id, state.fingerprint, state.dimensions = 1, new, new.dimensions
         clear_vectors(connection)
+        end_leases(connection)
         self.discard()
 
     def erase_step(self) -> bool:

@@ -75,6 +75,11 @@ def release_leases(connection: apsw.Connection, owner: str) -> None:
     )
 
 
+def end_leases(connection: apsw.Connection) -> None:
+    """Let any process go on with what others have leased: vectors of their model are no longer stored."""
+    connection.execute("update pending_vectors set owner = '', leased_until = 0")
+
+
 def note_progress(connection: apsw.Connection, memory_id: int) -> None:
     """Forget the attempts at a memory, because it has got new vectors."""
     connection.execute("update pending_vectors set attempts = 0 where memory_id = ?", (memory_id,))

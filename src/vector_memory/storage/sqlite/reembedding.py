@@ -16,6 +16,7 @@ from vector_memory.storage.records import Embedded, Memory
 from vector_memory.storage.sqlite.adding import chunk_ids_of, stored_passages
 from vector_memory.storage.sqlite.erasure import count_delete
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
+from vector_memory.storage.sqlite.pending import end_leases
 from vector_memory.storage.sqlite.revision import begin_epoch
 from vector_memory.storage.sqlite.rows import fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import VECTOR_TABLES
@@ -113,6 +114,7 @@ class SqliteSpareVectors:
             """
         )
         clear_vectors(connection)
+        end_leases(connection)
         begin_epoch(connection)
         self.discard()
 

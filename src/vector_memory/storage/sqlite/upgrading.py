@@ -21,11 +21,11 @@ def finish_at_opening(connection: apsw.Connection, cut: Cut | None) -> None:
     """Finish the upgrade of a file that is being opened, for a few seconds. Without `cut` no documents are cut.
 
     What is damaged can be read in part, and `vector-memory doctor` finds it. What another process keeps locked can be
-    read as well.
+    read as well, and where its words do not fit a second time, other memories may.
     """
     connection.set_busy_timeout(int(SECONDS_AT_OPENING * 1000))
     try:
-        with suppress(apsw.CorruptError, apsw.BusyError):
+        with suppress(apsw.CorruptError, apsw.BusyError, apsw.FullError):
             finish(lambda: nullcontext(connection), partial(immediately, connection), cut, SECONDS_AT_OPENING)
     finally:
         wait_for_locks(connection)
