@@ -129,6 +129,20 @@ def test_the_doctor_tells_of_missing_states_only_if_they_are_wanted(path: Path) 
     assert "reembed" not in said(doctor(path, without).examine(), "fingerprint")
 
 
+def test_kinds_with_and_without_states_are_compared_with_each_other_without_them(place: Path | str) -> None:
+    def changes(store: SessionMemoryStore) -> list[tuple[int, float | None]]:
+        results = store.search_changes(Scope(session_id="s"), query="a b c", page=Page(limit=9)).results
+        return [(one.id, one.score) for one in results]
+
+    with opened(place, late_interaction=False) as store:
+        store.store_memory("system_memory", "a b c x", session_id="s")
+    with opened(place) as store:
+        fill(store)
+        found = changes(store)
+    with opened(place, late_interaction=False) as store:
+        assert found == changes(store)
+
+
 def test_the_states_of_a_deleted_memory_are_overwritten(path: Path) -> None:
     marker = sha256(b"states").digest()
     change(path, f"update token_states set states = x'{marker.hex()}' where passage_id = 1")
