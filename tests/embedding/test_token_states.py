@@ -1,5 +1,7 @@
 """The states of tokens: which are kept, as what, and how a question's are compared with them."""
 
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,34 @@ def test_a_late_score_is_the_mean_over_the_question_of_the_highest_product_with_
     found = late_scores(question, [packed(each) for each in passages])
     assert found == pytest.approx(expected, abs=1e-5)
     assert [len(packed(each)) for each in passages] == [count * bytes_per_state(dimensions) for count in counts]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_late_score_does_not_depend_on_the_passages_beside_it(seed: int) -> None:
+    source = np.random.default_rng(seed)
+    question = of_question(source.normal(size=(source.integers(1, 12), 384)).astype(np.float32))
+    passages = [packed(source.normal(size=(count, 384)).astype(np.float32)) for count in source.integers(1, 60, 19)]
+    found = late_scores(question, [*passages, passages[0]]).tolist()
+    assert found == [late_scores(question, [each])[0] for each in [*passages, passages[0]]]
+    assert found == [round(score, 6) for score in found]
+
+
+def test_many_passages_take_no_more_memory_than_one() -> None:
+    source = np.random.default_rng(3)
+    question = of_question(source.normal(size=(4, 384)).astype(np.float32))
+    passage = packed(source.normal(size=(100, 384)).astype(np.float32))
+    one = peak(lambda: late_scores(question, [passage]))
+    assert peak(lambda: late_scores(question, [passage] * 100)) < 2 * one
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Return the most bytes that some work took at a time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_only_the_first_tokens_of_a_long_question_are_compared() -> None:

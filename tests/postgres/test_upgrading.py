@@ -41,3 +41,17 @@ def test_words_that_an_earlier_release_commits_during_the_upgrade_are_outdated_t
         writer.commit()
         upgrading.join()
     assert counted == [2]
+
+
+def test_an_upgrade_leaves_the_tables_of_the_schema_of_pgvector_alone(cluster: Cluster, tmp_path: Path) -> None:
+    database = PostgresDatabase(cluster.url(), schema=tmp_path.name, dimensions=DIMENSIONS)
+    with closing(PostgresStorage(database)) as storage:
+        downgrade(storage)
+    columns = "select count(*) from information_schema.columns where table_name = 'spare_memory_passages'"
+    with psycopg.connect(cluster.url(), autocommit=True) as other:
+        other.execute("create table public.spare_memory_passages (id bigint)")
+        try:
+            PostgresStorage(PostgresDatabase(cluster.url(), schema=tmp_path.name, dimensions=DIMENSIONS)).close()
+            assert other.execute(columns).fetchall() == [(1,)]
+        finally:
+            other.execute("drop table public.spare_memory_passages")

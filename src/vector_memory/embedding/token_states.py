@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from vector_memory.storage.ranking import rounded
 from vector_memory.storage.terms import STOP_WORDS
 
 States = NDArray[np.float32]
@@ -66,15 +67,15 @@ def late_scores(question: States, passages: Sequence[bytes]) -> NDArray[np.float
     The cosine is estimated from the signs, as if the numbers of a state were normally distributed. It is 0 for a
     passage without tokens.
     """
+    return rounded(np.array([_late_score(question, passage) for passage in passages]))
+
+
+def _late_score(question: States, passage: bytes) -> float:
+    # One passage at a time: its score does not depend on the others, and a long note would take a gigabyte.
     dimensions = question.shape[1]
-    width = bytes_per_state(dimensions)
-    counts = np.array([len(each) // width for each in passages], np.int64)
-    scores = np.zeros(len(passages))
-    if not counts.any() or not len(question):
-        return scores
-    bits = np.frombuffer(b"".join(passages), np.uint8).reshape(-1, width)
+    bits = np.frombuffer(passage, np.uint8).reshape(-1, bytes_per_state(dimensions))
+    if not len(bits) or not len(question):
+        return 0.0
     signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
     products = 2 * (signs @ question.T) - question.sum(axis=1)
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])[counts > 0]
-    scores[counts > 0] = np.maximum.reduceat(products, starts).mean(axis=1) / np.sqrt(dimensions * 2 / np.pi)
-    return scores
+    return float(products.max(axis=0).mean() / np.sqrt(dimensions * 2 / np.pi))

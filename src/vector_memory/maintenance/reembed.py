@@ -56,12 +56,11 @@ class Reembedding:
         """Erase the spare vectors of another model and begin those of this one; False: none are needed."""
         fingerprint = self._indexer.fingerprint
         with self._storage.write() as writer:
-            spare = writer.upkeep.spare_vectors
-            needed = not are_comparable(writer, fingerprint) or (
-                self._indexer.keeps_states and spare.are_states_missing()
-            )
-            if writer.upkeep.spare_vectors.needed_for() != fingerprint:
-                writer.upkeep.spare_vectors.discard()
+            spare, keeps_states = writer.upkeep.spare_vectors, self._indexer.keeps_states
+            needed = not are_comparable(writer, fingerprint) or (keeps_states and spare.are_states_missing())
+            # Those that were begun without states would be in use without them.
+            if spare.needed_for() != fingerprint or (keeps_states and spare.are_states_missing(spare=True)):
+                spare.discard()
         self._erase()
         with self._storage.write() as writer:
             if needed and not writer.upkeep.spare_vectors.exist():

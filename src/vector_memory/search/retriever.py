@@ -214,6 +214,14 @@ class Retrieval:
                 return found._replace(hits=hits[:count])
             wanted = min(wanted * GROWTH, MAX_DEPTH)
 
+    def find_each(self, scopes: Sequence[Scope], count: int, *, memories: bool = False) -> list[SearchHits]:
+        """Return what `find` does for each scope. Their scores can be compared: all have late scores, or none has."""
+        found = [self.find(scope, count, memories=memories) for scope in scopes]
+        if len({hit.late is None for part in found for hit in part.hits}) > 1:
+            self.question = replace(self.question, states=None)
+            found = [self.find(scope, count, memories=memories) for scope in scopes]
+        return found
+
     def everything(self, scope: Scope) -> list[Hit]:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
         return self._best(scope, MAX_DEPTH, memories=False, only_if_close=False).hits

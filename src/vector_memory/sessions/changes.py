@@ -123,9 +123,8 @@ class Changes:
 
     def _ranked(self, retrieval: Retrieval, scope: Scope, kinds: Mapping[str, int], count: int) -> SearchHits:
         """Return the best matches of all these kinds. Each kind is searched alone; their scores are comparable."""
-        found = [
-            retrieval.find(replace(scope, kind=kind), count, memories=True) for kind in MemoryKind if kind in kinds
-        ]
+        scopes = [replace(scope, kind=kind) for kind in MemoryKind if kind in kinds]
+        found = retrieval.find_each(scopes, count, memories=True)
         hits = nsmallest(count, (hit for part in found for hit in part.hits), key=lambda hit: (-hit.score, hit.id))
         nearest = max((part.nearest for part in found if part.nearest is not None), default=None)
         wordings = [part.wording for part in found if part.wording is not None]

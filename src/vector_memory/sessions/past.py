@@ -109,8 +109,7 @@ class Past:
 
 def close_chunks(retrieval: Retrieval) -> Iterator[tuple[float, int, int]]:
     """Yield the scores, memories and ids of the chunks that are on the topic of the question by their meaning alone."""
-    for kind in RECALLED_KINDS:
-        found = retrieval.find(Scope(kind), LOOKED_AT)
+    for found in retrieval.find_each(list(map(Scope, RECALLED_KINDS)), LOOKED_AT):
         wording = found.wording and Wording(0.0, found.wording.units)
         for hit in found.hits:
             if found._replace(nearest=hit.similarity, wording=wording).is_close(retrieval.question.calibration):

@@ -33,8 +33,8 @@ class SpareVectors(Protocol):
     deletes its spare vectors too. What changes anything needs a writer.
     """
 
-    def are_states_missing(self) -> bool:
-        """Return whether a passage that has a vector in use has no token states beside it."""
+    def are_states_missing(self, *, spare: bool = False) -> bool:
+        """Return whether a passage of the vectors in use, or of the spare ones, has no token states beside it."""
 
     def exist(self) -> bool:
         """Return whether there are any, needed or not, or room for them."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.text import counted
-from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.doctor.report import Finding, State, agreement, fine, fixable, named, problem, warning
 from vector_memory.storage.base import Reader
 from vector_memory.storage.postings import LENGTH, MAX_UNITS, POSTING, indexed
@@ -210,19 +210,19 @@ def unindexed(reader: Reader) -> Finding:
     return fixable("unindexed", message, State.WARNING)
 
 
-def fingerprint(reader: Reader, model: EmbeddingModel) -> Finding:
+def fingerprint(reader: Reader, indexer: Indexer) -> Finding:
     """Check that the stored vectors are comparable with the model's."""
     present = reader.fingerprint()
     try:
-        reader.require_comparable(model.fingerprint)
+        reader.require_comparable(indexer.fingerprint)
     except EmbeddingUnavailableError as error:
-        if model.is_ready:
+        if indexer.is_ready:
             return problem("fingerprint", str(error))
         return fine("fingerprint", "Not checked: there is no model to compare the vectors with.")
     if present is None:
         return fine("fingerprint", "There are no vectors yet.")
     said = f"The vectors were computed with {present}, the configured model."
-    if model.has_states and reader.upkeep.spare_vectors.are_states_missing():
+    if indexer.keeps_states and reader.upkeep.spare_vectors.are_states_missing():
         said += " Some passages have no states of their tokens for late interaction: `vector-memory reembed` adds them."
     return fine("fingerprint", said)
 

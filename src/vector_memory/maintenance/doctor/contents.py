@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from vector_memory.domain.text import counted
-from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import DatabaseLockError, VectorMemoryError
+from vector_memory.indexing.indexer import Indexer
 from vector_memory.maintenance.doctor.agreement import (
     copied_fields,
     fingerprint,
@@ -62,7 +62,7 @@ REBUILT = {"vectors", "keywords", "tags"}
 RESTORE = "Stop all servers, then restore the latest backup: `vector-memory restore SOURCE --overwrite`."
 
 
-def contents_findings(path: Path, model: EmbeddingModel) -> list[Finding]:
+def contents_findings(path: Path, indexer: Indexer) -> list[Finding]:
     """Return the findings about the file without changing it. A damaged file gets only a few checks."""
     if not path.is_file():
         return [
@@ -73,12 +73,12 @@ def contents_findings(path: Path, model: EmbeddingModel) -> list[Finding]:
             )
         ]
     try:
-        return inspection.inspect(path, lambda connection: list(_findings(connection, model)))
+        return inspection.inspect(path, lambda connection: list(_findings(connection, indexer)))
     except VectorMemoryError as error:
         return [problem("file", f"The file cannot be read. {error}", RESTORE)]
 
 
-def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
+def _findings(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
     kind = inspection.file_kind(connection)
     length = inspection.database_bytes(connection)
     yield fine("file", f"The file is readable; its size is {length / 1e6:,.1f} MB.")
@@ -90,10 +90,10 @@ def _findings(connection: Connection, model: EmbeddingModel) -> Iterator[Finding
         if found.state == State.OK:
             yield (found := values(connection))
         if found.state == State.OK:
-            yield from _agreements(connection, model)
+            yield from _agreements(connection, indexer)
 
 
-def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Finding]:
+def _agreements(connection: Connection, indexer: Indexer) -> Iterator[Finding]:
     """Compare the contents of the tables, whose values are valid."""
     faults, reader = TextFaults(), SqliteReader(connection)
 
@@ -114,7 +114,7 @@ def _agreements(connection: Connection, model: EmbeddingModel) -> Iterator[Findi
     yield from checked("keywords", indexed)
     yield from checked("tags", lambda: [tags(unknown_tags(reader))])
     yield from checked("unindexed", lambda: [unindexed(reader)])
-    yield from checked("fingerprint", lambda: [fingerprint(reader, model)])
+    yield from checked("fingerprint", lambda: [fingerprint(reader, indexer)])
     yield from checked("reembedding", lambda: reembedding(reader))
 
 

@@ -97,7 +97,7 @@ class PostgresMemory:
         yield words(right=are_words_correct(reader, faults), outdated=reader.upkeep.count_outdated())
         yield tags(unknown_tags(reader))
         yield unindexed(reader)
-        yield fingerprint(reader, self._model)
+        yield fingerprint(reader, Indexer(self._model, self._settings))
         yield from reembedding(reader)
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:

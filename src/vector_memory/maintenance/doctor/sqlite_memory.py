@@ -41,7 +41,7 @@ class SqliteMemory:
         return place_findings(self._path)
 
     def contents(self) -> list[Finding]:
-        return contents_findings(self._path, self._model)
+        return contents_findings(self._path, Indexer(self._model, self._settings))
 
     def repair(self, wrong: set[str], on_progress: Progress | None) -> list[str]:
         done = []

@@ -44,8 +44,10 @@ def index_names_above(connection: psycopg.Connection[tuple[object, ...]], _dimen
 def add_token_states(connection: psycopg.Connection[tuple[object, ...]], _dimensions: int) -> None:
     """Make room for the states of tokens. Passages that are stored already have none until they are embedded again."""
     connection.execute(tables.STATES_OF_TOKENS.encode())
-    spare = tables.STATES_OF_TOKENS.replace("alter table ", "alter table if exists spare_")
-    connection.execute(spare.encode())
+    # By its schema: a statement would also find a table of this name in the schema of pgvector.
+    spare = "select to_regclass(quote_ident(current_schema()) || '.spare_memory_passages')"
+    if connection.execute(spare).fetchall() != [(None,)]:
+        connection.execute(tables.STATES_OF_TOKENS.replace("memory_passages", "spare_memory_passages").encode())
 
 
 MIGRATIONS: Sequence[Callable[[Connection, int], None]] = (create_tables, index_names_above, add_token_states)

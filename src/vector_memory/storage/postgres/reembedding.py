@@ -33,6 +33,9 @@ MISSING = """
 m.embedding_model_id is not null and not exists (select from spare_memory_passages where memory_id = m.id)
 """
 
+# Each state has one bit for each number of a vector.
+WITHOUT_STATES = "states is null or length(states) % ((vector_dims(embedding) + 7) / 8) <> 0"
+
 # Renaming waits for readers that are under way, and new readers wait for it meanwhile, so it gives up soon.
 SWAP_SOON = "select set_config('lock_timeout', '3s', true)"
 
@@ -61,8 +64,9 @@ class PostgresSpareVectors:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def are_states_missing(self) -> bool:
-        return bool(fetch_value(self._connection, "select exists (select from memory_passages where states is null)"))
+    def are_states_missing(self, *, spare: bool = False) -> bool:
+        table = SPARE + TABLE if spare else TABLE
+        return bool(fetch_value(self._connection, f"select exists (select from {table} where {WITHOUT_STATES})"))
 
     def exist(self) -> bool:
         sql = "select to_regclass(quote_ident(current_schema()) || '.spare_embedding_models') is not null"

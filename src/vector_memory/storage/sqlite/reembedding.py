@@ -46,8 +46,10 @@ class SqliteSpareVectors:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
-    def are_states_missing(self) -> bool:
-        sql = "select 1 from memory_passages where id not in (select passage_id from token_states) limit 1"
+    def are_states_missing(self, *, spare: bool = False) -> bool:
+        prefix = SPARE if spare else ""
+        passages, states = f"{prefix}memory_passages", f"{prefix}token_states"
+        sql = f"select 1 from {passages} where id not in (select passage_id from {states}) limit 1"
         return fetch_value(self._connection, sql) is not None
 
     def exist(self) -> bool:

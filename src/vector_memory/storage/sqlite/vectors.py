@@ -213,10 +213,11 @@ def vectors_of_units(
 
 
 def token_states(connection: apsw.Connection, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[Any]]:
-    """Return the token states of each passage of units of a kind, by unit; None: they are not kept."""
+    """Return the token states of each passage of units of a kind, by unit; None: they are not kept, or are damaged."""
     unit = "chunk_id" if TRAITS[kind].chunked else "memory_id"
     sql = f"""
-        select p.{unit}, s.states from json_each(?) wanted join memory_passages p on p.{unit} = wanted.value
+        select p.{unit}, iif(typeof(s.states) = 'blob', s.states, null)
+        from json_each(?) wanted join memory_passages p on p.{unit} = wanted.value
         left join token_states s on s.passage_id = p.id
     """
     found: dict[int, list[Any]] = {}
