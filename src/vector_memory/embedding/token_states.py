@@ -67,15 +67,15 @@ def late_scores(question: States, passages: Sequence[bytes]) -> NDArray[np.float
     The cosine is estimated from the signs, as if the numbers of a state were normally distributed. It is 0 for a
     passage without tokens.
     """
-    return rounded(np.array([_late_score(question, passage) for passage in passages]))
+    asked, dimensions = question.shape
+    width, total = bytes_per_state(dimensions), question.sum(axis=1)
 
+    def score(passage: bytes) -> float:
+        # One passage at a time: its score does not depend on the others, and a long note would take a gigabyte.
+        if not passage or not asked:
+            return 0.0
+        bits = np.frombuffer(passage, np.uint8).reshape(-1, width)
+        signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
+        return float((2 * (signs @ question.T) - total).max(axis=0).sum()) / asked
 
-def _late_score(question: States, passage: bytes) -> float:
-    # One passage at a time: its score does not depend on the others, and a long note would take a gigabyte.
-    dimensions = question.shape[1]
-    bits = np.frombuffer(passage, np.uint8).reshape(-1, bytes_per_state(dimensions))
-    if not len(bits) or not len(question):
-        return 0.0
-    signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
-    products = 2 * (signs @ question.T) - question.sum(axis=1)
-    return float(products.max(axis=0).mean() / np.sqrt(dimensions * 2 / np.pi))
+    return rounded(np.array(list(map(score, passages))) / np.sqrt(dimensions * 2 / np.pi))
