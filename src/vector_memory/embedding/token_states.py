@@ -76,6 +76,7 @@ def late_scores(question: States, passages: Sequence[bytes]) -> NDArray[np.float
             return 0.0
         bits = np.frombuffer(passage, np.uint8).reshape(-1, width)
         signs = np.unpackbits(bits, axis=1, count=dimensions).astype(np.float32)
-        return float((2 * (signs @ question.T) - total).max(axis=0).sum()) / asked
+        nearest = (2 * (signs @ question.T) - total).max(axis=0)
+        return float(nearest.sum()) / asked
 
     return rounded(np.array(list(map(score, passages))) / np.sqrt(dimensions * 2 / np.pi))
