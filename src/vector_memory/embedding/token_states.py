@@ -67,7 +67,7 @@ def late_scores(question: States, passages: Sequence[bytes]) -> NDArray[np.float
     The cosine is estimated from the signs, as if the numbers of a state were normally distributed. It is 0 for a
     passage without tokens.
     """
-    asked, dimensions = question.shape
+    asked, dimensions = len(question), question.shape[1]
     width, total = bytes_per_state(dimensions), question.sum(axis=1)
 
     def score(passage: bytes) -> float:
