@@ -103,8 +103,8 @@ class Settings(BaseModel):
     )
     late_interaction: bool = Field(
         default=True,
-        description="Order the best results anew by comparing single words in context. Passages stored with this take "
-        "two to three times the space of their vectors; it needs a model that is good at it, as the default is.",
+        description="Order the best results anew by comparing single words in context. Each passage then takes about "
+        "3 kB more. It needs a model that is good at it, as the default is.",
     )
     vector_search_batch_size: int = Field(
         default=100,
