@@ -54,13 +54,17 @@ class Reembedding:
 
     def _begin(self) -> bool:
         """Erase the spare vectors of another model and begin those of this one; False: none are needed."""
-        fingerprint = self._indexer.fingerprint
-        with self._storage.write() as writer:
-            spare, keeps_states = writer.upkeep.spare_vectors, self._indexer.keeps_states
-            needed = not are_comparable(writer, fingerprint) or (keeps_states and spare.are_states_missing())
+        fingerprint, keeps_states = self._indexer.fingerprint, self._indexer.keeps_states
+        with self._storage.read() as reader:  # which may look at every passage, so not while others wait to write
+            spare = reader.upkeep.spare_vectors
+            lacks_states = keeps_states and spare.are_states_missing()
             # Those that were begun without states would be in use without them.
-            if spare.needed_for() != fingerprint or (keeps_states and spare.are_states_missing(spare=True)):
-                spare.discard()
+            is_begun = keeps_states and spare.needed_for() == fingerprint
+            is_begun_without = is_begun and spare.are_states_missing(spare=True)
+        with self._storage.write() as writer:
+            needed = lacks_states or not are_comparable(writer, fingerprint)
+            if is_begun_without or writer.upkeep.spare_vectors.needed_for() != fingerprint:
+                writer.upkeep.spare_vectors.discard()
         self._erase()
         with self._storage.write() as writer:
             if needed and not writer.upkeep.spare_vectors.exist():
