@@ -25,6 +25,9 @@ ENVELOPE = {
 QUICK = {"VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "TIKTOKEN_CACHE_DIR": "", "VECTOR_MEMORY_LOG_LEVEL": "WARNING"}
 """The toy engine, no token table, which would take longer to load than the rest, and no word about what is created."""
 
+SECONDS_TO_END = 25
+"""A hundred times what a server takes, and less than it waits for a lock that another process holds."""
+
 
 class Server:
     """A server on `folder/memory.db`, or the database at `url`, in `folder`: a forked one unless `start` says how."""
@@ -128,13 +131,13 @@ class Server:
         if not reading:
             self.process.stdout.close()
 
-    def seconds_to_end(self, how: str) -> float:
-        """Tell the server to end, by the name of a signal or by hanging up; return the seconds that this takes."""
+    def end(self, how: str) -> None:
+        """Tell the server to end, by the name of a signal or by hanging up, and wait until it has."""
         if how.startswith("SIG"):
             self.process.send_signal(getattr(signal, how))
         else:
             self.hang_up(reading=how == "end of input")
-        return seconds_of_life(self.process)
+        self.process.wait(SECONDS_TO_END)
 
     def errors(self) -> bytes:
         """Return what the server, which has ended, wrote to standard error."""
@@ -145,19 +148,6 @@ class Server:
         """Return the largest resident memory of the process so far."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-
-
-def seconds_of_life(process: "Forked | subprocess.Popen[bytes]") -> float:
-    """Wait until a process has ended, and return the seconds that this takes.
-
-    It waits without a rest and counts the processor time that it is given meanwhile. On a quiet machine those are the
-    seconds of a clock; on a busy one, both processes are given as little.
-    """
-    give_up = time.monotonic() + 60
-    before = time.thread_time()
-    while process.poll() is None:
-        assert time.monotonic() < give_up, "it did not end"
-    return time.thread_time() - before
 
 
 def wait_for(path: Path) -> None:

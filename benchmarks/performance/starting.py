@@ -1,4 +1,4 @@
-"""Start-up: how long a client waits for its first answers, compared with a FastMCP server with one empty tool."""
+"""Start and end: how long a client waits for both, compared with a FastMCP server with one empty tool."""
 
 import sys
 import time
@@ -38,8 +38,7 @@ def empty_start() -> dict[str, float]:
     """Start FastMCP alone."""
     server = Server(command=[sys.executable, "-c", EMPTY_SERVER])
     figures = first_answers(server) | memory(server, "after tools/list")
-    server.stop()
-    return figures
+    return figures | end(server)
 
 
 def one_start(database: Path) -> dict[str, float]:
@@ -60,8 +59,14 @@ def one_start(database: Path) -> dict[str, float]:
     figures["first search answered"] = server.elapsed_ms()
     figures["first search after tools/list"] = server.elapsed_ms() - listed
     figures |= memory(server, "after a search")
+    return figures | end(server)
+
+
+def end(server: Server) -> dict[str, float]:
+    """Hang up, and wait until the process has ended."""
+    begin = server.elapsed_ms()
     server.stop()
-    return figures
+    return {"ended after its client hung up": server.elapsed_ms() - begin}
 
 
 def memory(server: Server, when: str) -> dict[str, float]:

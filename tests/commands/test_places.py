@@ -44,6 +44,6 @@ def test_a_server_creates_nothing_before_the_first_store_and_says_what_it_create
         assert not list(tmp_path.iterdir())
         server.call("store_working_memory", content="Found.", agent_id="a", session_id="s", session_iter=1)
         assert server.path.exists()
-        server.seconds_to_end("SIGTERM")
+        server.end("SIGTERM")
         said = server.errors().decode()
     assert f"Created the database {server.path}" in said

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_a_memory_opened_on_a_full_disk_is_read_and_written_when_there_is_space(
         assert search(store, 0)
         assert store.get_memory_by_id(2).memory.content == content(1)
     assert "Access counts" not in caplog.text
+
+
+def test_a_write_waits_for_the_read_that_goes_on_while_the_disk_was_full(small_disk: Path) -> None:
+    with closing(open_sqlite(small_disk)) as earlier:
+        add(earlier, new_memory("first"))
+    ballast = fill(small_disk)
+    with closing(open_sqlite(small_disk)) as storage, ThreadPoolExecutor() as threads:
+        with storage.read():
+            ballast.unlink()
+            writing = threads.submit(add, storage, new_memory("second"))
+            wait([writing], timeout=0.1)
+        writing.result()
 
 
 def test_a_memory_can_be_read_where_no_file_can_be_created(disk_for_few_files: Path) -> None:
@@ -159,7 +172,7 @@ def test_a_server_and_commands_started_on_a_full_disk_read_and_say_so(small_disk
         stats, searched = command(path, "stats"), command(path, "search", "cache")
         ballast.unlink()
         stored = server.call("store_report", content="Another one.", **PLACE)
-        server.seconds_to_end("SIGTERM")
+        server.end("SIGTERM")
         assert b"open for reading only" in server.errors()
     assert found["total_results"] == 1
     assert (refused["success"], refused["error"]) == (False, "DatabaseError")

@@ -1,4 +1,8 @@
-"""However a server is told to end, and whatever it is doing, it ends in time and leaves a whole file (P5)."""
+"""However a server is told to end, and whatever it is doing, it ends and leaves a whole file (P5).
+
+What it is doing takes an hour here, so a server that waited for it would not end. How fast it ends is measured by
+`benchmarks/performance start`: clients kill a server half a second after they have told it to end.
+"""
 
 import contextlib
 import subprocess
@@ -16,9 +20,6 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
-
-SECONDS_TO_END = 0.5
-"""Clients kill a server that takes longer."""
 
 WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
 SLOW = {"VECTOR_MEMORY_EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
@@ -60,7 +61,7 @@ def searching(folder: Path) -> Server:
 
 
 def loading(folder: Path) -> Server:
-    server = Server(folder, SLOW_LOADING="60", **SLOW).hello()
+    server = Server(folder, SLOW_LOADING="3600", **SLOW).hello()
     wait_for(folder / "loading")
     server.ask_tool("store_report", **KEPT)
     assert server.call("list_sessions")["success"]
@@ -76,13 +77,13 @@ def backfilling(folder: Path) -> Server:
 
 
 @contextlib.contextmanager
-def ended(server: Server, how: str) -> Iterator[float]:
-    """End a server and give the seconds that took."""
+def ended(server: Server, how: str) -> Iterator[None]:
+    """End a server; it has to end well, and without a word."""
     with server:
-        seconds = server.seconds_to_end(how)
+        server.end(how)
         assert server.process.returncode == 0
         assert server.errors() == b""
-        yield seconds
+        yield
 
 
 def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -93,41 +94,37 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def ends_in_time(folder: Path, start: Callable[[Path], Server], how: str, *, kept: int = 1) -> bool:
-    """Tell whether it does; the file has to be whole and closed, and what was acknowledged has to be in it."""
-    with ended(start(folder), how) as seconds:
+def require_good_end(folder: Path, start: Callable[[Path], Server], how: str, *, kept: int = 1) -> None:
+    """End a server; the file has to be whole and closed, and what was acknowledged has to be in it."""
+    with ended(start(folder), how):
         path = folder / "memory.db"
         assert not Path(f"{path}-wal").exists()
         assert path.exists() == bool(kept)
-        if not kept:
-            return seconds < SECONDS_TO_END
-        assert rows(path, "select count(*) from session_memories") == [(kept,)]
-        assert faults_of(path, ToyEngine(384), indexed=False) == []
-    return seconds < SECONDS_TO_END
+        if kept:
+            assert rows(path, "select count(*) from session_memories") == [(kept,)]
+            assert faults_of(path, ToyEngine(384), indexed=False) == []
 
 
-def test_an_idle_server_ends_in_time_when_its_client_dies(tmp_path: Path) -> None:
-    assert ends_in_time(tmp_path, idle, "the client dies")
+def test_an_idle_server_ends_when_its_client_dies(tmp_path: Path) -> None:
+    require_good_end(tmp_path, idle, "the client dies")
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_server_that_embeds_a_long_document_ends_in_time_and_leaves_its_vectors_to_the_next(
-    tmp_path: Path, how: str
-) -> None:
-    assert ends_in_time(tmp_path, storing, how, kept=2)
+def test_a_server_that_embeds_a_long_document_ends_and_leaves_its_vectors_to_the_next(tmp_path: Path, how: str) -> None:
+    require_good_end(tmp_path, storing, how, kept=2)
 
 
-def test_a_server_that_searches_ends_in_time(tmp_path: Path) -> None:
-    assert ends_in_time(tmp_path, searching, "SIGTERM")
+def test_a_server_that_searches_ends(tmp_path: Path) -> None:
+    require_good_end(tmp_path, searching, "SIGTERM")
 
 
-def test_a_server_that_loads_its_model_ends_in_time(tmp_path: Path) -> None:
-    assert ends_in_time(tmp_path, loading, "SIGINT", kept=0)
+def test_a_server_that_loads_its_model_ends(tmp_path: Path) -> None:
+    require_good_end(tmp_path, loading, "SIGINT", kept=0)
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "end of input"])
-def test_a_server_that_fills_in_vectors_ends_in_time(tmp_path: Path, how: str) -> None:
-    assert ends_in_time(tmp_path, backfilling, how)
+def test_a_server_that_fills_in_vectors_ends(tmp_path: Path, how: str) -> None:
+    require_good_end(tmp_path, backfilling, how)
 
 
 def test_two_signals_in_a_row_end_a_server_like_one(tmp_path: Path) -> None:
@@ -136,10 +133,10 @@ def test_two_signals_in_a_row_end_a_server_like_one(tmp_path: Path) -> None:
         server.process.send_signal(2)
         return server
 
-    assert ends_in_time(tmp_path, twice, "SIGTERM", kept=2)
+    require_good_end(tmp_path, twice, "SIGTERM", kept=2)
 
 
-def test_a_server_that_waits_for_another_process_ends_in_time(tmp_path: Path) -> None:
+def test_a_server_that_waits_for_another_process_ends(tmp_path: Path) -> None:
     """It cannot close a file whose lock somebody else holds, and does not wait for that."""
     server = idle(tmp_path)
     other = apsw.Connection(str(server.path))
@@ -147,11 +144,10 @@ def test_a_server_that_waits_for_another_process_ends_in_time(tmp_path: Path) ->
     other.execute("begin immediate")
     server.ask_tool("store_report", agent_id="a", session_id="s", content="Never acknowledged.")
     assert server.call("list_sessions")["success"]
-    with ended(server, "SIGTERM") as seconds:
+    with ended(server, "SIGTERM"):
         other.execute("rollback")
         other.close()
         assert rows(server.path, "select content from session_memories") == [("Acknowledged.",)]
-    assert seconds < SECONDS_TO_END
 
 
 def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> None:

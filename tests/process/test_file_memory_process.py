@@ -142,7 +142,7 @@ def test_a_server_ends_at_once_while_it_indexes(
     with Server(tmp_path, **variables) as server:
         server.hello()
         eventually(lambda: server.call("memory_status"), lambda status: status["indexing"])
-        server.seconds_to_end(how)
+        server.end(how)
         assert server.process.returncode == 0
 
 

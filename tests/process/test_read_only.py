@@ -12,13 +12,13 @@ def test_a_reading_server_answers_and_leaves_the_file_as_it_is(tmp_path: Path) -
     """Searching, reading and whatever it does beside that changes no byte, and a store is refused as unknown."""
     with Server(tmp_path) as writing:
         stored = writing.hello().call("store_report", content="The cache is cold.", **PLACE)
-        writing.seconds_to_end("SIGTERM")
+        writing.end("SIGTERM")
     before = hashlib.sha256((tmp_path / "memory.db").read_bytes()).hexdigest()
     with Server(tmp_path, VECTOR_MEMORY_READ_ONLY="true") as reading:
         found = reading.hello().call("search_reports_specific_chunks", query="cold cache")
         content = reading.call("get_memory_by_id", memory_id=stored["memory_id"])
         refused = reading.call("store_report", content="Another one.", **PLACE)
-        reading.seconds_to_end("SIGTERM")
+        reading.end("SIGTERM")
     assert found["total_results"] == 1
     assert content["success"]
     assert not refused["success"]

@@ -1,6 +1,6 @@
 """Stands in for the library of this name: a model that can be caught at work.
 
-It takes a minute to embed a text with the word "slowly", and as many seconds to load as SLOW_LOADING says. The files
+It takes an hour to embed a text with the word "slowly", and as many seconds to load as SLOW_LOADING says. The files
 `embedding` and `loading` in the current folder say that it has begun.
 """
 
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 
-MINUTE = 60
+HOUR = 3600
 
 
 class SentenceTransformer:
@@ -42,6 +42,6 @@ class SentenceTransformer:
         several = [texts] if isinstance(texts, str) else texts
         if any("slowly" in text for text in several):
             Path("embedding").touch()
-            time.sleep(MINUTE)
+            time.sleep(HOUR)
         vectors = self._toy.embed(several)
         return vectors[0] if isinstance(texts, str) else vectors

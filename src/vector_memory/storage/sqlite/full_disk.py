@@ -28,6 +28,8 @@ READING_ONLY = (
     "call."
 )
 
+READERS_SECONDS = 5.0
+"""How long a writer waits for those who read, one after the other: each opens the file anew."""
 
 NO_UPGRADE = (
     "The database was written by an earlier release and must be upgraded first, but you have no permission to write to "
@@ -82,9 +84,9 @@ class FullDisk:
     def without_readers(self) -> Iterator[None]:
         """Keep read-only connections closed during the block: a connection for writing could not write beside them.
 
-        They share SQLite's knowledge of the log. Raises FullDiskError at once if one is in use.
+        They share SQLite's knowledge of the log. Waits for those in use; raises FullDiskError if that takes too long.
         """
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(timeout=READERS_SECONDS):
             raise FullDiskError(READING_ONLY)
         try:
             self._require_same_file()
