@@ -230,14 +230,15 @@ def lock_measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     ["".join(f"word{number} in a sentence of {number} words. " for number in range(13_000)), "# a\n" * 25_000],
     ids=["a long report", "headings"],
 )
-def test_no_report_holds_the_write_lock_for_200_ms_of_processor_time(
+def test_storing_a_long_report_holds_the_write_lock_for_at_most_a_tenth_of_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     settings = Settings(embedding_model="toy")
     with SessionMemoryStore(tmp_path / "memory.db", settings, embedder=ToyEngine()) as store:
         with lock_measured(monkeypatch) as seconds:
+            start = time.thread_time()
             store.store_memory("report", text, session_id="s")
-        assert max(seconds) < 0.2
+        assert max(seconds) < (time.thread_time() - start) / 10
 
 
 @pytest.mark.sqlite("looks at its writing connection")

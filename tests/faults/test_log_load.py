@@ -19,7 +19,6 @@ from waiting import eventually
 SECONDS = int(os.environ.get("LOG_LOAD_SECONDS", "600"))
 SEARCHING, UNDER_WAY, STORING = 3, 8, 2
 MOST, SHORT = 20_000_000, 4_000_000
-SECONDS_TO_SHORTEN = 5.0
 WORDS = ("agent", "cache", "chunk", "fast", "index", "lock", "log", "memory", "proxy", "query", "section", "table")
 SEARCHES = ("search_reports_specific_chunks", "search_reports_section_context", "search_reports_full_documents")
 
@@ -84,8 +83,6 @@ def test_the_log_stays_short_while_servers_search_and_store_without_a_pause(tmp_
         while not all(done.done() for done in running):
             largest = max(largest, log_size(path))
             time.sleep(0.05)
-        ended = time.monotonic()
         assert [done.result() for done in running] == [[]] * len(servers)
         assert largest <= MOST
         eventually(lambda: log_size(path) < SHORT)
-        assert time.monotonic() < ended + SECONDS_TO_SHORTEN

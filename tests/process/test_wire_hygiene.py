@@ -1,7 +1,6 @@
 """How a server answers lines that are not messages, in both eras."""
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,9 +25,6 @@ BAD_LINES = {
         700,
     ),
 }
-TRIES = 3
-"""A busy machine makes one answer late, but not all."""
-
 LONGEST_MB = 50
 """How much memory one line may take: it is held as bytes, and read once."""
 
@@ -50,18 +46,13 @@ def test_a_line_of_100_mb_takes_little_memory(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("line", "code", "request_id"), BAD_LINES.values(), ids=BAD_LINES)
-def test_a_bad_line_is_answered_within_a_second_and_the_server_goes_on(
+def test_a_bad_line_is_answered_and_the_server_goes_on(
     server: Server, line: bytes, code: int, request_id: int | None
 ) -> None:
-    took = []
-    for _ in range(TRIES):
-        began = time.monotonic()
-        server.write(line + b"\n")
-        answer = server.receive()
-        took.append(time.monotonic() - began)
-        assert (answer["id"], answer["error"]["code"]) == (request_id, code)
-        assert server.call("list_sessions")["success"]
-    assert min(took) < 1
+    server.write(line + b"\n")
+    answer = server.receive()
+    assert (answer["id"], answer["error"]["code"]) == (request_id, code)
+    assert server.call("list_sessions")["success"]
 
 
 def test_an_unknown_method_is_answered(server: Server) -> None:
