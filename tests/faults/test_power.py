@@ -88,7 +88,7 @@ def test_the_simulated_power_failure_damages_a_file_that_is_never_synced(
 def upgrades_without_power(folder: Path, seed: int) -> list[Path]:
     """Take over a file of the original server and index it, and return what power failures left meanwhile."""
     left: list[Path] = []
-    disk = Disk(folder / "images", random.Random(seed), effort(quick=20, long=3), left.append)
+    disk = Disk(folder / "images", random.Random(seed), effort(quick=50, long=3), left.append)
     path = copied_original(folder)
     with failing_power(disk), open_store(path) as store:
         store.backfill_embeddings()
