@@ -44,13 +44,6 @@ def states(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array([LatticeEmbedder.vector(word) for word in text.split()], np.float32).reshape(-1, DIMENSIONS)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    if request.param == "sqlite":
-        return tmp_path / "memory.db"
-    return f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
-
-
 def opened(place: Path | str, embedder: LatticeEmbedder | None = None, **changes: Any) -> SessionMemoryStore:
     settings = Settings(
         embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes
@@ -67,14 +60,26 @@ def fill(store: SessionMemoryStore) -> None:
             store.store_memory(kind, f"{number} {' '.join(words)}", session_id="s")
 
 
-@pytest.fixture
-def filled(place: Path | str) -> Path | str:
+def filled_place(engine: str, folder: Path) -> Path | str:
+    place = folder / "memory.db" if engine == "sqlite" else f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
     with opened(place) as store:
         fill(store)
     return place
 
 
-@pytest.fixture(params=["tables", "memory"])
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | str:
+    """A memory that tests only read."""
+    return filled_place(request.param, tmp_path_factory.mktemp("filled"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def own(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """The same memory for a single test."""
+    return filled_place(request.param, tmp_path)
+
+
+@pytest.fixture(scope="module", params=["tables", "memory"])
 def store(request: pytest.FixtureRequest, filled: Path | str) -> Iterator[SessionMemoryStore]:
     with opened(filled) as found:
         if request.param == "memory":
@@ -147,12 +152,12 @@ def test_a_trace_tells_the_late_score_and_the_cosine_and_the_words_that_make_a_s
         assert one["score"] == pytest.approx(max(0.0, 0.7 * fused + 0.3 * one["late"]), abs=2e-3)
 
 
-def test_a_scope_with_a_passage_whose_states_are_not_kept_ranks_without_them(filled: Path | str) -> None:
-    with opened(filled, late_interaction=False) as store:
+def test_a_scope_with_a_passage_whose_states_are_not_kept_ranks_without_them(own: Path | str) -> None:
+    with opened(own, late_interaction=False) as store:
         store.store_memory("system_memory", "a b c", session_id="s")
         expected = [(hit.score, hit.id) for hit in unrounded(store, NOTES, "a b c")]
         others = unrounded(store, REPORTS, "a b c")
-    with opened(filled) as store:
+    with opened(own) as store:
         assert [(hit.score, hit.id) for hit in unrounded(store, NOTES, "a b c")] == expected
         assert unrounded(store, REPORTS, "a b c") != others
 
@@ -165,16 +170,16 @@ def test_words_alone_are_not_compared_token_by_token_but_meaning_alone_is(
     assert (trace["candidates"][0]["late"] is None) == (mode is SearchMode.KEYWORD)
 
 
-def test_reembed_adds_the_states_that_are_not_kept_yet(place: Path | str, filled: Path | str) -> None:
-    with opened(filled) as store:
+def test_reembed_adds_the_states_that_are_not_kept_yet(own: Path | str) -> None:
+    with opened(own) as store:
         expected = [(hit.score, hit.id) for hit in unrounded(store, REPORTS, "a b c")]
         assert store.reembed().memories == 0
-    with opened(place, late_interaction=False) as store:
+    with opened(own, late_interaction=False) as store:
         for memory_id in range(1, 1 + 2 * COUNT):
             store.delete_memory(memory_id)
         fill(store)
         assert store.reembed().memories == 0
-    with opened(place) as store:
+    with opened(own) as store:
         assert store.reembed().memories == 2 * COUNT
         assert [hit[0] for hit in expected] == [hit.score for hit in unrounded(store, REPORTS, "a b c")]
         assert store.reembed().memories == 0
