@@ -164,6 +164,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if "engines" in options.parts and max(options.passages) < engines.RARE:
+        parser.error(f"the part engines filters for one passage in {engines.RARE:,}, so it needs that many")
     if options.files is not None:
         options.files.mkdir(parents=True, exist_ok=True)
     report: Report = {"machine": machine()}
