@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
-from vector_memory.search import retriever as retrieval
+from vector_memory.search import retrieval
 from vector_memory.search.question import is_name
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.sqlite.word_ranking import rank

@@ -16,7 +16,7 @@ from vector_memory.domain import Fingerprint
 from vector_memory.errors import DatabaseError
 from vector_memory.search.fusion import SearchHits, fused_score
 from vector_memory.search.question import Question
-from vector_memory.search.retriever import best_units
+from vector_memory.search.retrieval import best_units
 from vector_memory.storage.sqlite import file_contents, file_rows
 from vector_memory.storage.sqlite.file_contents import contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex, is_worthless

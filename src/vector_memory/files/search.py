@@ -9,7 +9,7 @@ from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.question import Question, prepare
-from vector_memory.search.retriever import best_units
+from vector_memory.search.retrieval import best_units
 from vector_memory.storage.sqlite.file_contents import FileRevision, contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with

@@ -20,7 +20,8 @@ from vector_memory.search.confidence import Judgement, judge
 from vector_memory.search.elsewhere import nothing_stored
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.neighbours import SHORT_BYTES, beside, neighbours_of
-from vector_memory.search.retriever import Retriever, reports_among
+from vector_memory.search.retrieval import reports_among
+from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Neighbours
 

@@ -13,7 +13,7 @@ from vector_memory.search.messages import (
     no_such_words,
     somewhere_else,
 )
-from vector_memory.search.retriever import Retrieval
+from vector_memory.search.retrieval import Retrieval
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
-from vector_memory.search.retriever import Retrieval
+from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader
 
 COUNTED = 100

@@ -9,7 +9,8 @@ from vector_memory.results.values import to_score, to_thousandth
 from vector_memory.search.fusion import Hit
 from vector_memory.search.places import Grain, Ranking, ranking_of
 from vector_memory.search.question import Question
-from vector_memory.search.retriever import MAX_DEPTH, Retrieval, Retriever
+from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
+from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT
 from vector_memory.storage.records import Memory

@@ -8,7 +8,8 @@ from vector_memory.search.confidence import judge
 from vector_memory.search.fusion import Hit
 from vector_memory.search.latency import SearchTimer
 from vector_memory.search.neighbours import SHORT_TOKENS, beside, neighbours_of
-from vector_memory.search.retriever import Retriever, reports_among
+from vector_memory.search.retrieval import reports_among
+from vector_memory.search.retriever import Retriever
 from vector_memory.storage.records import Origin, StoredChunk
 
 

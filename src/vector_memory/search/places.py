@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import CHUNKS_PER_SECTION, rank_sections, sections_of
-from vector_memory.search.retriever import Retrieval
+from vector_memory.search.retrieval import Retrieval
 
 Grain = Literal["chunk", "section", "document"]
 """The size of a result."""

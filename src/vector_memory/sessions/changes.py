@@ -13,7 +13,7 @@ from vector_memory.results.sessions import ChangesResult, FoundBeginning
 from vector_memory.search import Retriever, SearchTimer
 from vector_memory.search.fusion import SearchHits
 from vector_memory.search.messages import NO_CLOSE_MATCH, cut_short
-from vector_memory.search.retriever import Retrieval
+from vector_memory.search.retrieval import Retrieval
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.storage.base import Storage
 from vector_memory.storage.ranking import Wording

@@ -8,7 +8,7 @@ from vector_memory.domain import MemoryKind, Project, Scope
 from vector_memory.domain.validation import MAX_QUERY
 from vector_memory.results.values import to_second
 from vector_memory.search import Retriever
-from vector_memory.search.retriever import Retrieval
+from vector_memory.search.retrieval import Retrieval
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import Wording
 from vector_memory.storage.records import Memory, Moment, Order, Span

@@ -1,0 +1,206 @@
+"""Finds the units of one snapshot that match a question best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vector_memory.domain import MemoryKind, Scope
+from vector_memory.embedding.token_states import States, bytes_per_state, late_scores
+from vector_memory.errors import ValidationError
+from vector_memory.search.fusion import (
+    Hit,
+    Horizon,
+    SearchHits,
+    best_of_each_memory,
+    clipped,
+    from_single,
+    fuse,
+    late_hits,
+)
+from vector_memory.search.index.loader import PassageIndex
+from vector_memory.search.index.scan import Scan
+from vector_memory.search.index.signatures import View
+from vector_memory.search.messages import not_indexed
+from vector_memory.search.question import Question
+from vector_memory.storage.base import Reader
+from vector_memory.storage.ranking import LATE_UNITS, CandidateSource, Match, Method, Ranked
+
+DEPTH = 50
+"""How many of the best units of each list are compared first; this usually settles ten results."""
+
+GROWTH = 4
+
+MAX_DEPTH = DEPTH * GROWTH**4
+"""The longest list: a search that needs a longer one gives up and says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
+
+    `members`: the ids of memories, or None.
+    """
+
+    scope: Scope
+    missing: int
+    visible: Scope
+    members: Sequence[int] | None
+
+
+class Retrieval:
+    """Finds units in one snapshot. Results and their order are those of a comparison with the whole scope."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        question: Question,
+        index: PassageIndex | None,
+        method: Method,
+        threshold: float | None,
+        known: Known | None = None,
+    ) -> None:
+        self._known = known
+        self.reader = reader
+        self.question = question
+        self.threshold = threshold
+        self._method = method
+        self._view = index.view(reader.feed) if index is not None and index.is_used else None
+        self._last_scan: tuple[Scope, int, Scan] | None = None
+
+    def find(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
+        """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
+
+        `only_if_close`: the units do not matter if nothing is close. Raises ValidationError for a scope that is not of
+        one kind.
+        """
+        wanted = count
+        while True:
+            found = self._best(scope, wanted, memories=memories, only_if_close=only_if_close)
+            hits = [hit for hit in found.hits if self.is_similar_enough(hit)]
+            if len(hits) >= count or len(found.hits) < wanted or wanted >= MAX_DEPTH:
+                return found._replace(hits=hits[:count])
+            wanted = min(wanted * GROWTH, MAX_DEPTH)
+
+    def find_each(self, scopes: Sequence[Scope], count: int, *, memories: bool = False) -> list[SearchHits]:
+        """Return what `find` does for each scope. Their scores can be compared: all have late scores, or none has."""
+        found = [self.find(scope, count, memories=memories) for scope in scopes]
+        if len({hit.late is None for part in found for hit in part.hits}) > 1:
+            self.question = replace(self.question, states=None)
+            found = [self.find(scope, count, memories=memories) for scope in scopes]
+        return found
+
+    def everything(self, scope: Scope) -> list[Hit]:
+        """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
+        return self._best(scope, MAX_DEPTH, memories=False, only_if_close=False).hits
+
+    def _best(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
+        if scope.kind is None:
+            raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
+        if self.question.states is None:
+            return self._fused(scope, count, memories=memories, only_if_close=only_if_close)
+        wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
+        units = self._fused(scope, wanted, memories=False, only_if_close=only_if_close)
+        late = self._late_scores(scope.kind, self.question.states, units.hits[:LATE_UNITS])
+        lowest = min(late.values(), default=0.0)
+        hits = late_hits(units.hits, late, lowest) if late else units.hits
+        if memories:
+            others = self._fused(scope, count, memories=True, only_if_close=only_if_close)
+            behind = late_hits(others.hits, {}, lowest) if late else others.hits
+            units, hits = others, best_of_each_memory([*hits, *behind])
+        return units._replace(hits=hits[:count])
+
+    def _late_scores(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, float]:
+        """Return the late scores of those units that have vectors; of none if token states of one are not kept."""
+        found = self.reader.token_states(kind, [hit.id for hit in hits if hit.similarity is not None])
+        passages = [(unit, states) for unit, each in found.items() for states in each]
+        width = bytes_per_state(question.shape[1])
+        known = [states for _, states in passages if states is not None and len(states) % width == 0]
+        if len(known) < len(passages):
+            return {}
+        scores: dict[int, float] = {}
+        for (unit, _), score in zip(passages, late_scores(question, known).tolist(), strict=True):
+            scores[unit] = max(score, scores.get(unit, score))
+        return scores
+
+    def _fused(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
+        """Return the best units or memories by their fused scores."""
+        if self._view is None:
+            return best_units(self.reader.candidates(scope, self._method), self.question, count, memories=memories)
+        scope = self.reader.visible(scope)
+        is_worthwhile = self._is_close if only_if_close else None
+        scan = self._scan(self._view, scope, max(DEPTH, count))
+        return scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+
+    def _scan(self, view: View, scope: Scope, depth: int) -> Scan:
+        """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
+        if self._last_scan is None or self._last_scan[:2] != (scope, depth):
+            known = self._known.members if self._known is not None and self._known.visible == scope else None
+            members, question = view.members(scope, known), self.question
+            scan = Scan(view, scope, members, question.terms, depth=depth, weight=question.weight)
+            self._last_scan = scope, depth, scan
+        return self._last_scan[2]
+
+    def _is_close(self, found: SearchHits) -> bool:
+        return found.is_close(self.question.calibration)
+
+    def note_on_missing(self, scope: Scope) -> str | None:
+        """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
+        known = self._known
+        if known is not None and known.scope == scope:
+            missing = known.missing
+        else:
+            missing = self.reader.count(scope, without_vectors=True)
+        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
+
+    def is_similar_enough(self, hit: Hit) -> bool:
+        """Return whether a hit passes the threshold."""
+        return self.threshold is None or hit.similarity is None or hit.similarity >= self.threshold
+
+
+def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
+    """Return the ids of the memories of hits of a scope if they are reports."""
+    return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
+
+
+def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
+    """Return the `count` best units, or with `memories` the memories that have them.
+
+    Both lists grow until no unit outside them can rank before a returned one.
+    """
+    vector = question.vector
+    words = None if question.terms is None else source.rank_words(question.terms)
+    wording = None if words is None else words.wording
+    depth = max(DEPTH, count)
+    while True:
+        near = None if vector is None else source.nearest(vector, depth)
+        worded = None if words is None else words.best(depth)
+        if vector is not None and near is not None and words is not None and worded is not None:
+            near_only, worded_only = only_in(near, worded), only_in(worded, near)
+            near = replace(near, others=source.similarities(vector, worded_only))
+            worded = replace(worded, others=words.shares(near_only))
+        hits, horizon = merged(near, worded, question.weight)
+        partial = near is not None and near.partial
+        settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
+        found = best_of_each_memory(settled) if memories else settled
+        nearest = clipped(near.matches[0].score) if near and near.matches else None
+        if horizon is None or partial or len(found) >= count:
+            return SearchHits(found[:count], nearest, partial, wording)
+        if depth >= MAX_DEPTH:
+            return SearchHits(
+                (best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True, wording=wording
+            )
+        depth *= GROWTH
+
+
+def merged(near: Ranked | None, worded: Ranked | None, weight: float) -> tuple[list[Hit], Horizon | None]:
+    """Return the units of the given lists, best first, and the horizon that no other unit ranks before."""
+    if worded is None:
+        return from_single(near or Ranked(), "vector")
+    if near is None:
+        return from_single(worded, "keyword")
+    return fuse(near, worded, weight)
+
+
+def only_in(ranked: Ranked, other: Ranked) -> list[Match]:
+    """Return the matches of a list that another list has not found."""
+    known = {match.id for match in other.matches}
+    return [match for match in ranked.matches if match.id not in known]
