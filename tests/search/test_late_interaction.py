@@ -44,6 +44,15 @@ def states(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array([LatticeEmbedder.vector(word) for word in text.split()], np.float32).reshape(-1, DIMENSIONS)
 
 
+def new_place(engine: str, folder: Path) -> Path | str:
+    return folder / "memory.db" if engine == "sqlite" else f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    return new_place(request.param, tmp_path)
+
+
 def opened(place: Path | str, embedder: LatticeEmbedder | None = None, **changes: Any) -> SessionMemoryStore:
     settings = Settings(
         embedding_model="toy", embedding_dim=DIMENSIONS, default_chunk_size=32, default_chunk_overlap=8, **changes
@@ -60,23 +69,21 @@ def fill(store: SessionMemoryStore) -> None:
             store.store_memory(kind, f"{number} {' '.join(words)}", session_id="s")
 
 
-def filled_place(engine: str, folder: Path) -> Path | str:
-    place = folder / "memory.db" if engine == "sqlite" else f"{shared_cluster().url()}&schema=test_{uuid4().hex}"
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | str:
+    """A memory that tests only read."""
+    place = new_place(request.param, tmp_path_factory.mktemp("filled"))
     with opened(place) as store:
         fill(store)
     return place
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | str:
-    """A memory that tests only read."""
-    return filled_place(request.param, tmp_path_factory.mktemp("filled"))
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def own(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+@pytest.fixture
+def own(place: Path | str) -> Path | str:
     """The same memory for a single test."""
-    return filled_place(request.param, tmp_path)
+    with opened(place) as store:
+        fill(store)
+    return place
 
 
 @pytest.fixture(scope="module", params=["tables", "memory"])
