@@ -79,6 +79,11 @@ class MemoryFolder:
                 log_skipped(skipped)
             self.skipped = skipped
 
+    def why_skipped(self, path: str) -> str | None:
+        """Return why the latest `scan` left out a file, or a folder that it is in; None: it did not."""
+        names = {path, *map(str, PurePosixPath(path).parents)}
+        return next((each.reason for each in self.skipped if each.path in names), None)
+
     def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
         for entry in walk(self.path, skip, self._not_listed):
             if not entry.name.lower().endswith(".md"):

@@ -14,6 +14,7 @@ from typing import Self
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_QUERY, check_range, check_text
 from vector_memory.embedding import EmbeddingModel, load_embedder
 from vector_memory.errors import ValidationError
+from vector_memory.files.explaining import FileExplaining
 from vector_memory.files.folder import MemoryFolder, decoded
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress
@@ -23,6 +24,7 @@ from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
+from vector_memory.search.explaining import fitting
 from vector_memory.settings import FileLocations, Settings
 from vector_memory.storage.sqlite import file_rows
 from vector_memory.storage.sqlite.file_index import FileIndex
@@ -35,6 +37,8 @@ SECONDS_TO_INDEX = 0.5
 """How long a search waits for files that are being indexed."""
 
 SKIPPED_NAMED = 5
+
+NO_ROOM = "The trace did not fit: set a larger VECTOR_MEMORY_MAX_RESPONSE_TOKENS."
 
 MAX_PATH = 4_096
 MAX_TOPIC = 200
@@ -134,8 +138,14 @@ class FileMemory:
         """Return the progress of the current run."""
         return self._indexer.progress
 
-    def search(self, query: str, limit: int = 5, source: str = FileSource.ALL) -> FileSearchResult:
-        """Return the chunks of files that match the query best, best first."""
+    def search(
+        self, query: str, limit: int = 5, source: str = FileSource.ALL, explain: str | None = None
+    ) -> FileSearchResult:
+        """Return the chunks of files that match the query best, best first.
+
+        `explain`: the path of a file that was not found, or "all": the answer says in `trace`, which takes at most half
+        of it, how candidates were measured.
+        """
         check_text("query", query, MAX_QUERY)
         check_range("limit", limit, 1, MAX_LIMIT)
         daily = ONLY_DAILY[parse_source(source)]
@@ -144,10 +154,16 @@ class FileMemory:
         self.check_for_changes()
         complete = self.wait_for_words(SECONDS_TO_INDEX)
         search = FileSearch(query, self._model, self.settings.search_mode, daily=daily)
+        explaining = FileExplaining(self._folder, search, limit)
+        path = None if explain is None else explaining.path_of(explain)
         found = self._index.use(lambda index: search.find(index, limit))
+        whole = None if explain is None else self._index.use(lambda index: explaining.explain(index, path))
+        trace = None if whole is None else fitting(whole, self._packer.room // 2)
         usable = self._index.current().vectors_usable
         failed = self._watcher.has_failed
         messages = [*notes(search.question, found, vectors_usable=usable, complete=complete, failed=failed)]
+        if trace is None and whole is not None:
+            messages.append(NO_ROOM)
 
         def build(packer: Packer) -> FileSearchResult:
             results = packer.fitting([self._found_text(hit) for hit in found.hits])
@@ -157,6 +173,7 @@ class FileMemory:
                 results=results,
                 index_complete=complete and not found.counts.unembedded,
                 message=" ".join(messages + more) or None,
+                trace=trace,
             )
 
         return self._packer.fit(build)
@@ -229,7 +246,7 @@ class FileMemory:
         return FoundText(
             path=self._folder.shown(hit.chunk.path),
             text=hit.chunk.text,
-            score=round(hit.score, 4),
+            score=hit.hit.score,
             start_line=hit.chunk.start_line,
             end_line=hit.chunk.end_line,
         )

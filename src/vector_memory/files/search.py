@@ -7,6 +7,7 @@ from vector_memory.domain import Fingerprint, SearchMode
 from vector_memory.domain.text import counted
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
+from vector_memory.search.fusion import Hit
 from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.question import Question, prepare
 from vector_memory.search.retrieval import best_units
@@ -18,19 +19,20 @@ ANOTHER_MODEL = "The index has vectors of another model, which must be recompute
 
 
 class FileHit(NamedTuple):
-    """A chunk that was found, and its score from 0 to 1."""
+    """A chunk that was found, and how it was measured."""
 
     chunk: FoundChunk
-    score: float
+    hit: Hit
 
 
 class FileHits(NamedTuple):
-    """What was found, best first. `is_close`: whether it is on the topic; None if meaning was not compared.
+    """What was found, best first. `question`: as it was compared, perhaps by words only.
 
-    `comparable`: the index's vectors are of this model. `partial`: not every chunk that could be as good was compared.
-    `counts`: what the index contained then.
+    `is_close`: whether it is on the topic; None if meaning was not compared. `comparable`: the index's vectors are of
+    this model. `partial`: not every chunk that could be as good was compared. `counts`: what the index contained then.
     """
 
+    question: Question
     hits: list[FileHit]
     is_close: bool | None
     comparable: bool
@@ -46,7 +48,7 @@ class FileSearch:
 
     def __init__(self, query: str, model: EmbeddingModel, mode: SearchMode, *, daily: bool | None) -> None:
         self._words = prepare(query, model, SearchMode.KEYWORD)
-        self._daily = daily
+        self.daily = daily
         self._fingerprint: Fingerprint | None = None
         try:
             self.question = prepare(query, model, mode)
@@ -60,14 +62,14 @@ class FileSearch:
         with index.read() as connection:
             contents = contents_of(index, connection)
             comparable = index.vectors_usable and contents.fingerprint == self._fingerprint
-            question = self.question if comparable else self._words
-            source = FileCandidates(connection, contents, daily=self._daily)
+            question = self.question if comparable or self.question.vector is None else self._words
+            source = FileCandidates(connection, contents, daily=self.daily)
             found = best_units(source, question, limit)
             hits = [hit for hit in found.hits if hit.score > 0]
             chunks = chunks_with(connection, [hit.id for hit in hits])
-        best = [FileHit(chunk, min(1.0, hit.score)) for chunk, hit in zip(chunks, hits, strict=True)]
+        best = [FileHit(chunk, hit) for chunk, hit in zip(chunks, hits, strict=True)]
         close = None if found.nearest is None else found.is_close(question.calibration)
-        return FileHits(best, close, comparable, found.partial, contents.revision)
+        return FileHits(question, best, close, comparable, found.partial, contents.revision)
 
 
 def notes(question: Question, found: FileHits, *, vectors_usable: bool, complete: bool, failed: bool) -> Iterator[str]:

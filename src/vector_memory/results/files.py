@@ -1,10 +1,12 @@
 """Results of the tools for Markdown files. Keys are in camel case, as in the specification."""
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from vector_memory.results.sessions import SCORE, Result
-from vector_memory.results.values import Score, Time
+from vector_memory.results.values import Score, Time, unless_empty
 
 
 class FileResult(Result):
@@ -30,6 +32,7 @@ class FileSearchResult(FileResult):
 
     results: list[FoundText] = Field(default=[])
     index_complete: bool | None = Field(default=None, description="false: some files or vectors are not indexed yet")
+    trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
 
 
 class FileTextResult(FileResult):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, SearchMode
 from vector_memory.domain.validation import parse_id
+from vector_memory.results.shortening import fitting_values, value_size
 from vector_memory.results.values import to_score, to_thousandth
 from vector_memory.search.fusion import Hit
 from vector_memory.search.places import Grain, Ranking, ranking_of
@@ -16,6 +17,9 @@ from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT
 from vector_memory.storage.records import Memory
 from vector_memory.storage.searchable import names_above
 from vector_memory.storage.terms import terms
+
+EVERYTHING = "all"
+"""What a caller sends as `explain` to ask for the candidates, but of no memory or file why it was not found."""
 
 SHOWN = 10
 """Candidates behind the page that are shown."""
@@ -220,3 +224,13 @@ def failed_filters(scope: Scope, memory: Memory) -> list[str]:
         "created_before": scope.created_before is None or memory.created_at <= scope.created_before,
     }
     return [name for name, is_inside in passed.items() if not is_inside]
+
+
+def fitting(trace: Trace, room: int) -> Trace | None:
+    """Return a trace in at most `room` bytes, without its last candidates if need be; None: it does not fit."""
+    candidates = trace.get("candidates", [])
+    rest = trace | ({"candidates": []} if candidates else {})
+    left = room - value_size({"trace": rest})
+    if left < 0:
+        return None
+    return trace | {"candidates": fitting_values(candidates, left)} if candidates else trace

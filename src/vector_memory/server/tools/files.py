@@ -55,10 +55,13 @@ async def memory_search(
             json_schema_extra={"enum": list(FileSource)},
         ),
     ] = FileSource.ALL.value,
+    explain: Annotated[
+        str | None, Field(description='Path of a file that was not found, or "all": adds trace, says why')
+    ] = None,
 ) -> FileSearchResult:
     """Memory files: find passages of the project's Markdown notes by meaning and words; read more with memory_get."""
     await report_progress(files, context)
-    return await asyncio.to_thread(files.search, query, limit, source)
+    return await asyncio.to_thread(files.search, query, limit, source, explain)
 
 
 @tool(title="Read memory file", annotations=READS)

@@ -2,23 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from vector_memory.domain import Page, Scope, SearchMode, SearchOrder
 from vector_memory.domain.validation import LARGEST, MIN_TOKENS, parse_id
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.sessions import Result
-from vector_memory.results.shortening import fitting_values, size, value_size
-from vector_memory.search.explaining import Asked, Trace
+from vector_memory.results.shortening import size, value_size
+from vector_memory.search.explaining import EVERYTHING, Asked, fitting
 from vector_memory.search.places import Grain
 from vector_memory.store import SessionMemoryStore
 
 A = TypeVar("A", bound=Result)
 """A result that may have a `trace`."""
-
-EVERYTHING = "all"
-"""The value of `explain` that asks for the candidates, but of no memory why it was not found."""
 
 NO_ROOM = "The trace did not fit: send a larger max_tokens."
 
@@ -62,13 +59,3 @@ def memory_of(explain: str | int) -> int:
         return parse_id("explain", explain)
     except ValidationError:
         raise ValidationError(f'explain must be "{EVERYTHING}" or the id of a memory, for example 42.') from None
-
-
-def fitting(trace: Trace, room: int) -> dict[str, Any] | None:
-    """Return a trace in at most `room` bytes, without its last candidates if need be; None: it does not fit."""
-    candidates = trace.get("candidates", [])
-    rest = trace | ({"candidates": []} if candidates else {})
-    left = room - value_size({"trace": rest})
-    if left < 0:
-        return None
-    return trace | {"candidates": fitting_values(candidates, left)} if candidates else trace

@@ -59,6 +59,13 @@ class Counts(NamedTuple):
     size: int
 
 
+class FileChunks(NamedTuple):
+    """The number of chunks of a file, and of those without vectors."""
+
+    chunks: int
+    unembedded: int
+
+
 def files(connection: apsw.Connection) -> dict[str, FileState]:
     """Return all indexed files by their paths."""
     found = fetch(connection, FileState, "select path, hash, mtime, size from files")
@@ -154,6 +161,15 @@ def counts(connection: apsw.Connection) -> Counts:
             (select page_count * page_size from pragma_page_count(), pragma_page_size()) as size
     """
     return fetch(connection, Counts, sql)[0]
+
+
+def chunks_of(connection: apsw.Connection, path: str) -> FileChunks | None:
+    """Count the chunks of a file; None: it is not indexed."""
+    sql = """
+        select count(c.id) as chunks, count(c.id) - count(c.passages) as unembedded
+        from files f left join chunks c on c.path = f.path where f.path = ? group by f.path
+    """
+    return fetch_one(connection, FileChunks, sql, (path,))
 
 
 def _reuse_vectors(connection: apsw.Connection, chunk_id: int, text_hash: str, *, daily: bool) -> None:

@@ -1,0 +1,108 @@
+"""Explains a search of files: how each chunk was measured, and why a file was not found."""
+
+from vector_memory.errors import ValidationError
+from vector_memory.files.folder import MemoryFolder, is_daily
+from vector_memory.files.search import FileHits, FileSearch
+from vector_memory.results.values import to_score
+from vector_memory.search.explaining import EVERYTHING, SHOWN, Trace, UnitText, compared, measures
+from vector_memory.search.retrieval import MAX_DEPTH
+from vector_memory.storage.sqlite.file_index import FileIndex
+from vector_memory.storage.sqlite.file_rows import FileChunks, chunks_of
+
+MEASURES = ("score", "cosine", "words", "has", "lacks")
+
+
+class FileExplaining:
+    """Explains a search for the `limit` best chunks."""
+
+    def __init__(self, folder: MemoryFolder, search: FileSearch, limit: int) -> None:
+        self._folder = folder
+        self._search = search
+        self._limit = limit
+
+    def path_of(self, explain: str) -> str | None:
+        """Return the path inside the folder of the file that a caller asks for, or None. Raises ValidationError."""
+        if explain == EVERYTHING:
+            return None
+        try:
+            return self._folder.find(explain)
+        except ValidationError:
+            raise ValidationError(
+                f'explain must be "{EVERYTHING}" or the path of a Markdown file in the memory folder, for example '
+                f"{self._folder.name}/MEMORY.md."
+            ) from None
+
+    def explain(self, index: FileIndex, path: str | None) -> Trace:
+        """Return the query's words and the best candidates; of a file, if one is named, why it was not found.
+
+        A candidate has its rank, path and lines, score, cosine (None: not compared), share of the words (`words`), the
+        words that it has and lacks, and its fate.
+        """
+        found = self._search.find(index, MAX_DEPTH)
+        shown = min(self._limit + SHOWN, len(found.hits))
+        told = {} if path is None else {"file": {"path": self._folder.shown(path), **self._why(index, found, path)}}
+        return {
+            "compared": compared(found.question, late=False),
+            "queryWords": list(found.question.terms or ()),
+            "candidatesCompared": len(found.hits),
+            "candidates": [self._candidate(found, place) for place in range(shown)],
+            **told,
+        }
+
+    def _candidate(self, found: FileHits, place: int) -> Trace:
+        """Return how the chunk in a place of the ranking was measured."""
+        chunk, hit = found.hits[place]
+        measured = measures(found.question, hit, UnitText("", chunk.text))
+        return {
+            "rank": place + 1,
+            "path": self._folder.shown(chunk.path),
+            "startLine": chunk.start_line,
+            "endLine": chunk.end_line,
+            **{name: measured[name] for name in MEASURES},
+            "fate": "in this answer" if place < self._limit else "behind the limit",
+        }
+
+    def _why(self, index: FileIndex, found: FileHits, path: str) -> Trace:
+        """Say where in the ranking a file is, or why it is not there."""
+        place = next((place for place, hit in enumerate(found.hits) if hit.chunk.path == path), None)
+        if place is None:
+            return {"found": False, "why": self._not_ranked(index, found, path)}
+        best = self._candidate(found, place)
+        if place < self._limit:
+            said = "It is in this answer; if the answer does not show it, it did not fit."
+        else:
+            last = to_score(found.hits[self._limit - 1].hit.score)
+            said = (
+                f"It ranks {place + 1} with a score of {best['score']}, behind the limit; the last result has {last}."
+            )
+        return {"found": place < self._limit, "why": said, "best": best}
+
+    def _not_ranked(self, index: FileIndex, found: FileHits, path: str) -> str:
+        """Say why no chunk of a file is in the ranking."""
+        if self._search.daily not in (None, is_daily(path)):
+            return "It is outside the filters: source."
+        with index.read() as connection:
+            indexed = chunks_of(connection, path)
+        if indexed is None:
+            return self._not_indexed(path)
+        return not_compared(found, indexed)
+
+    def _not_indexed(self, path: str) -> str:
+        """Say why a file is not in the index."""
+        if path in self._folder.scan():
+            return "It is not indexed yet: repeat the call in a moment."
+        reason = self._folder.why_skipped(path)
+        return "There is no such file." if reason is None else f"It is not indexed: {reason}."
+
+
+def not_compared(found: FileHits, indexed: FileChunks) -> str:
+    """Say why no chunk of an indexed file is in the ranking."""
+    if not indexed.chunks:
+        return "It has no text."
+    if found.question.vector is None:
+        return "It has none of the query's words, and meaning was not compared."
+    if len(found.hits) >= MAX_DEPTH:
+        return f"At least {MAX_DEPTH:,} others come before it."
+    if indexed.unembedded:
+        return "It has none of the query's words, and vectors are still missing: repeat the call in a moment."
+    return "It has none of the query's words, and no cosine above 0."

@@ -1,0 +1,117 @@
+"""A search of files explains on request how chunks were measured, and why a file was not found."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vector_memory.embedding import EmbeddingModel
+from vector_memory.embedding.toy_engine import ToyEngine
+from vector_memory.errors import ValidationError
+from vector_memory.files import FileMemory
+from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.shortening import size, value_size
+from vector_memory.settings import Settings
+
+Open = Callable[..., FileMemory]
+
+PATIENCE = 60
+LIMIT = 600 * BYTES_PER_TOKEN
+
+
+@pytest.fixture
+def memory(folder: Path, open_memory: Open) -> FileMemory:
+    (folder / "MEMORY.md").write_text("# Animals\n\nThe quokka eats leaves.\n")
+    (folder / "plants.md").write_text("# Plants\n\nLeaves of the eucalyptus.\n")
+    (folder / "2026-02-13.md").write_text("## 09:30\n\nA quokka visited.\n")
+    (folder / "empty.md").write_text("")
+    (folder / "link.md").symlink_to(folder / "MEMORY.md")
+    memory = open_memory()
+    index(memory)
+    return memory
+
+
+def index(memory: FileMemory) -> None:
+    memory.start_background_work()
+    give_up = time.monotonic() + PATIENCE
+    while (status := memory.status()).indexing or status.chunks_without_vectors or not status.files:
+        assert time.monotonic() < give_up, "the folder was not indexed"
+        time.sleep(0.02)
+
+
+def trace(memory: FileMemory, query: str, **parameters: Any) -> dict[str, Any]:
+    told = memory.search(query, **parameters).trace
+    assert told is not None
+    return told
+
+
+def test_a_trace_lists_the_results_first_with_what_they_were_measured_by(memory: FileMemory) -> None:
+    plain = memory.search("the quokka and its leaves", limit=2)
+    assert plain.trace is None
+    told = memory.search("the quokka and its leaves", limit=2, explain="all")
+    assert told.results == plain.results
+    assert told.trace is not None
+    candidates = told.trace["candidates"]
+    assert [(one["path"], one["startLine"], one["score"]) for one in candidates[:2]] == [
+        (hit.path, hit.start_line, hit.score) for hit in told.results
+    ]
+    assert told.trace["candidatesCompared"] == len(candidates) == 3
+    assert [one["fate"] for one in candidates] == ["in this answer", "in this answer", "behind the limit"]
+    best = candidates[0]
+    assert (best["path"], best["has"], best["lacks"]) == ("memory/MEMORY.md", told.trace["queryWords"], [])
+    assert told.trace["compared"] == "0.68 x cosine + 0.32 x words"
+    assert best["score"] == pytest.approx(0.68 * best["cosine"] + 0.32 * best["words"], abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "why"),
+    [
+        ("plants.md", "daily", "It is outside the filters: source."),
+        ("memory/2026-02-13.md", "memory", "It is outside the filters: source."),
+        ("empty.md", "all", "It has no text."),
+        ("nothing.md", "all", "There is no such file."),
+        ("link.md", "all", "It is not indexed: it is a link, not a regular file, or longer than 5,000,000 bytes."),
+        ("memory/MEMORY.md", "all", "It is in this answer; if the answer does not show it, it did not fit."),
+    ],
+)
+def test_a_trace_says_why_a_file_was_not_found(memory: FileMemory, path: str, source: str, why: str) -> None:
+    told = trace(memory, "quokka leaves", source=source, explain=path)["file"]
+    assert told["path"] == f"memory/{path.removeprefix('memory/')}"
+    assert told["why"] == why
+    assert told["found"] is (path == "memory/MEMORY.md")
+
+
+def test_a_file_behind_the_limit_has_its_rank(memory: FileMemory) -> None:
+    told = trace(memory, "quokka leaves", limit=1, explain="plants.md")
+    [rank] = [one["rank"] for one in told["candidates"] if one["path"] == "memory/plants.md"]
+    assert told["file"]["best"]["rank"] == rank > 1
+    assert told["file"]["why"].startswith(f"It ranks {rank} with a score of {told['file']['best']['score']}, ")
+
+
+def test_by_words_only_a_file_without_them_is_not_compared(memory: FileMemory) -> None:
+    told = trace(memory, "#42", explain="plants.md")
+    assert told["compared"] == "words only: the query is only a number, a code or an address"
+    assert told["file"]["why"] == "It has none of the query's words, and meaning was not compared."
+
+
+@pytest.mark.parametrize("wrong", ["", "ALL", "../secret.md", "/etc/passwd", "notes.txt"])
+def test_what_is_no_file_of_the_folder_is_refused_by_the_name_of_the_parameter(memory: FileMemory, wrong: str) -> None:
+    with pytest.raises(ValidationError, match='explain must be "all" or the path'):
+        memory.search("quokka", explain=wrong)
+
+
+@pytest.mark.parametrize(("more", "traced"), [("", True), (" ".join(map("w{}".format, range(200))), False)])
+def test_a_trace_takes_at_most_half_of_an_answer(folder: Path, index_file: Path, more: str, *, traced: bool) -> None:
+    for number in range(30):
+        (folder / f"{number}.md").write_text(f"The quokka {number} eats leaves. {'Word ' * number}")
+    settings, model = Settings(embedding_model="toy", max_response_tokens=600), EmbeddingModel(ToyEngine)
+    with FileMemory(folder, settings, index_file=index_file, model=model) as memory:
+        index(memory)
+        answer = memory.search(f"quokka {more}", limit=20, explain="1.md")
+    assert size(answer) <= LIMIT
+    assert answer.results
+    assert (answer.trace is not None) == traced
+    assert answer.trace is None or value_size(answer.trace) <= LIMIT // 2
+    assert ("The trace did not fit" in (answer.message or "")) != traced
