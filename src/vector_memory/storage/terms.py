@@ -46,7 +46,7 @@ SHORT_HASH = 7
 """Characters of a hash that are enough to ask for it, as in git."""
 HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
 IN_CAPITALS = re.compile(r"\b(?=[A-F]*[0-9])[0-9A-F]{4,64}\b", re.ASCII)
-"""A hash, or a part of a UUID, that is written in capitals: it has digits before capitals, but is no camel-case name."""
+"""A hash, or a part of a UUID, in capitals: no camel-case name, although capitals follow digits."""
 LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
 """The first characters of a hash may all be digits: one in 43 if they are eight."""
 DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
