@@ -79,6 +79,7 @@ REFUSED = [
     (["sevre"], {}, 'Unknown command "sevre". Did you mean "serve"? Run `vector-memory --help` to list'),
     (["--", "serve"], {}, 'Unexpected argument "serve": see'),
     (["show"], {}, "MEMORY_ID is required: `vector-memory show MEMORY_ID`. See `vector-memory show --help`."),
+    (["search", ""], {}, "QUERY is empty: give it a value."),
     (["completion"], {}, "SHELL (bash, zsh or fish) is required: `vector-memory completion SHELL`."),
     (["completion", "nosh"], {}, 'SHELL is "nosh"; accepted: bash, zsh or fish.'),
     (["timeline", "s", "--kind", "gossip"], {}, '--kind is "gossip"; accepted: session_context, input_prompt, '),

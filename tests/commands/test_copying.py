@@ -30,6 +30,12 @@ def test_a_copy_has_the_same_ids_and_texts_and_is_healthy(memory: Path, tmp_path
     assert run("copy", memory, target, "--json").json["written"] == 0
 
 
+def test_a_memory_is_not_copied_to_itself(memory: Path, tmp_path: Path, run: Run) -> None:
+    (link := tmp_path / "link.db").symlink_to(memory)
+    for target in (memory, memory.parent / "." / ".." / memory.parent.name / memory.name, link):
+        assert "is the source itself: choose another target." in run("copy", memory, target).err
+
+
 def test_what_is_refused_names_the_reason(memory: Path, tmp_path: Path, run: Run) -> None:
     assert "There is no memory at" in run("copy", tmp_path / "none.db", tmp_path / "copy.db").err
     assert "does not exist" in run("copy", memory, tmp_path / "none" / "copy.db").err

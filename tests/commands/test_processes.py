@@ -29,6 +29,22 @@ def test_a_closed_pipe_ends_the_command_quietly(memory: Path) -> None:
     assert child.wait() == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("words", [["export"], ["list"], ["show", "1", "--raw"], ["stats", "--json"]], ids=" ".join)
+def test_output_to_a_full_disk_ends_the_command_with_a_message(words: list[str], memory: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "vector_memory", *words],
+            env={**os.environ, "VECTOR_MEMORY_DATABASE_PATH": str(memory)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert "The output cannot be written (No space left on device): free some space." in ended.stderr
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+
+
 @pytest.mark.parametrize("words", [["show", "1"], ["show", "1", "--json"], ["search", "Zoë"]], ids=" ".join)
 def test_characters_that_a_terminal_cannot_show_do_not_fail_a_command(words: list[str], tmp_path: Path) -> None:
     """Where only ASCII can be printed everything else is escaped, in JSON as JSON does it."""

@@ -137,6 +137,25 @@ def test_an_answer_counts_close_matches_elsewhere(store: SessionMemoryStore) -> 
     )
 
 
+def test_an_answer_counts_close_matches_from_other_tasks_categories_and_tags(store: SessionMemoryStore) -> None:
+    """Whatever their kind: knowledge has a category, reports may have tags."""
+    store.store_memory("report", "a b c d", session_id="s", task_code="other", tags=["x"])
+    store.store_memory("report", FAR, session_id="s", task_code="this", tags=["y"])
+    store.store_memory("knowledge_base", "a b c d", agent_id="me", title="entry", category="x")
+    store.store_memory("knowledge_base", FAR, agent_id="me", title="entry", category="y")
+    scopes = [
+        Scope("report", session_id="s", task_code="this"),
+        Scope("report", tags=["y"]),
+        Scope("knowledge_base", category="y"),
+        Scope("knowledge_base", category="nothing"),
+    ]
+    answers = [store.search_chunks("a b c d", scope, Page(limit=5)) for scope in scopes]
+    assert [answer.confidence for answer in answers] == ["low"] * len(scopes)
+    assert [answer.elsewhere.get("other_tasks") for answer in answers] == [1, None, None, None]
+    assert [answer.elsewhere.get("other_categories") for answer in answers] == [None, 1, 1, 1]
+    assert "from other tasks (omit task_code)" in (answers[0].message or "")
+
+
 def test_close_matches_elsewhere_are_counted_but_not_shown(store: SessionMemoryStore) -> None:
     put(store, "a b c d secret", agent_id="you")
     put(store, "a b c d", agent_id="you")

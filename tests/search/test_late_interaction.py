@@ -169,6 +169,21 @@ def test_a_scope_with_a_passage_whose_states_are_not_kept_ranks_without_them(own
         assert unrounded(store, REPORTS, "a b c") != others
 
 
+def test_a_trace_says_why_a_scope_was_not_compared_token_by_token(own: Path | str) -> None:
+    """Only if something can be done about it."""
+    with opened(own, late_interaction=False) as store:
+        store.store_memory("system_memory", "a b c", session_id="s")
+        assert "token" not in explained(store, NOTES)
+    with opened(own) as store:
+        assert "`vector-memory reembed` adds them" in explained(store, NOTES)
+        for scope in (REPORTS, Scope(MemoryKind.REPORT, session_id="empty")):
+            assert "token" not in explained(store, scope)
+
+
+def explained(store: SessionMemoryStore, scope: Scope) -> str:
+    return str(store.explaining.explain("a b c", scope, Asked(Page(limit=1)), None)["compared"])
+
+
 @pytest.mark.parametrize("mode", [SearchMode.KEYWORD, SearchMode.VECTOR])
 def test_words_alone_are_not_compared_token_by_token_but_meaning_alone_is(
     store: SessionMemoryStore, mode: SearchMode

@@ -85,6 +85,14 @@ def test_the_beginning_of_a_hash_and_all_of_it_are_found_with_high_confidence(
     assert ([hit.memory_id for hit in found.results], found.confidence) == ([wanted], "high")
 
 
+@pytest.mark.parametrize("text", ["3f2a9c8ed01b4c5d6e7f", "550e8400-e29b-41d4-a716-446655440000"])
+def test_a_hash_or_uuid_in_capitals_is_found_as_well_as_in_small_letters(store: SessionMemoryStore, text: str) -> None:
+    store.store_memory("report", f"a b {text} f", session_id="t")
+    small, capitals = (store.search_chunks(query, Scope("report", session_id="t")) for query in (text, text.upper()))
+    assert capitals.confidence == "high"
+    assert [hit.score for hit in capitals.results] == [hit.score for hit in small.results]
+
+
 def test_the_beginning_of_a_hash_may_be_digits_alone(store: SessionMemoryStore) -> None:
     wanted = store.store_memory("report", "a 24380474a9c8ed01b4c5 f", session_id="s").memory_id
     found = store.search_chunks("24380474", REPORTS)

@@ -89,7 +89,8 @@ def fill_from_environment(_app: App, _commands: tuple[str, ...], arguments: Argu
     """
     for argument in arguments:
         if argument.hint is not bool and any(token.value == "" for token in argument.tokens):
-            raise UsageError(f"{argument.name} is empty: give it a value or omit it.")
+            advice = "give it a value or omit it" if argument.name.startswith("-") else "give it a value"
+            raise UsageError(f"{argument.name} is empty: {advice}.")
     known = _by_name(arguments)
     flagged = {name for name, argument in known.items() if argument.tokens}
     # A flag for the location overrides all variables for the location.

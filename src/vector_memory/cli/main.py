@@ -50,6 +50,7 @@ Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted.
 
 # `vector-memory --help` prints this docstring without importing anything.
 
+import errno
 import gc
 import io
 import os
@@ -71,6 +72,9 @@ SIGNALLED = 128
 READER_GONE = 141
 """Exit code after writing to a closed pipe, as in `vector-memory show 7 | head`."""
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What goes wrong on a full disk, as in `vector-memory export > file`."""
+
 
 def main() -> None:
     """Run the command line."""
@@ -91,9 +95,18 @@ def main() -> None:
     except VectorMemoryError as error:
         fail(error, code=1)
     except BrokenPipeError:
-        # Otherwise Python tries to write the rest when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         sys.exit(READER_GONE)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        drop_output()
+        fail(ConfigurationError(f"The output cannot be written ({error.strerror}): free some space."), code=1)
+
+
+def drop_output() -> None:
+    """Drop what is still to be written to standard output: otherwise Python tries to write it when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def usual(words: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Whether a scope has anything on a topic, and where else there is something."""
 
 from dataclasses import replace
+from typing import Any
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.search.messages import filters_of, kinds_in_words, noun_of
@@ -12,6 +13,15 @@ COUNTED = 100
 
 UNSEARCHED = (MemoryKind.TAGGED, MemoryKind.KNOWLEDGE_BASE)
 """Kinds that belong to no session; notes belong to another family of tools."""
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "other_times": {"created_after": None, "created_before": None},
+    "other_iterations": {"session_iter": None},
+    "other_agents": {"agent_id": None},
+    "other_tasks": {"task_code": None},
+    "other_categories": {"category": None, "tags": ()},
+}
+"""Filters that a caller may have sent, as they are when left out."""
 
 
 def closer_matches(retrieval: Retrieval, scope: Scope) -> dict[str, int]:
@@ -33,16 +43,12 @@ def count_close(retrieval: Retrieval, scope: Scope) -> int:
 
 def other_scopes(reader: Reader, scope: Scope) -> dict[str, Scope]:
     """Return the other scopes in which to look when a scope has nothing on a topic, by name."""
-    others = {}
-    if scope.created_after is not None or scope.created_before is not None:
-        others["other_times"] = replace(scope, created_after=None, created_before=None)
-    if scope.session_iter is not None:
-        others["other_iterations"] = replace(scope, session_iter=None)
-    if scope.agent_id is not None:
-        others["other_agents"] = replace(scope, agent_id=None)
+    others = {
+        name: replace(scope, **without)
+        for name, without in WITHOUT.items()
+        if any(getattr(scope, filtered) for filtered in without)
+    }
     if scope.kind is MemoryKind.TAGGED:
-        if scope.category is not None or scope.tags:
-            others["other_categories"] = replace(scope, category=None, tags=())
         return others
     if scope.session_id is not None:
         others["other_sessions"] = replace(scope, session_id=None, session_iter=None)

@@ -87,11 +87,13 @@ class Explaining:
             last = min(asked.page.end + SHOWN, len(ranking.hits))
             shown = candidates(retrieval, scope, ranking, range(last))
             told = {} if number is None else {"memory": why(retrieval, scope, ranking, number)}
+        hits = ranking.hits
+        late = any(hit.late is not None for hit in hits)
         return {
-            "compared": compared(retrieval.question, late=any(hit.late is not None for hit in ranking.hits)),
+            "compared": compared(retrieval.question, late=late) + ("" if late else no_late(retrieval.question, hits)),
             "query_words": list(retrieval.question.terms or ()),
             "filters": scope.as_filters(),
-            "candidates_compared": len(ranking.hits),
+            "candidates_compared": len(hits),
             "candidates": shown,
             **told,
         }
@@ -118,6 +120,13 @@ def compared(question: Question, *, late: bool) -> str:
     if late:
         formula = f"{1 - LATE_WEIGHT:g} x ({formula}) + {LATE_WEIGHT:g} x late"
     return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
+
+
+def no_late(question: Question, hits: Sequence[Hit]) -> str:
+    """Say why units that could be compared token by token were not; nothing if there are none."""
+    if question.states is None or all(hit.similarity is None for hit in hits):
+        return ""
+    return "; not token by token: some passages have no states of their tokens, and `vector-memory reembed` adds them"
 
 
 def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Sequence[int]) -> list[Trace]:

@@ -32,8 +32,9 @@ PLACES = {
     "other_times": ("from other times", "omit created_after and created_before"),
     "other_iterations": ("in the session's other iterations", "omit session_iter"),
     "other_agents": ("from other agents", "omit agent_id"),
+    "other_tasks": ("from other tasks", "omit task_code"),
     "other_sessions": ("in other sessions", "omit session_id"),
-    "other_categories": ("with other categories and tags", "omit them"),
+    "other_categories": ("with other categories and tags", "omit category and tags"),
     **{str(kind): (f"among the {several}", FOUND_WITH[kind]) for kind, (_, several) in NOUNS.items()},
     "knowledge_base": ("in the knowledge base", FOUND_WITH[MemoryKind.KNOWLEDGE_BASE]),
 }

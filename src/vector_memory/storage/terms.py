@@ -45,6 +45,8 @@ MOST_STEPS = 8
 SHORT_HASH = 7
 """Characters of a hash that are enough to ask for it, as in git."""
 HASH = re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}\b", re.ASCII | re.IGNORECASE)
+IN_CAPITALS = re.compile(r"\b(?=[A-F]*[0-9])[0-9A-F]{4,64}\b", re.ASCII)
+"""A hash, or a part of a UUID, in capitals: no camel-case name, although capitals follow digits."""
 LONG_NUMBER = re.compile(r"\s*([0-9]{8,64})\s*")
 """The first characters of a hash may all be digits: one in 43 if they are eight."""
 DIGITS_MARKED = bytes(ord("x") if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
@@ -75,7 +77,8 @@ def query_terms(text: str) -> list[str]:
     There is no query syntax: every part of the text is either a term or ignored. A query that is only a number may
     also be the beginning of a hash.
     """
-    words = _tokens(_words, _spaced(LONG_VERSION.sub(" ", text)))
+    plain = IN_CAPITALS.sub(lambda found: found[0].lower(), LONG_VERSION.sub(" ", text))
+    words = _tokens(_words, _spaced(plain))
     hashes = list(_short_hashes(text))
     # The stem of a short hash is another word: 3f2a9 of 3f2a9ed.
     wanted = [word for word in words if word not in STOP_WORDS and word not in hashes]

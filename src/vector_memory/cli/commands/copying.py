@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from vector_memory.cli.flags import AsJson, creatable, existing, given_path
 from vector_memory.cli.terminal import print_json, progress, resumable, say
 from vector_memory.domain.text import counted
+from vector_memory.errors import ConfigurationError
 from vector_memory.maintenance.copying import Copied, copying
 from vector_memory.settings import DEFAULT_DIM, DatabaseLocation, MemoryAddress
 from vector_memory.storage.opening import open_storage
@@ -41,6 +42,8 @@ def copy(
     """
     source_at = existing(place_of(source, unencrypted=database_unencrypted))
     target_at = creatable(place_of(target, unencrypted=database_unencrypted))
+    if is_same(source_at, target_at):
+        raise ConfigurationError(f"{target_at} is the source itself: choose another target.")
     with resumable():
         copied = copy_all(source_at, target_at)
     if as_json:
@@ -56,6 +59,13 @@ def place_of(address: str, *, unencrypted: bool) -> DatabaseLocation:
     if address.startswith(SCHEMES):
         return DatabaseLocation(database_url=address, database_unencrypted=unencrypted)
     return DatabaseLocation(database_path=given_path(Path(address)))
+
+
+def is_same(source_at: MemoryAddress, target_at: MemoryAddress) -> bool:
+    """Return whether two addresses are of one memory, also if a link or another spelling leads to its file."""
+    if isinstance(source_at, Path) and isinstance(target_at, Path):
+        return target_at.exists() and source_at.samefile(target_at)
+    return source_at == target_at
 
 
 def copy_all(source_at: MemoryAddress, target_at: MemoryAddress) -> Copied:
