@@ -12,14 +12,21 @@ import pytest
 def mounted(folder: Path, options: str) -> Iterator[Path]:
     """Mount a file system in memory."""
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    with mount("-t", "tmpfs", "-o", options, "none", folder):
+        yield folder
+
+
+@contextmanager
+def mount(*arguments: str | Path) -> Iterator[None]:
+    """Run `mount`, and undo it at the end; the last argument is where."""
+    command = ["mount", *map(str, arguments)]
     mounting = subprocess.run(command, capture_output=True, check=False)
     if mounting.returncode:
         pytest.skip(f"mounting is not permitted here: {mounting.stderr.decode().strip()}")
     try:
-        yield folder
+        yield
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        subprocess.run(["umount", "-l", command[-1]], check=True)
 
 
 @pytest.fixture

@@ -5,13 +5,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
+from faults.conftest import mount, mounted
 from memory_files import create_file
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.filesystem import log_index_of, log_of
+from vector_memory.storage.sqlite import lock_table
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.lock_table import TABLE, is_log_of_another
@@ -298,11 +301,36 @@ def test_no_database_is_opened_while_a_server_uses_another_log_with_it(
 @pytest.mark.usefixtures("database")
 def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may leave out entries when the table changes while it is read."""
-    inode = log_index_of(path).stat().st_ino
-    readings = iter(["", f"1: POSIX  ADVISORY  READ 1 08:01:{inode} 128 128\n"])
-
-    def read_text(_table: Path, **_options: str) -> str:
-        return next(readings, "")
-
-    monkeypatch.setattr(Path, "read_text", read_text)
+    number = log_index_of(path).stat().st_ino
+    readings = iter(["", f"1: POSIX  ADVISORY  READ 1 {lock_table.device_of(path)}:{number} 128 128\n"])
+    table = SimpleNamespace(exists=lambda: True, read_text=lambda **_: next(readings, ""))
+    monkeypatch.setattr(lock_table, "TABLE", table)
     assert is_log_of_another(path)
+
+
+def test_a_file_on_another_device_is_another_one_although_its_inode_has_the_same_number(tmp_path: Path) -> None:
+    with mounted(tmp_path / "one", "size=4m") as one, mounted(tmp_path / "two", "size=4m") as two:
+        server = Database(one / "store.db", dimensions=4)
+        add(server, "first")
+        create_file(tmp_path / "store.db", 4)
+        name = two / "0"
+        while inode(name) < inode(server.path):
+            name = two / str(int(name.name) + 1)
+        assert inode(name) == inode(server.path)
+        name.write_bytes((tmp_path / "store.db").read_bytes())
+        assert opened_elsewhere(name) == ""
+        server.close()
+
+
+def inode(path: Path) -> int:
+    path.touch()
+    return path.stat().st_ino
+
+
+def test_a_mount_of_an_open_database_is_recognized_as_the_same_file(database: Database, path: Path) -> None:
+    """As of a container that is given only the file, whose log would then be in another folder."""
+    other = path.with_name("other.db")
+    other.touch()
+    with mount("--bind", path, other):
+        assert "under another name" in opened_elsewhere(other)
+    assert texts(database) == ["first"]

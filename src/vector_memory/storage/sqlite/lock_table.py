@@ -1,16 +1,19 @@
 """Finds locked files in Linux's lock table, because opening and closing a file would drop SQLite's locks."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.disk.filesystem import log_index_of
+from vector_memory.storage.disk.filesystem import MOUNTS, log_index_of
 from vector_memory.storage.disk.protection import JOURNAL_MODE_AT, LOGGED, header_of
 
 TABLE = Path("/proc/locks")
+OPEN_FILES = Path("/proc/self/fdinfo")
+MOUNT = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
 
 IN_USE = range(128, 129)
 """The byte of a log's index that each connection locks as long as it has the index open."""
@@ -52,9 +55,53 @@ class Lock(NamedTuple):
     first: int
     last: int
 
+    def is_of(self, file: "File") -> bool:
+        """Return whether it is a lock on a file."""
+        return self.inode == file.inode and file.device in (None, self.device)
+
     def covers(self, some: range) -> bool:
         """Return whether one of the bytes is locked."""
         return self.first < some.stop and self.last >= some.start
+
+
+class File(NamedTuple):
+    """A file as the table names it. `device`: None if it is not known. Equal inodes on two devices are two files."""
+
+    inode: int
+    device: str | None
+
+
+def file_at(path: Path) -> File | None:
+    """Return the file at a path; None: there is none."""
+    try:
+        return File(path.stat().st_ino, device_of(path))
+    except OSError:
+        return None
+
+
+def device_of(path: Path) -> str | None:
+    """Return the device of a file, as the table names it; None: it is not known.
+
+    That is the device of its mount. On some file systems, such as btrfs, `stat` reports another one.
+    """
+    if not TABLE.exists():
+        return None
+    descriptor = os.open(path, os.O_PATH)  # closing it drops no locks
+    try:
+        mount = MOUNT.search((OPEN_FILES / str(descriptor)).read_text(encoding="ascii"))
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    found = (line.split()[2] for line in mounts if mount is not None and line.split()[0] == mount[1])
+    device = next(found, None)
+    return None if device is None else in_hexadecimal(device)
+
+
+def in_hexadecimal(device: str) -> str:
+    """Return the numbers of a device as the table has them."""
+    return ":".join(f"{int(number):02x}" for number in device.split(":"))
 
 
 def require_own_log(path: Path) -> None:
@@ -81,24 +128,20 @@ def find_conflict(path: Path) -> str | None:
 def is_open_with_another_log(path: Path) -> bool:
     """Return whether a process uses the database with a log other than the one next to it."""
     real = Path(os.path.realpath(path))
-    try:
-        database = real.stat()
-    except OSError:
+    database, index, locks = file_at(real), file_at(log_index_of(real)), locks_held()
+    if database is None:
         return False
-    index = log_index_of(real).stat().st_ino if log_index_of(real).exists() else None
-    locks = locks_held()
     # A process with an exclusive lock needs no log, for example while it restores a backup.
-    users = {lock.process for lock in locks if lock.inode == database.st_ino and lock.shared and lock.covers(SHARED)}
-    return bool(users - {lock.process for lock in locks if lock.inode == index and lock.covers(IN_USE)}) and has_log(
-        real, database
-    )
+    users = {lock.process for lock in locks if lock.is_of(database) and lock.shared and lock.covers(SHARED)}
+    users -= {lock.process for lock in locks if index is not None and lock.is_of(index) and lock.covers(IN_USE)}
+    return bool(users) and has_log(real)
 
 
-def has_log(path: Path, status: os.stat_result) -> bool:
+def has_log(path: Path) -> bool:
     """Return whether the header of a database says that it is in WAL mode."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        header = header_of(folder, path.name, status)
+        header = header_of(folder, path.name, path.stat())
     finally:
         os.close(folder)
     return header[JOURNAL_MODE_AT : JOURNAL_MODE_AT + len(LOGGED)] == LOGGED
@@ -107,16 +150,10 @@ def has_log(path: Path, status: os.stat_result) -> bool:
 def is_log_of_another(path: Path) -> bool:
     """Return whether a process uses the log next to a database without using the database."""
     real = Path(os.path.realpath(path))
-    try:
-        index = log_index_of(real).stat().st_ino
-    except OSError:
-        return False
-    locks = locks_held()
-    devices = {lock.device for lock in locks if lock.inode == index and lock.covers(IN_USE)}
-    if not devices:
-        return False
-    database = real.stat().st_ino if real.exists() else None
-    return not any(lock.inode == database and lock.device in devices and lock.covers(SHARED) for lock in locks)
+    database, index, locks = file_at(real), file_at(log_index_of(real)), locks_held()
+    devices = {lock.device for lock in locks if index is not None and lock.is_of(index) and lock.covers(IN_USE)}
+    used = {lock.device for lock in locks if database is not None and lock.is_of(database) and lock.covers(SHARED)}
+    return bool(devices) and not devices & used
 
 
 def locks_held() -> set[Lock]:
