@@ -176,6 +176,7 @@ def test_since_and_until_limit_a_search_and_every_listing_to_a_time(run: Run) ->
         name = next(name for name in ("results", "entries", "sessions") if name in inside)
         assert inside[name]
         assert not outside[name]
+    assert "No memories match: leave out a filter" in run("search", "lock", "--until", "2020").out
 
 
 @pytest.mark.usefixtures("memory")

@@ -76,7 +76,8 @@ def check_instance(name: str, value: object, kind: type[T]) -> T:
 def check_range(name: str, value: object, minimum: int, maximum: int) -> int:
     """Return `value` if it is an integer in the range. Raises ValidationError."""
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-        raise ValidationError(f"{name} must be an integer from {minimum:,} to {maximum:,}.")
+        allowed = f"of at least {minimum:,}" if maximum == LARGEST else f"from {minimum:,} to {maximum:,}"
+        raise ValidationError(f"{name} must be an integer {allowed}.")
     return value
 
 

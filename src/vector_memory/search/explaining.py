@@ -183,7 +183,7 @@ def why(retrieval: Retrieval, scope: Scope, ranking: Ranking, memory_id: int) ->
     if place is None:
         said = f"It is in no result: {best['fate']}."
     elif place in ranking.shown:
-        said = "It is on this page; if the answer does not show it, it did not fit: see omitted."
+        said = "It is on this page; if the answer does not show it, it did not fit."
     else:
         said = f"It ranks {place + 1} with a score of {to_score(ranking.scores[place])}, {best['fate']}"
         end = ranking.last_score()

@@ -46,6 +46,7 @@ from vector_memory.settings import MAX_RESPONSE_TOKENS, DatabaseLocation, Settin
 from vector_memory.store import SessionMemoryStore
 
 EMPTY = "The memory is empty."
+NO_RESULTS = "No memories match: leave out a filter, or use other words."
 
 Answer = FineSearchResult | MediumSearchResult | CoarseSearchResult | SearchMemoriesResult
 
@@ -169,7 +170,7 @@ class Search:
 
     def _notes(self, answers: Sequence[Answer], found: Sequence[Found]) -> Iterator[str]:
         stats = self._store.get_memory_stats()
-        yield f"{counted(len(found), 'result')}." if found else "No results." if stats.total_memories else EMPTY
+        yield f"{counted(len(found), 'result')}." if found else NO_RESULTS if stats.total_memories else EMPTY
         problem = self._problem(answers)
         if problem:
             yield f"Found by words only. {problem}"
