@@ -157,7 +157,7 @@ def test_knowledge_needs_no_session(tmp_path: Path, run: Run) -> None:
         (["--session", "s"], 2, "Specify what to store: files, folders, patterns, or - for standard input."),
         (["nope.md", "--session", "s"], 2, "nope.md matches no Markdown or text file: check the path."),
         (["notes", "--session", "s", "--iter", "two"], 1, "session_iter must be a number"),
-        (["notes", "--kind", "tagged_memory"], 2, "Only agents can store tagged memories: choose another --kind"),
+        (["notes", "--kind", "tagged_memory"], 2, '--kind is "tagged_memory"; accepted: session_context, '),
         (["notes", "--session", "s", "--kind", "gossip"], 2, '--kind is "gossip"; accepted: session_context, '),
     ],
 )

@@ -46,8 +46,11 @@ AsJson = Annotated[
 
 if TYPE_CHECKING:
     Kind = MemoryKind
+    KindOfFiles = MemoryKind
 else:  # cyclopts would offer an enumeration's names, not its values
     Kind = Literal[tuple(kind.value for kind in MemoryKind)]
+    # Only agents store tagged memories.
+    KindOfFiles = Literal[tuple(kind.value for kind in MemoryKind if kind is not MemoryKind.TAGGED)]
 
 # Filters.
 OfAgent = Annotated[str | None, Parameter(name="--agent", help="Only this agent.")]

@@ -14,7 +14,7 @@ from rich.text import Text
 from vector_memory.cli.commands.ingest_files import STANDARD_INPUT, session_of
 from vector_memory.cli.commands.ingestion import Ingestion, Outcome, State, changes_in
 from vector_memory.cli.commands.transfer import how_to_complete
-from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, Kind, LocationFlags, creatable, files_of
+from vector_memory.cli.flags import AsJson, HiddenSettingsFlags, KindOfFiles, LocationFlags, creatable, files_of
 from vector_memory.cli.logging_setup import set_up_logging
 from vector_memory.cli.terminal import console, one_line, print_json, resumable, say
 from vector_memory.cli.terminal_text import printable
@@ -41,7 +41,7 @@ def ingest(
         ),
     ],
     session: Annotated[str | None, Parameter(help="Session; default: the name of the folder.")] = None,
-    kind: Annotated[Kind, Parameter(help="Kind of the memories.")] = MemoryKind.REPORT,
+    kind: Annotated[KindOfFiles, Parameter(help="Kind of the memories.")] = MemoryKind.REPORT,
     sync: Annotated[
         bool,
         Switch(help="Replace the memories of edited files, and delete those of files that are gone from a folder."),
@@ -67,7 +67,7 @@ def ingest(
     """
     address = creatable(place)
     set_up_logging("ERROR", settings.log_file, files_of(address))
-    _require_storable(paths, kind, is_sync=sync or watch)
+    _require_files(paths, is_sync=sync or watch)
     if session is None:
         session = _default_session(kind, paths)
     # Report errors that affect every file only once.
@@ -94,14 +94,12 @@ def ingest(
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
-def _require_storable(paths: Sequence[str], kind: MemoryKind, *, is_sync: bool) -> None:
-    """Raise ConfigurationError if no file is named, or the kind cannot be stored like this."""
+def _require_files(paths: Sequence[str], *, is_sync: bool) -> None:
+    """Raise ConfigurationError if no file is named, or one cannot be recognized when it is stored again."""
     if not paths:
         raise ConfigurationError("Specify what to store: files, folders, patterns, or - for standard input.")
     if is_sync and STANDARD_INPUT in paths:
         raise ConfigurationError("Standard input has no path by which --sync could recognize it: name a file.")
-    if kind == MemoryKind.TAGGED:
-        raise ConfigurationError("Only agents can store tagged memories: choose another --kind, for example report.")
 
 
 def _default_session(kind: MemoryKind, paths: Sequence[str]) -> str | None:
