@@ -25,6 +25,7 @@ from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import ModelFolder, digest_of
 from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.safetensors import read_header
+from vector_memory.embedding.token_states import late_scores
 from vector_memory.embedding.weights import described, find_weights, place_of
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
@@ -278,6 +279,21 @@ def test_questions_in_another_language_than_the_fact_find_it_nine_times_in_ten(r
     ]
     assert len(hits) == 100
     assert sum(hits) >= 90
+
+
+@needs_package
+def test_token_by_token_questions_in_another_language_find_the_fact_nine_times_in_ten(real: OnnxEngine) -> None:
+    passages = real.encode([fact["english"] for fact in FACTS]).states
+    assert passages is not None
+    hits = []
+    for number, fact in enumerate(FACTS):
+        for language, question in fact["questions"].items():
+            asked = real.encode_query(question).states
+            assert asked is not None
+            if language != "en":
+                hits.append(int(late_scores(asked, passages).argmax()) == number)
+    assert len(hits) == 100
+    assert sum(hits) >= 90  # 83 with the model's own states
 
 
 @needs_package

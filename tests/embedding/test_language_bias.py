@@ -10,6 +10,7 @@ from vector_memory.embedding import safetensors
 from vector_memory.embedding.language_bias import LanguageBias, read_bias
 from vector_memory.embedding.model_folder import BIAS_FILE
 from vector_memory.embedding.onnx_engine import OnnxEngine
+from vector_memory.embedding.token_states import of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
 
 TEXTS = ["a lease", "the queue of a shard"]
@@ -40,6 +41,20 @@ def test_vectors_have_neither_the_mean_of_their_kind_nor_a_part_in_the_direction
     asked = np.stack([engine.embed_query(text) for text in TEXTS])
     assert np.abs(asked - wanted("query: ", kept.query_mean)).max() < 1e-5
     assert np.abs(found @ kept.directions.T).max() < 1e-3
+
+
+def test_states_of_tokens_have_neither_the_mean_of_their_kind_nor_a_part_in_the_directions(tiny: Tiny) -> None:
+    tiny.description |= {"late_interaction": True, "query_prefix": "", "passage_prefix": ""}
+    tiny.describe()
+    plain = OnnxEngine(tiny.model()).encode_query(TEXTS[1]).states
+    bias().write(tiny.folder / BIAS_FILE)
+    kept, engine = read_bias(tiny.folder / BIAS_FILE, WIDTH), OnnxEngine(tiny.model())
+    found = engine.encode_query(TEXTS[1]).states
+    assert plain is not None
+    assert found is not None
+    assert np.abs(found - of_question(kept.removed(plain, kept.query_mean))).max() < 1e-5
+    assert np.abs(found @ kept.directions.T).max() < 1e-3
+    assert engine.encode(TEXTS[1:]).states == [packed(kept.removed(plain, kept.passage_mean))]
 
 
 def test_a_text_has_the_same_vector_whatever_else_is_embedded(tiny: Tiny) -> None:

@@ -70,7 +70,11 @@ BAD_INPUT: dict[str, tuple[str, dict[str, Any], str]] = {
         "search_mode must be one",
     ),
     "offset of a search": ("search_input_prompts", {"session_id": "s", "offset": -1}, "offset must be"),
-    "too few tokens": ("search_input_prompts", {"session_id": "s", "max_tokens": 1}, "max_tokens must be an integer of at least 200."),
+    "too few tokens": (
+        "search_input_prompts",
+        {"session_id": "s", "max_tokens": 1},
+        "max_tokens must be an integer of at least 200.",
+    ),
     "negative offset": ("get_memory_by_id", {"memory_id": 1, "offset": -1}, "offset must be"),
     "bad iteration": ("store_report", REPORT | {"session_iter": "second"}, "session_iter must be a number"),
     "bad iteration, true": ("store_report", REPORT | {"session_iter": True}, "session_iter must be"),

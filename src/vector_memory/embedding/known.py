@@ -69,6 +69,7 @@ E5_SMALL = Known(
         query_prefix="query: ",
         passage_prefix="passage: ",
         languages=("about 100",),
+        late_interaction=True,
         confidence=Calibration(base=0.27, words=0.1, growth=0.025, most_units=4_000, by_meaning=0.34),
     ),
     repository="intfloat/multilingual-e5-small",

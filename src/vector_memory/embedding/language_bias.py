@@ -29,10 +29,10 @@ class LanguageBias:
     passage_mean: Vectors
     directions: Vectors
 
-    def removed(self, vector: Vectors, mean: Vectors) -> Vectors:
-        """Return a unit vector without the mean and the directions; it is no longer of length one."""
-        rest = vector - mean
-        return np.asarray(rest - (self.directions @ rest) @ self.directions, np.float32)
+    def removed(self, vectors: Vectors, mean: Vectors) -> Vectors:
+        """Return unit vectors, shape (..., width), without the mean and the directions; their lengths are not 1."""
+        rest = vectors - mean
+        return np.asarray(rest - (rest @ self.directions.T) @ self.directions, np.float32)
 
     def write(self, file: Path) -> None:
         """Write the file, with 16-bit floats."""

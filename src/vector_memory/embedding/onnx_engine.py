@@ -166,10 +166,11 @@ class OnnxEngine:
         def embed_group(group: list[int]) -> None:
             hidden = self._hidden(np.stack([tokens[index] for index in group]))
             for index, states in zip(group, hidden, strict=True):
-                vectors[index] = self._without_language(_unit(pool(states)), reading)
+                vectors[index] = _unit(self._without_language(pool(states), reading))
                 if keep is not None:
                     own = slice(1 + reading.prefix_tokens, -1)
-                    keep(index, self._content.of(tokens[index][own], states[own]))
+                    content = self._content.of(tokens[index][own], states[own])
+                    keep(index, self._without_language(content, reading))
 
         _for_each(embed_group, list(equal_length_groups([len(each) for each in tokens])), self._calls)
         if not (np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1) < LENGTH_TOLERANCE).all():
@@ -199,10 +200,10 @@ class OnnxEngine:
     def _reading(self, prefix: str, mean: Vectors | None) -> Reading:
         return Reading(prefix, len(self.token_spans(prefix.rstrip())), mean)
 
-    def _without_language(self, vector: Vectors, reading: Reading) -> Vectors:
+    def _without_language(self, vectors: Vectors, reading: Reading) -> Vectors:
         if self._bias is None or reading.mean is None:
-            return vector
-        return _unit(self._bias.removed(vector, reading.mean))
+            return vectors
+        return self._bias.removed(_unit(vectors), reading.mean)
 
     def _unknown_characters(self, text: str) -> int:
         """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
@@ -253,9 +254,11 @@ def _first(states: Vectors) -> Vectors:
     return first
 
 
-def _unit(vector: Vectors) -> Vectors:
+def _unit(vectors: Vectors) -> Vectors:
+    """Return vectors, shape (..., width), with length 1."""
     with np.errstate(all="ignore"):  # of damaged weights; the vectors are checked
-        unit: Vectors = vector / np.maximum(np.sqrt(np.sum(vector * vector)), SMALLEST_LENGTH)
+        lengths = np.sqrt(np.sum(vectors * vectors, axis=-1, keepdims=True))
+        unit: Vectors = vectors / np.maximum(lengths, SMALLEST_LENGTH)
     return unit
 
 

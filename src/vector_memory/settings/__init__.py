@@ -104,7 +104,7 @@ class Settings(BaseModel):
     late_interaction: bool = Field(
         default=True,
         description="Order the best results anew by comparing single words in context. Each passage then takes about "
-        "3 kB more. It needs a model that is good at it, as the default is.",
+        "3 kB more. It needs a model that is good at it, as the default and multilingual-e5-small are.",
     )
     vector_search_batch_size: int = Field(
         default=100,
