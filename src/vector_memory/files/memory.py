@@ -94,6 +94,7 @@ class FileMemory:
         self._folder = MemoryFolder(folder, not_indexed)
         index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
         self._index = IndexFile(index_file, settings.embedding_dim)
+        self._known_index: FileIndex | None = None
         self._packer = Packer(settings.max_response_tokens)
         self._stopping = threading.Event()
         self._indexer = FolderIndexer(self._folder, Indexer(model, settings), self._stopping)
@@ -126,9 +127,14 @@ class FileMemory:
         self._index.close()
 
     def check_for_changes(self) -> None:
-        """Start indexing changes if the folder cannot be watched, or if indexing failed before."""
-        if self._watcher.has_failed or not self._watcher.is_watching:
+        """Start indexing changes if the folder cannot be watched, if indexing failed before, or if the index is new."""
+        if self._watcher.has_failed or not self._watcher.is_watching or self._is_index_new():
+            self._known_index = self._index.current()
             self._watcher.request()
+
+    def _is_index_new(self) -> bool:
+        """Whether the index was opened, perhaps without content, since changes were last checked for."""
+        return self._index.current() is not self._known_index
 
     def wait_for_words(self, seconds: float) -> bool:
         """Wait until the words of all known changes are indexed; False: it takes longer or has failed."""
@@ -157,6 +163,9 @@ class FileMemory:
         explaining = FileExplaining(self._folder, search, limit)
         path = None if explain is None else explaining.path_of(explain)
         found = self._index.use(lambda index: search.find(index, limit))
+        if self._is_index_new():  # it was damaged
+            self.check_for_changes()
+            complete = False
         whole = None if explain is None else self._index.use(lambda index: explaining.explain(index, path))
         trace = None if whole is None else fitting(whole, self._packer.room // 2)
         usable = self._index.current().vectors_usable
