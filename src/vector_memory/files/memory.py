@@ -19,12 +19,12 @@ from vector_memory.files.folder import MemoryFolder, decoded
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress
 from vector_memory.files.reading import fitting_lines
-from vector_memory.files.search import FileHit, FileSearch, notes
+from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
-from vector_memory.search.explaining import fitting
+from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Settings
 from vector_memory.storage.sqlite import file_rows
 from vector_memory.storage.sqlite.file_index import FileIndex
@@ -40,7 +40,6 @@ SKIPPED_NAMED = 5
 
 NO_ROOM = "The trace did not fit: set a larger VECTOR_MEMORY_MAX_RESPONSE_TOKENS."
 
-MAX_PATH = 4_096
 MAX_TOPIC = 200
 MAX_LINE_NUMBER = 10**9
 
@@ -162,11 +161,16 @@ class FileMemory:
         search = FileSearch(query, self._model, self.settings.search_mode, daily=daily)
         explaining = FileExplaining(self._folder, search, limit)
         path = None if explain is None else explaining.path_of(explain)
-        found = self._index.use(lambda index: search.find(index, limit))
+
+        def work(index: FileIndex) -> tuple[FileHits, Trace | None]:
+            with index.read() as connection:  # one state for both
+                found = search.find(index, connection, limit)
+                return found, None if explain is None else explaining.explain(index, connection, path)
+
+        found, whole = self._index.use(work)
         if self._is_index_new():  # it was damaged
             self.check_for_changes()
             complete = False
-        whole = None if explain is None else self._index.use(lambda index: explaining.explain(index, path))
         trace = None if whole is None else fitting(whole, self._packer.room // 2)
         usable = self._index.current().vectors_usable
         failed = self._watcher.has_failed
@@ -189,7 +193,6 @@ class FileMemory:
 
     def get(self, path: str, start_line: int | None = None, lines: int | None = None) -> FileTextResult:
         """Return a file, or `lines` of its lines from `start_line` on, as far as they fit into the answer."""
-        check_text("path", path, MAX_PATH)
         first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE_NUMBER)
         count = check_range("lines", MAX_LINE_NUMBER if lines is None else lines, 1, MAX_LINE_NUMBER)
         inner = self._folder.find(path)
