@@ -105,10 +105,10 @@ def not_compared(found: FileHits, indexed: FileChunks) -> str:
     """Say why no chunk of an indexed file is in the ranking."""
     if not indexed.chunks:
         return "It has no text."
-    if found.question.vector is None:
-        return "It has none of the query's words, and meaning was not compared."
     if len(found.hits) >= MAX_DEPTH:
         return f"At least {MAX_DEPTH:,} others come before it."
+    if found.question.vector is None:
+        return "It has none of the query's words, and meaning was not compared."
     by_meaning_only = found.question.terms is None
     if indexed.unembedded:
         lacks = "Its" if by_meaning_only else "It has none of the query's words, and its"
