@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
@@ -23,6 +24,7 @@ from vector_memory.errors import DatabaseError
 from vector_memory.storage.base import Storage
 from vector_memory.storage.disk.filesystem import log_of
 from vector_memory.storage.ranking import Method
+from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.terms import query_terms
 from vector_memory.store import SessionMemoryStore
@@ -86,6 +88,30 @@ def test_a_write_waits_for_the_read_that_goes_on_while_the_disk_was_full(small_d
             writing = threads.submit(add, storage, new_memory("second"))
             wait([writing], timeout=0.1)
         writing.result()
+
+
+def test_a_write_does_not_wait_for_all_who_read_while_the_disk_was_full(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_sqlite(small_disk)) as earlier:
+        add(earlier, new_memory("first"))
+    ballast = fill(small_disk)
+    monkeypatch.setattr(full_disk, "READERS_SECONDS", 1.0)
+    stopping = threading.Event()
+
+    def read_on(storage: Storage) -> None:
+        while not stopping.is_set():
+            with storage.read():
+                stopping.wait(0.1)
+
+    with closing(open_sqlite(small_disk)) as storage, ThreadPoolExecutor(40) as threads:
+        for _ in range(40):
+            threads.submit(read_on, storage)
+        try:
+            ballast.unlink()
+            add(storage, new_memory("second"))
+        finally:
+            stopping.set()
 
 
 def test_a_memory_can_be_read_where_no_file_can_be_created(disk_for_few_files: Path) -> None:

@@ -1,6 +1,6 @@
 """Folders of Markdown files and memories over them, with the toy engine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,8 +42,9 @@ def open_memory(folder: Path, index_file: Path, settings: Settings) -> Iterator[
     """Open a memory of the folder; nothing is followed before its background work is started."""
     opened: list[FileMemory] = []
 
-    def open_memory(model: EmbeddingModel | None = None) -> FileMemory:
-        opened.append(FileMemory(folder, settings, index_file=index_file, model=model or EmbeddingModel(ToyEngine)))
+    def open_memory(model: EmbeddingModel | None = None, not_indexed: Sequence[Path] = ()) -> FileMemory:
+        model = model or EmbeddingModel(ToyEngine)
+        opened.append(FileMemory(folder, settings, index_file=index_file, model=model, not_indexed=not_indexed))
         return opened[-1]
 
     yield open_memory

@@ -1,5 +1,6 @@
 """A search of files explains on request how chunks were measured, and why a file was not found."""
 
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from vector_memory.domain import SearchMode
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import ValidationError
-from vector_memory.files import FileMemory
+from vector_memory.files import FileMemory, explaining
+from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.shortening import size, value_size
 from vector_memory.settings import Settings
@@ -20,6 +23,8 @@ Open = Callable[..., FileMemory]
 PATIENCE = 60
 LIMIT = 600 * BYTES_PER_TOKEN
 
+LINK = "It is not indexed: it is a link, not a regular file, or longer than 5,000,000 bytes."
+
 
 @pytest.fixture
 def memory(folder: Path, open_memory: Open) -> FileMemory:
@@ -28,7 +33,15 @@ def memory(folder: Path, open_memory: Open) -> FileMemory:
     (folder / "2026-02-13.md").write_text("## 09:30\n\nA quokka visited.\n")
     (folder / "empty.md").write_text("")
     (folder / "link.md").symlink_to(folder / "MEMORY.md")
-    memory = open_memory()
+    (folder / "broken.md").symlink_to(folder / "nowhere")
+    for inner in ("deep/" * 45, "bell\a", "exports"):
+        (folder / inner).mkdir(parents=True)
+    (folder / ("deep/" * 45) / "link.md").symlink_to(folder / "MEMORY.md")
+    (folder / "bell\a" / "notes.md").write_text("A quokka.")
+    (folder / "exports" / "export.md").write_text("A quokka.")
+    with sqlite3.connect(folder / "database.md") as database:
+        database.execute("create table quokka (leaves)")
+    memory = open_memory(not_indexed=[folder / "exports"])
     index(memory)
     return memory
 
@@ -72,7 +85,21 @@ def test_a_trace_lists_the_results_first_with_what_they_were_measured_by(memory:
         ("memory/2026-02-13.md", "memory", "It is outside the filters: source."),
         ("empty.md", "all", "It has no text."),
         ("nothing.md", "all", "There is no such file."),
-        ("link.md", "all", "It is not indexed: it is a link, not a regular file, or longer than 5,000,000 bytes."),
+        ("memory/nothing.md", "all", "There is no such file."),
+        (
+            "memory/broken.md",
+            "all",
+            LINK,
+        ),
+        (
+            f"{'deep/' * 45}link.md",
+            "all",
+            LINK,
+        ),
+        ("bell\a/notes.md", "all", "It is not indexed: its name is not UTF-8 or not printable."),
+        ("database.md", "all", "It is not indexed: it cannot be read."),
+        ("exports/export.md", "all", "It is not indexed: it is in the folder of exported documents."),
+        ("link.md", "all", LINK),
         ("memory/MEMORY.md", "all", "It is in this answer; if the answer does not show it, it did not fit."),
     ],
 )
@@ -96,7 +123,9 @@ def test_by_words_only_a_file_without_them_is_not_compared(memory: FileMemory) -
     assert told["file"]["why"] == "It has none of the query's words, and meaning was not compared."
 
 
-@pytest.mark.parametrize("wrong", ["", "ALL", "../secret.md", "/etc/passwd", "notes.txt"])
+@pytest.mark.parametrize(
+    "wrong", ["", "ALL", "../secret.md", "/etc/passwd", "notes.txt", "\udcff/a.md", f"{'a' * 5_000}/a.md"]
+)
 def test_what_is_no_file_of_the_folder_is_refused_by_the_name_of_the_parameter(memory: FileMemory, wrong: str) -> None:
     with pytest.raises(ValidationError, match='explain must be "all" or the path'):
         memory.search("quokka", explain=wrong)
@@ -115,3 +144,47 @@ def test_a_trace_takes_at_most_half_of_an_answer(folder: Path, index_file: Path,
     assert (answer.trace is not None) == traced
     assert answer.trace is None or value_size(answer.trace) <= LIMIT // 2
     assert ("The trace did not fit" in (answer.message or "")) != traced
+
+
+def test_a_trace_and_the_results_are_of_the_same_state(
+    memory: FileMemory, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = FileSearch.find
+
+    def find_and_change(*arguments: Any) -> FileHits:
+        found = find(*arguments)
+        (folder / "MEMORY.md").unlink(missing_ok=True)
+        memory._watcher.request()
+        assert memory.wait_for_words(PATIENCE)
+        return found
+
+    monkeypatch.setattr(FileSearch, "find", find_and_change)
+    told = memory.search("quokka leaves", limit=1, explain="MEMORY.md")
+    assert told.results[0].path == "memory/MEMORY.md"
+    assert told.trace is not None
+    assert told.trace["file"]["found"]
+
+
+def test_by_meaning_only_nothing_is_said_of_words(folder: Path, index_file: Path) -> None:
+    (folder / "a.md").write_text("The quokka eats leaves.")
+    settings = Settings(embedding_model="toy", search_mode=SearchMode.VECTOR)
+    with FileMemory(folder, settings, index_file=index_file, model=EmbeddingModel(ToyEngine)) as memory:
+        index(memory)
+        with memory._index.current().write() as connection:
+            connection.execute("update chunks set passages = null")
+            connection.execute("delete from chunks_vec")
+        told = trace(memory, "quokka", explain="a.md")["file"]
+    assert told["why"] == "Its vectors are still missing: repeat the call in a moment."
+
+
+def test_a_file_with_the_words_behind_all_that_is_ranked_is_not_said_to_lack_them(
+    folder: Path, index_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explaining, "MAX_DEPTH", 1)
+    (folder / "a.md").write_text("A quokka.")
+    (folder / "b.md").write_text("A quokka and many other words.")
+    settings = Settings(embedding_model="toy", search_mode=SearchMode.KEYWORD)
+    with FileMemory(folder, settings, index_file=index_file, model=EmbeddingModel(ToyEngine)) as memory:
+        index(memory)
+        told = trace(memory, "quokka", explain="b.md")["file"]
+    assert told["why"] == "At least 1 others come before it."

@@ -3,9 +3,11 @@
 import fcntl
 import json
 import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -274,6 +276,32 @@ def test_a_damaged_index_is_rebuilt_while_the_memory_is_in_use(
         file.write(b"\xff" * size)
     (folder / "b.md").write_text("The quokka sleeps.")
     eventually(lambda: sorted(found(memory, "quokka")) == ["memory/a.md", "memory/b.md"])
+
+
+def test_an_index_whose_texts_are_damaged_is_rebuilt_and_filled_again_by_a_search(
+    folder: Path, open_memory: Open, index_file: Path
+) -> None:
+    (folder / "a.md").write_text("The quokka eats leaves.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    with closing(sqlite3.connect(index_file)) as connection:
+        connection.execute("update chunks set text = cast(x'ff80ff' as text)")
+        connection.commit()
+    assert not memory.search("quokka").index_complete
+    eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
+
+
+def test_an_index_that_was_deleted_is_filled_again_by_a_search(
+    folder: Path, open_memory: Open, index_file: Path
+) -> None:
+    (folder / "a.md").write_text("The quokka eats leaves.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    for file in index_file.parent.glob(f"{index_file.name}*"):
+        file.unlink()
+    eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
 
 
 def test_an_answer_says_when_no_file_is_close_to_the_topic(folder: Path, open_memory: Open) -> None:

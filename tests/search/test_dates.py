@@ -21,6 +21,7 @@ OCTOBER = Scope(created_after="2026-10", created_before="2026-10")
         ("decisions in October 2026 about caches", "decisions about caches"),
         ("the outage of 2026-10-05", "the outage"),
         ("releases during 2026", "releases"),
+        ("releases of 2026-10", "releases"),
         ("October plans", "plans"),
         ("the outage of Oct. 3, 2026", "the outage"),
         ("standups of October 3-5", "standups"),
@@ -39,7 +40,8 @@ def test_a_date_in_the_window_is_left_out_with_the_words_before_it(query: str, l
         "on 45 October 2026 nothing", "October 2026", "2026-10-05", "2026-10-05T14:30 in the log", "port 2026 refused",
         "error 2026", "RFC 2026", "$2026 in all", "from 2026-10-01..2026-10-07", "built on 10/05/2026",
         "am 5. Oktober 2026", "le 5 octobre 2026", "October's plan", "October/November plans", "2026's plan",
-        "October 45 plans",
+        "October 45 plans", "PR 2026-10", "release 2026-10 notes", "API version 2026-10-05", "api-version=2026-10-05",
+        "between October 3 and October 7", "from October 3 to October 7",
     ],
 )  # fmt: skip
 def test_other_dates_and_numbers_and_a_query_of_nothing_else_stay(query: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from lattice import LatticeEmbedder
 from search.test_exact import fill, load_index, open_store
 from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.search import explaining, retrieval
 from vector_memory.search.explaining import Asked
 from vector_memory.storage.ranking import VECTOR_WEIGHT
 from vector_memory.store import SessionMemoryStore
@@ -164,3 +165,12 @@ def test_by_meaning_no_words_are_told(store: SessionMemoryStore) -> None:
 def test_a_limited_caller_is_told_nothing_of_other_sessions(store: SessionMemoryStore) -> None:
     memory = explained(store.limited_to(["s"]), memory_id=5)["memory"]
     assert "There is no such memory" in memory["why"]
+
+
+def test_a_memory_with_the_words_behind_all_that_is_ranked_is_not_said_to_lack_them(
+    store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (explaining, retrieval):
+        monkeypatch.setattr(module, "MAX_DEPTH", 1)
+    told = explained(store, "a b", mode=SearchMode.KEYWORD, memory_id=1)["memory"]
+    assert told["why"].startswith("At least 1 others come before it")

@@ -6,6 +6,7 @@ from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.results.values import to_score
 from vector_memory.search.explaining import EVERYTHING, SHOWN, Trace, UnitText, compared, measures
 from vector_memory.search.retrieval import MAX_DEPTH
+from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_rows import FileChunks, chunks_of
 
@@ -32,15 +33,17 @@ class FileExplaining:
                 f"{self._folder.name}/MEMORY.md."
             ) from None
 
-    def explain(self, index: FileIndex, path: str | None) -> Trace:
+    def explain(self, index: FileIndex, connection: Connection, path: str | None) -> Trace:
         """Return the query's words and the best candidates; of a file, if one is named, why it was not found.
 
         A candidate has its rank, path and lines, score, cosine (None: not compared), share of the words (`words`), the
         words that it has and lacks, and its fate.
         """
-        found = self._search.find(index, MAX_DEPTH)
+        found = self._search.find(index, connection, MAX_DEPTH)
         shown = min(self._limit + SHOWN, len(found.hits))
-        told = {} if path is None else {"file": {"path": self._folder.shown(path), **self._why(index, found, path)}}
+        told = (
+            {} if path is None else {"file": {"path": self._folder.shown(path), **self._why(connection, found, path)}}
+        )
         return {
             "compared": compared(found.question, late=False),
             "queryWords": list(found.question.terms or ()),
@@ -62,11 +65,11 @@ class FileExplaining:
             "fate": "in this answer" if place < self._limit else "behind the limit",
         }
 
-    def _why(self, index: FileIndex, found: FileHits, path: str) -> Trace:
+    def _why(self, connection: Connection, found: FileHits, path: str) -> Trace:
         """Say where in the ranking a file is, or why it is not there."""
         place = next((place for place, hit in enumerate(found.hits) if hit.chunk.path == path), None)
         if place is None:
-            return {"found": False, "why": self._not_ranked(index, found, path)}
+            return {"found": False, "why": self._not_ranked(connection, found, path)}
         best = self._candidate(found, place)
         if place < self._limit:
             said = "It is in this answer; if the answer does not show it, it did not fit."
@@ -77,32 +80,38 @@ class FileExplaining:
             )
         return {"found": place < self._limit, "why": said, "best": best}
 
-    def _not_ranked(self, index: FileIndex, found: FileHits, path: str) -> str:
+    def _not_ranked(self, connection: Connection, found: FileHits, path: str) -> str:
         """Say why no chunk of a file is in the ranking."""
         if self._search.daily not in (None, is_daily(path)):
             return "It is outside the filters: source."
-        with index.read() as connection:
-            indexed = chunks_of(connection, path)
+        indexed = chunks_of(connection, path)
         if indexed is None:
             return self._not_indexed(path)
         return not_compared(found, indexed)
 
     def _not_indexed(self, path: str) -> str:
         """Say why a file is not in the index."""
-        if path in self._folder.scan():
-            return "It is not indexed yet: repeat the call in a moment."
-        reason = self._folder.why_skipped(path)
-        return "There is no such file." if reason is None else f"It is not indexed: {reason}."
+        if path not in self._folder.scan():
+            reason = self._folder.why_skipped(path)
+            return "There is no such file." if reason is None else f"It is not indexed: {reason}."
+        try:
+            self._folder.read(path)
+        except ValidationError:
+            return "It is not indexed: it cannot be read."
+        return "It is not indexed yet: repeat the call in a moment."
 
 
 def not_compared(found: FileHits, indexed: FileChunks) -> str:
     """Say why no chunk of an indexed file is in the ranking."""
     if not indexed.chunks:
         return "It has no text."
-    if found.question.vector is None:
-        return "It has none of the query's words, and meaning was not compared."
     if len(found.hits) >= MAX_DEPTH:
         return f"At least {MAX_DEPTH:,} others come before it."
+    if found.question.vector is None:
+        return "It has none of the query's words, and meaning was not compared."
+    by_meaning_only = found.question.terms is None
     if indexed.unembedded:
-        return "It has none of the query's words, and vectors are still missing: repeat the call in a moment."
-    return "It has none of the query's words, and no cosine above 0."
+        lacks = "Its" if by_meaning_only else "It has none of the query's words, and its"
+        return f"{lacks} vectors are still missing: repeat the call in a moment."
+    few = "" if by_meaning_only else "few or none of the query's words, and "
+    return f"It has {few}no cosine above 0."

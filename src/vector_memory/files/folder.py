@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, refusal
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 5_000_000
 """Larger files are not indexed: nobody writes that much by hand."""
+
+MAX_PATH = 4_096
+"""Maximum number of characters of a path that a caller sends."""
 
 DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md")
 
@@ -80,8 +84,11 @@ class MemoryFolder:
             self.skipped = skipped
 
     def why_skipped(self, path: str) -> str | None:
-        """Return why the latest `scan` left out a file, or a folder that it is in; None: it did not."""
-        names = {path, *map(str, PurePosixPath(path).parents)}
+        """Return why the latest `scan` left out a file, or a folder that it is in; None: it has no reason."""
+        inner = PurePosixPath(path)
+        if not {*self._not_listed}.isdisjoint(inner.parents):
+            return "it is in the folder of exported documents"
+        names = {printable_path(each) for each in (inner, *inner.parents)}
         return next((each.reason for each in self.skipped if each.path in names), None)
 
     def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
@@ -119,7 +126,7 @@ class MemoryFolder:
 
         Raises ValidationError if the path leads out of the folder or is not a Markdown file.
         """
-        wanted = PurePosixPath(path)
+        wanted = PurePosixPath(check_text("path", path, MAX_PATH))
         if "\0" in path or wanted.is_absolute() or any(part.startswith(".") for part in wanted.parts):
             raise ValidationError(
                 "path must be a file inside the memory folder, without '..' and without names that start with a dot, "
@@ -128,7 +135,9 @@ class MemoryFolder:
         if not is_markdown(wanted.name):
             raise ValidationError(f"path must be a Markdown file, for example {self.name}/MEMORY.md.")
         inner = PurePosixPath(*wanted.parts[1:]) if wanted.parts[0] == self.name and len(wanted.parts) > 1 else wanted
-        return str(inner if os.path.isfile(self.path / inner) else wanted)  # noqa: PTH113 - Path.is_file may raise
+        # Only a file that is there is meant without the folder's name. Path.is_file may raise.
+        is_wanted = os.path.isfile(self.path / wanted) and not os.path.isfile(self.path / inner)  # noqa: PTH113
+        return str(wanted if is_wanted else inner)
 
     def append(self, entry: str, topic: str | None, now: datetime) -> str:
         """Add an entry to the log of the day and return the log's path. Several processes may do so at once.

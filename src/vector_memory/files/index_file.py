@@ -57,8 +57,9 @@ class IndexFile:
     def _rebuild(self, damaged: FileIndex) -> None:
         with self._lock:
             if self._index is damaged:
+                is_in_place = damaged.is_in_place()  # not asked later: closing deletes the log
                 self._index.close()
-                if damaged.is_in_place():
+                if is_in_place:
                     self._remove()
                 self._index = self._open()
 

@@ -19,12 +19,12 @@ from vector_memory.files.folder import MemoryFolder, decoded
 from vector_memory.files.index_file import IndexFile
 from vector_memory.files.indexer import FolderIndexer, IndexingProgress
 from vector_memory.files.reading import fitting_lines
-from vector_memory.files.search import FileHit, FileSearch, notes
+from vector_memory.files.search import FileHit, FileHits, FileSearch, notes
 from vector_memory.files.watcher import Watcher
 from vector_memory.indexing.indexer import Indexer
 from vector_memory.results.budget import Packer
 from vector_memory.results.files import FileSearchResult, FileStatusResult, FileTextResult, FileWriteResult, FoundText
-from vector_memory.search.explaining import fitting
+from vector_memory.search.explaining import Trace, fitting
 from vector_memory.settings import FileLocations, Settings
 from vector_memory.storage.sqlite import file_rows
 from vector_memory.storage.sqlite.file_index import FileIndex
@@ -40,7 +40,6 @@ SKIPPED_NAMED = 5
 
 NO_ROOM = "The trace did not fit: set a larger VECTOR_MEMORY_MAX_RESPONSE_TOKENS."
 
-MAX_PATH = 4_096
 MAX_TOPIC = 200
 MAX_LINE_NUMBER = 10**9
 
@@ -94,6 +93,7 @@ class FileMemory:
         self._folder = MemoryFolder(folder, not_indexed)
         index_file = index_file or index_path(FileLocations().db_dir, folder, settings.embedding_model)
         self._index = IndexFile(index_file, settings.embedding_dim)
+        self._known_index: FileIndex | None = None
         self._packer = Packer(settings.max_response_tokens)
         self._stopping = threading.Event()
         self._indexer = FolderIndexer(self._folder, Indexer(model, settings), self._stopping)
@@ -126,9 +126,14 @@ class FileMemory:
         self._index.close()
 
     def check_for_changes(self) -> None:
-        """Start indexing changes if the folder cannot be watched, or if indexing failed before."""
-        if self._watcher.has_failed or not self._watcher.is_watching:
+        """Start indexing changes if the folder cannot be watched, if indexing failed before, or if the index is new."""
+        if self._watcher.has_failed or not self._watcher.is_watching or self._is_index_new():
+            self._known_index = self._index.current()
             self._watcher.request()
+
+    def _is_index_new(self) -> bool:
+        """Whether the index was opened, perhaps without content, since changes were last checked for."""
+        return self._index.current() is not self._known_index
 
     def wait_for_words(self, seconds: float) -> bool:
         """Wait until the words of all known changes are indexed; False: it takes longer or has failed."""
@@ -156,8 +161,16 @@ class FileMemory:
         search = FileSearch(query, self._model, self.settings.search_mode, daily=daily)
         explaining = FileExplaining(self._folder, search, limit)
         path = None if explain is None else explaining.path_of(explain)
-        found = self._index.use(lambda index: search.find(index, limit))
-        whole = None if explain is None else self._index.use(lambda index: explaining.explain(index, path))
+
+        def work(index: FileIndex) -> tuple[FileHits, Trace | None]:
+            with index.read() as connection:  # one state for both
+                found = search.find(index, connection, limit)
+                return found, None if explain is None else explaining.explain(index, connection, path)
+
+        found, whole = self._index.use(work)
+        if self._is_index_new():  # it was damaged
+            self.check_for_changes()
+            complete = False
         trace = None if whole is None else fitting(whole, self._packer.room // 2)
         usable = self._index.current().vectors_usable
         failed = self._watcher.has_failed
@@ -180,7 +193,6 @@ class FileMemory:
 
     def get(self, path: str, start_line: int | None = None, lines: int | None = None) -> FileTextResult:
         """Return a file, or `lines` of its lines from `start_line` on, as far as they fit into the answer."""
-        check_text("path", path, MAX_PATH)
         first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE_NUMBER)
         count = check_range("lines", MAX_LINE_NUMBER if lines is None else lines, 1, MAX_LINE_NUMBER)
         inner = self._folder.find(path)

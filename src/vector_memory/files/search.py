@@ -11,6 +11,7 @@ from vector_memory.search.fusion import Hit
 from vector_memory.search.messages import NO_CLOSE_MATCH
 from vector_memory.search.question import Question, prepare
 from vector_memory.search.retrieval import best_units
+from vector_memory.storage.sqlite.database import Connection
 from vector_memory.storage.sqlite.file_contents import FileRevision, contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_search import FileCandidates, FoundChunk, chunks_with
@@ -57,16 +58,15 @@ class FileSearch:
         except EmbeddingUnavailableError as error:
             self.question = self._words.by_words(str(error))
 
-    def find(self, index: FileIndex, limit: int) -> FileHits:
+    def find(self, index: FileIndex, connection: Connection, limit: int) -> FileHits:
         """Return the best chunks: the same as a scan of all chunks would return."""
-        with index.read() as connection:
-            contents = contents_of(index, connection)
-            comparable = index.vectors_usable and contents.fingerprint == self._fingerprint
-            question = self.question if comparable or self.question.vector is None else self._words
-            source = FileCandidates(connection, contents, daily=self.daily)
-            found = best_units(source, question, limit)
-            hits = [hit for hit in found.hits if hit.score > 0]
-            chunks = chunks_with(connection, [hit.id for hit in hits])
+        contents = contents_of(index, connection)
+        comparable = index.vectors_usable and contents.fingerprint == self._fingerprint
+        question = self.question if comparable or self.question.vector is None else self._words
+        source = FileCandidates(connection, contents, daily=self.daily)
+        found = best_units(source, question, limit)
+        hits = [hit for hit in found.hits if hit.score > 0]
+        chunks = chunks_with(connection, [hit.id for hit in hits])
         best = [FileHit(chunk, hit) for chunk, hit in zip(chunks, hits, strict=True)]
         close = None if found.nearest is None else found.is_close(question.calibration)
         return FileHits(question, best, close, comparable, found.partial, contents.revision)

@@ -20,27 +20,29 @@ DAYS = rf"{DAY}(?:[ ]?(?:-|\u2013|to)[ ]?{DAY})?"
 YEAR = r"(?:19|20)\d\d"
 DATE = re.compile(
     rf"""
-    (?<![\w.\#/$€£'\u2019-])
+    (?<![\w.\#/$€£'\u2019=-])(?<!(?i:version)[ ])
     (?:
         (?:(?:on|in|of|during|since|until|before|after|by|from)[ ]+)?(?:the[ ]+)?
         (?P<date>
-            \d{{4}}-\d\d(?:-\d\d)?
+            \d{{4}}-\d\d-\d\d
             | {DAYS}\.?(?:[ ]+of)?[ ]+{MONTH}(?:,?[ ]+{YEAR})?
             | {MONTH}[ ]+(?:{DAYS},?[ ]+)?{YEAR}
             | {MONTH}[ ]+{DAYS}
             | (?:{ALONE})(?![ ]+\d)
         )
         | (?:in|during|since|until|before|after)[ ]+(?P<month>{FULL})(?![ ]+\d)
-        | (?:in|of|during|since|until|before|after|by|from)[ ]+(?P<year>{YEAR})
+        | (?:in|of|during|since|until|before|after|by|from)[ ]+(?P<year>{YEAR}(?:-\d\d)?)
     )
     (?![./'\u2019-]*\w)
     """,
     re.VERBOSE,
 )
-"""A date in English or as ISO 8601, with the words before it. A number alone may be anything: a port, a release."""
+"""A date in English or as ISO 8601, with the words before it. Numbers alone may be anything: a port, a release."""
 
 PART = re.compile(rf"(?P<year>\d{{4}})|(?P<day>\d{{1,2}})|(?P<month>{MONTH})")
 SPACES = re.compile(r"\s+")
+WORD = re.compile(r"\w+")
+BETWEEN_DATES = frozenset({"and", "between", "from", "or", "to"})
 
 
 def without_dates(query: str, scope: Scope) -> str:
@@ -52,7 +54,7 @@ def without_dates(query: str, scope: Scope) -> str:
         return " " if any(is_within(date, scope) for date in readings(found[str(found.lastgroup)], scope)) else found[0]
 
     left = SPACES.sub(" ", DATE.sub(kept, query)).strip()
-    return left if re.search(r"\w", left) else query
+    return query if BETWEEN_DATES.issuperset(WORD.findall(left.casefold())) else left
 
 
 def readings(text: str, scope: Scope) -> list[str]:

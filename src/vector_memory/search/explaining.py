@@ -208,11 +208,14 @@ def outside(names: Sequence[str]) -> str:
 
 def not_compared(question: Question, memory: Memory, ranking: Ranking) -> str:
     """Say why a memory in the scope is not in the ranking."""
+    is_full = len(ranking.hits) >= MAX_DEPTH
+    if question.vector is None and is_full:
+        return f"At least {MAX_DEPTH:,} others come before it, or it has none of the query's words."
     if question.vector is None:
         return "It has none of the query's words, and meaning was not compared."
     if memory.chunked and not memory.chunk_count:
         return "It has no chunks yet: a server adds them in the background, or `vector-memory backfill` at once."
-    if len(ranking.hits) >= MAX_DEPTH:
+    if is_full:
         return f"At least {MAX_DEPTH:,} others come before it, or it has no vector yet."
     lacks = "It has no vector yet" if question.terms is None else "It has no vector yet and none of the query's words"
     return f"{lacks}: a server computes vectors in the background, or `vector-memory backfill` at once."

@@ -176,7 +176,7 @@ def is_worthless(error: DatabaseError) -> bool:
     """Return whether an error says that the index is damaged or outdated, and must be rebuilt."""
     cause = error.__cause__
     is_damaged = isinstance(error, DamagedError) and cause is None
-    is_unusable = isinstance(cause, apsw.SQLError | apsw.CorruptError | apsw.NotADBError)
+    is_unusable = isinstance(cause, apsw.SQLError | apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError)
     return is_damaged or is_unusable or isinstance(error, OutdatedIndexError)
 
 

@@ -52,6 +52,8 @@ class FullDisk:
         self._path = path
         self._extend = extend
         self._lock = threading.RLock()
+        self._no_writer_waits = threading.Event()
+        self._no_writer_waits.set()
         self._identity: Identity | None = None
         self.reading_only = False
 
@@ -69,10 +71,20 @@ class FullDisk:
         Raises DatabaseError if the file was replaced: it is not kept open between calls, so another file can take its
         place.
         """
-        with self._lock, contextlib.closing(connect_to_read(self._path)) as connection:
+        with self._behind_writers(), contextlib.closing(connect_to_read(self._path)) as connection:
             self._require_same_file()
             self._extend(connection)
             yield connection
+
+    @contextlib.contextmanager
+    def _behind_writers(self) -> Iterator[None]:
+        """Hold the lock, but let a writer that waits for it go first: there may be many readers before it."""
+        while True:
+            self._no_writer_waits.wait()
+            with self._lock:
+                if self._no_writer_waits.is_set():
+                    yield
+                    return
 
     def version(self) -> int:
         """Return a number that changes with every commit: no connection is kept open that could be asked for one."""
@@ -86,8 +98,12 @@ class FullDisk:
 
         They share SQLite's knowledge of the log. Waits for those in use; raises FullDiskError if that takes too long.
         """
-        if not self._lock.acquire(timeout=READERS_SECONDS):
-            raise FullDiskError(READING_ONLY)
+        self._no_writer_waits.clear()
+        try:
+            if not self._lock.acquire(timeout=READERS_SECONDS):
+                raise FullDiskError(READING_ONLY)
+        finally:
+            self._no_writer_waits.set()
         try:
             self._require_same_file()
             yield
