@@ -17,6 +17,7 @@ from engines import execute
 from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.domain import TRAITS, MemoryKind, Page, Scope, Window
 from vector_memory.errors import ValidationError
+from vector_memory.search import retrieval
 from vector_memory.search.index import loader as passage_index
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
@@ -373,3 +374,24 @@ def test_a_limit_outside_1_to_100_is_refused(store: SessionMemoryStore, limit: i
 def test_a_query_without_words_or_too_long_is_refused(store: SessionMemoryStore, query: str) -> None:
     with pytest.raises(ValidationError, match="query"):
         store.search_chunks(query, Scope("report"), Page(limit=5))
+
+
+def test_the_similarity_of_a_document_does_not_depend_on_how_many_are_requested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nearest unit may be in neither of the lists that are compared first, which are short here."""
+    monkeypatch.setattr(retrieval, "DEPTH", 2)
+    source = random.Random(4)
+    with open_store(tmp_path / "memory.db") as store:
+        for number in range(60):
+            words = source.choices(WORDS, k=source.choice([5, 40, 90, 200]))
+            store.store_memory("report", f"{number} {' '.join(words)}", session_id="s")
+        for query in WORDS:
+            whole = similarities(store, query, 100)
+            for limit in (1, 20, 40):
+                assert similarities(store, query, limit) == whole[:limit]
+
+
+def similarities(store: SessionMemoryStore, query: str, limit: int) -> list[tuple[int, float | None]]:
+    found = store.search_documents(query, Scope("report"), Page(limit=limit), order="relevance")
+    return [(document.id, document.similarity) for document in found.results]

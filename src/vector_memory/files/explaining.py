@@ -41,9 +41,9 @@ class FileExplaining:
         """
         found = self._search.find(index, connection, MAX_DEPTH)
         shown = min(self._limit + SHOWN, len(found.hits))
-        told = (
-            {} if path is None else {"file": {"path": self._folder.shown(path), **self._why(connection, found, path)}}
-        )
+        told = {}
+        if path is not None:
+            told = {"file": {"path": self._folder.shown(path), **self._why(connection, found, path)}}
         return {
             "compared": compared(found.question, late=False),
             "queryWords": list(found.question.terms or ()),
@@ -91,9 +91,9 @@ class FileExplaining:
 
     def _not_indexed(self, path: str) -> str:
         """Say why a file is not in the index."""
-        if path not in self._folder.scan():
-            reason = self._folder.why_skipped(path)
-            return "There is no such file." if reason is None else f"It is not indexed: {reason}."
+        reason = self._folder.why_not_listed(path)
+        if reason is not None:
+            return reason
         try:
             self._folder.read(path)
         except ValidationError:

@@ -83,13 +83,19 @@ class MemoryFolder:
                 log_skipped(skipped)
             self.skipped = skipped
 
-    def why_skipped(self, path: str) -> str | None:
-        """Return why the latest `scan` left out a file, or a folder that it is in; None: it has no reason."""
+    def why_not_listed(self, path: str) -> str | None:
+        """Return why `scan` leaves out a file, as a sentence; None: it does not."""
         inner = PurePosixPath(path)
         if not {*self._not_listed}.isdisjoint(inner.parents):
-            return "it is in the folder of exported documents"
-        names = {printable_path(each) for each in (inner, *inner.parents)}
-        return next((each.reason for each in self.skipped if each.path in names), None)
+            return "It is not indexed: it is in the folder of exported documents."
+        skipped: dict[PurePosixPath, str] = {}
+        try:
+            if any(listed == path for listed, _ in self._scanned(skipped.__setitem__)):
+                return None
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # there is no folder
+        reason = next((skipped[each] for each in (inner, *inner.parents) if each in skipped), None)
+        return "There is no such file." if reason is None else f"It is not indexed: {reason}."
 
     def _scanned(self, skip: SkipCallback) -> Iterator[tuple[str, FileStatus]]:
         for entry in walk(self.path, skip, self._not_listed):

@@ -124,11 +124,30 @@ class Retrieval:
     def _fused(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
         """Return the best units or memories by their fused scores."""
         if self._view is None:
-            return best_units(self.reader.candidates(scope, self._method), self.question, count, memories=memories)
+            source = self.reader.candidates(scope, self._method)
+            found = best_units(source, self.question, count, memories=memories)
+            return self._with_nearest(found, source) if memories else found
         scope = self.reader.visible(scope)
         is_worthwhile = self._is_close if only_if_close else None
         scan = self._scan(self._view, scope, max(DEPTH, count))
         return scan.find(self.question.vector, count, is_worthwhile, memories=memories)
+
+    def _with_nearest(self, found: SearchHits, source: CandidateSource) -> SearchHits:
+        """Return memories with the cosine of their nearest unit, which may be in neither list."""
+        if self.question.vector is None:
+            return found
+        outlines = self.reader.outlines([hit.memory_id for hit in found.hits])
+        units = [Match(outline.id, outline.memory_id, 0.0) for outline in outlines]
+        cosines = source.similarities(self.question.vector, units)
+        nearest: dict[int, float] = {}
+        for unit in units:
+            if unit.id in cosines:
+                nearest[unit.memory_id] = max(cosines[unit.id], nearest.get(unit.memory_id, -1.0))
+        hits = [
+            hit._replace(similarity=clipped(nearest[hit.memory_id])) if hit.memory_id in nearest else hit
+            for hit in found.hits
+        ]
+        return found._replace(hits=hits)
 
     def _scan(self, view: View, scope: Scope, depth: int) -> Scan:
         """Return the scan of a visible scope; that of the last call, which has read the words, if it was the same."""
