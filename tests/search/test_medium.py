@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vector_memory.domain import Page, Scope
+from vector_memory.errors import ValidationError
 from vector_memory.search.fusion import Hit
 from vector_memory.search.medium import MatchedSection, Section, rank_sections, sections_of
 from vector_memory.storage.records import ChunkOutline
@@ -130,3 +131,12 @@ def test_a_section_too_long_for_an_answer_says_where_to_read_on(store: SessionMe
     rest = store.get_memory_by_id(memory_id, offset=section.content_end).memory
     assert rest is not None
     assert content[section.content_end :].startswith(rest.content)
+
+
+def test_kinds_that_are_not_split_into_chunks_have_neither_chunks_nor_sections_to_search(
+    store: SessionMemoryStore,
+) -> None:
+    store.store_memory("system_memory", "a b c", session_id="s")
+    for search in (store.search_chunks, store.search_sections):
+        with pytest.raises(ValidationError, match="system_memory are not split into chunks: use search_memories"):
+            search("a", Scope("system_memory"), Page())

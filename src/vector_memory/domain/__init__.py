@@ -232,6 +232,11 @@ class Scope:
         """Return `value` if it is a Scope. Raises ValidationError."""
         return check_instance("scope", value, cls)
 
+    def require_chunks(self) -> None:
+        """Raise ValidationError if memories of the scope's kind are not split into chunks."""
+        if self.kind is not None and not TRAITS[self.kind].chunked:
+            raise ValidationError(f"Memories of kind {self.kind} are not split into chunks: use search_memories.")
+
     def as_filters(self) -> dict[str, Any]:
         """Return the filters that are set, by their wire names."""
         named = {

@@ -25,6 +25,7 @@ class FineSearch:
         self, query: str, scope: Scope, page: Page, mode: SearchMode | None, neighbours: int
     ) -> FineSearchResult:
         """Return the chunks that match the query best, best first, short ones with their neighbours."""
+        scope.require_chunks()
         with self._timer.time(f"search_fine_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:

@@ -75,6 +75,7 @@ class MediumSearch:
 
     def search(self, query: str, scope: Scope, page: Page, mode: SearchMode | None) -> MediumSearchResult:
         """Return the sections that match the query best, best first."""
+        scope.require_chunks()
         with self._timer.time(f"search_medium_{scope.kind}"):
             question = self._retriever.prepare(query, mode, scope)
             with self._retriever.answering(question, scope) as retrieval:
