@@ -118,7 +118,7 @@ def test_every_weight_of_the_converted_folder_stands_for_what_it_did(folder: Pat
 def test_the_converted_folder_is_a_model_of_its_own_with_the_packages_tokenizer(folder: Path) -> None:
     engine = OnnxEngine(described(folder, "a test"))
     assert engine.fingerprint.precision == "q4"
-    tokens = engine._tokenizer.encode("query: lease\u2028le\x07ase cafe\u0301").tokens
+    tokens = engine._tokenizer._tokenizer.encode("query: lease\u2028le\x07ase cafe\u0301").tokens
     assert tokens[:4] == ["<s>", "▁query", ":", "▁lease"]
     assert tokens[4] == "▁lease"  # one character is left out, another becomes a space
     assert tokens[-2:] == ["é", "</s>"]  # composed

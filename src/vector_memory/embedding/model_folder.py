@@ -63,16 +63,18 @@ class ModelFolder:
         """Return the SHA-256 of a file. Raises EmbeddingUnavailableError if it is too large or not the official one."""
         file = self.file(name)
         if file.stat().st_size > MAX_BYTES[name]:
-            raise EmbeddingUnavailableError(
-                f"{name} in {self.source} is larger than {MAX_BYTES[name] // 1_000_000:,} MB. {self.remedy}"
-            )
+            raise self.unusable(name, f"is larger than {MAX_BYTES[name] // 1_000_000:,} MB")
         try:
             found = digest_of(file)
         except OSError as error:
             raise EmbeddingUnavailableError(f"{name} in {self.source} cannot be read ({error.strerror}).") from error
         if found != self.sha256.get(name, found):
-            raise EmbeddingUnavailableError(f"{name} in {self.source} is not the official file. {self.remedy}")
+            raise self.unusable(name, "is not the official file")
         return found
+
+    def unusable(self, name: str, problem: str) -> EmbeddingUnavailableError:
+        """Return the error for a file of the model. `problem`: what is wrong with it, as the end of a sentence."""
+        return EmbeddingUnavailableError(f"{name} in {self.source} {problem}. {self.remedy}")
 
     def identity(self, digests: Mapping[str, str]) -> str:
         """Return the name that vectors are stored with: another one if anything differs that they depend on.

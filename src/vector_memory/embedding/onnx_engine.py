@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vector_memory.domain import Fingerprint, Span
 from vector_memory.embedding.calibration import UNREADABLE, Calibration
@@ -27,13 +26,13 @@ from vector_memory.embedding.embedder import Encoded, EncodedQuestion, Vectors
 from vector_memory.embedding.encoder import PREFIXES, WORDS, build_graph
 from vector_memory.embedding.language_bias import read_bias
 from vector_memory.embedding.model_folder import BIAS_FILE, MODEL_FILE, TOKENIZER_FILE, ModelFolder
+from vector_memory.embedding.model_tokenizer import SPECIAL_TOKENS, ModelTokenizer, Tokens
 from vector_memory.embedding.safetensors import read_header
 from vector_memory.embedding.token_states import Content, States, of_question, packed
 from vector_memory.errors import EmbeddingUnavailableError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-    from tokenizers import Encoding, Tokenizer
 
 # Limits of one call: larger batches are not faster, and the process keeps the memory they allocate.
 MAX_TEXTS = 8
@@ -44,12 +43,6 @@ SMALLEST_LENGTH = np.float32(1e-12)
 LENGTH_TOLERANCE = 0.01
 ENGINE = "onnxruntime"
 PRECISIONS = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "U8": "q4"}
-SPECIAL_TOKENS = 2
-UNKNOWN_TOKENS = ("[UNK]", "<unk>")
-UNUSUAL = "\u13a6 \U00010380"
-"""Letters that hardly any vocabulary has: a tokenizer without a token for such letters fails on them."""
-
-Tokens = NDArray[np.int64]
 
 
 class Reading(NamedTuple):
@@ -77,16 +70,13 @@ class OnnxEngine:
         digests = {name: model.verify(name) for name in (TOKENIZER_FILE, *([BIAS_FILE] if model.bias_file else []))}
         with ThreadPoolExecutor(1) as background:
             verified = background.submit(model.verify, weights)  # hash 90 MB while the rest loads
-            self._tokenizer = _load_tokenizer(model)
+            self._tokenizer = ModelTokenizer(model)
             _import_runtime()  # now rather than in _open_session, while the hash is computed
             digests[weights] = verified.result()
         self._description = model.description
         self._read_tokens = model.description.tokens
         self._session, width, precision = self._open(model, weights)
         self._inputs = [each.name for each in self._session.get_inputs()]
-        self._special = self._tokenizer.encode("").ids
-        if len(self._special) != SPECIAL_TOKENS:
-            raise _unusable(model, "must put one token before a text and one after it", TOKENIZER_FILE)
         self.has_states = model.description.late_interaction
         self.tokens_per_vector = min(model.description.passage_tokens, self._read_tokens)
         self.fingerprint = Fingerprint(model.identity(digests), width or self._measured_width(), precision, ENGINE)
@@ -105,19 +95,18 @@ class OnnxEngine:
             try:
                 return _open_session(str(file), file.parent), 0, "onnx"
             except Exception as error:  # the runtime raises many kinds
-                raise _unusable(model, "cannot be loaded", weights) from error
+                raise model.unusable(weights, "cannot be loaded") from error
         size, stored = model.architecture(), read_header(file)
         self._read_tokens = min(self._read_tokens, size.longest - SPECIAL_TOKENS)
-        if not model.sha256 and _last_token(self._tokenizer) >= size.vocabulary:
-            raise _unusable(model, "has more tokens than the weights", TOKENIZER_FILE)
+        if not model.sha256 and self._tokenizer.last >= size.vocabulary:
+            raise model.unusable(TOKENIZER_FILE, "has more tokens than the weights")
         graph = build_graph(stored, size, f"./{file.name}")
         words = next(stored[prefix + WORDS] for prefix in PREFIXES if prefix + WORDS in stored)
         return _open_session(graph, file.parent), size.width, PRECISIONS[words.kind]
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the spans of the tokens, in characters. A Hangul syllable has 2-3 tokens with the same span."""
-        # encode_batch releases the interpreter lock; encode would hold it for 1 s on 500 kB.
-        return list(itertools.starmap(Span, _encoded(self._tokenizer.encode_batch, text).offsets))
+        return self._tokenizer.spans(text)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, shape (len(texts), dimensions).
@@ -151,7 +140,7 @@ class OnnxEngine:
 
     def calibration_for(self, question: str) -> Calibration:
         """Return when an answer to this question is close."""
-        if question and 2 * self._unknown_characters(question) >= len("".join(question.split())):
+        if question and 2 * self._tokenizer.unknown_characters(question) >= len("".join(question.split())):
             return UNREADABLE
         return self._description.calibration_for(question, lambda word: len(self.token_spans(word)))
 
@@ -159,7 +148,7 @@ class OnnxEngine:
         self, texts: Sequence[str], reading: Reading, keep: Callable[[int, States], None] | None = None
     ) -> Vectors:
         """Return the unit vectors of texts. `keep`: gets the index of each text and the states of its content."""
-        tokens = [self._tokens(reading.prefix + text) for text in texts]
+        tokens = [self._tokenizer.tokens(reading.prefix + text, self._read_tokens) for text in texts]
         vectors = np.empty((len(tokens), self.fingerprint.dimensions), np.float32)
         pool = _mean if self._description.pooling == "mean" else _first
 
@@ -188,14 +177,9 @@ class OnnxEngine:
         hidden: Vectors = self._session.run(None, given)[0]
         return hidden
 
-    def _tokens(self, text: str) -> Tokens:
-        encoding = _encoded(self._tokenizer.encode_batch_fast, text)
-        first, last = self._special
-        return np.array([first, *encoding.ids[: self._read_tokens], last], np.int64)
-
     @cached_property
     def _content(self) -> Content:
-        return Content(self._tokenizer.id_to_token)
+        return Content(self._tokenizer.token)
 
     def _reading(self, prefix: str, mean: Vectors | None) -> Reading:
         return Reading(prefix, len(self.token_spans(prefix.rstrip())), mean)
@@ -205,16 +189,9 @@ class OnnxEngine:
             return vectors
         return self._bias.removed(_unit(vectors), reading.mean)
 
-    def _unknown_characters(self, text: str) -> int:
-        """Return how many characters the vocabulary has no token for, as those of a script that it does not know."""
-        encoding = _encoded(self._tokenizer.encode_batch, text)
-        unknown = [self._tokenizer.token_to_id(token) for token in UNKNOWN_TOKENS]
-        spans = (span for token, span in zip(encoding.ids, encoding.offsets, strict=True) if token in unknown)
-        return sum(end - start for start, end in spans)
-
     def _measured_width(self) -> int:
         """Return the length of the states of a model that is an ONNX file."""
-        states = self._hidden(np.array([self._special], np.int64))
+        states = self._hidden(np.array([self._tokenizer.special], np.int64))
         if states.ndim != len(("texts", "tokens", "width")) or states.dtype != np.float32:
             raise EmbeddingUnavailableError(
                 "The first output of model.onnx must be the last hidden states, as 32-bit floats: export the model "
@@ -262,36 +239,6 @@ def _unit(vectors: Vectors) -> Vectors:
     return unit
 
 
-def _encoded(encode: Callable[..., list["Encoding"]], text: str) -> "Encoding":
-    """Return the tokens of a text without special ones. Raises EmbeddingUnavailableError if the tokenizer fails."""
-    try:
-        return encode([text], add_special_tokens=False)[0]
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # what the library raises when it panics is not an Exception
-        raise EmbeddingUnavailableError(
-            f"The model's {TOKENIZER_FILE} cannot read every text: download the model again."
-        ) from error
-
-
-def _last_token(tokenizer: "Tokenizer") -> int:
-    """Return the highest number that a token can have."""
-    return max(*tokenizer.get_vocab().values(), *tokenizer.encode("").ids)
-
-
-def _load_tokenizer(model: ModelFolder) -> "Tokenizer":
-    from tokenizers import Tokenizer  # noqa: PLC0415 - lazy, as everywhere in this package
-
-    try:
-        tokenizer = Tokenizer.from_file(str(model.file(TOKENIZER_FILE)))
-    except Exception as error:  # the library raises nothing more specific
-        raise _unusable(model, "is not a tokenizer's file", TOKENIZER_FILE) from error
-    tokenizer.no_truncation()  # the file may configure truncation and padding, as to 128 tokens
-    tokenizer.no_padding()
-    _encoded(tokenizer.encode_batch, UNUSUAL)
-    return tokenizer
-
-
 def _import_runtime() -> ModuleType:
     """Import ONNX Runtime without its telemetry, which would resolve a host and write a device id on import."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -314,10 +261,6 @@ def _open_session(graph: bytes | str, folder: Path) -> "InferenceSession":
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["EmbedLayerNormFusion", "SkipLayerNormFusion"],  # both make these models slower
     )
-
-
-def _unusable(model: ModelFolder, problem: str, name: str) -> EmbeddingUnavailableError:
-    return EmbeddingUnavailableError(f"{name} in {model.source} {problem}. {model.remedy}")
 
 
 def _available_cpus() -> int:
