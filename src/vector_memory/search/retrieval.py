@@ -69,8 +69,8 @@ class Retrieval:
     def find(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Find the `count` best units of the scope, or with `memories` the whole memories that have the best units.
 
-        `only_if_close`: the units do not matter if nothing is close. Raises ValidationError for a scope that is not of
-        one kind.
+        `only_if_close`: the units do not matter if nothing is close, and their order does not either. Raises
+        ValidationError for a scope that is not of one kind.
         """
         wanted = count
         while True:
@@ -90,20 +90,20 @@ class Retrieval:
 
     def everything(self, scope: Scope) -> list[Hit]:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
-        return self._best(scope, MAX_DEPTH, memories=False, only_if_close=False).hits
+        return self._best(scope, MAX_DEPTH).hits
 
-    def _best(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
+    def _best(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         if scope.kind is None:
             raise ValidationError(f"A search needs one memory_type: {', '.join(MemoryKind)}.")
-        if self.question.states is None:
+        if self.question.states is None or only_if_close:
             return self._fused(scope, count, memories=memories, only_if_close=only_if_close)
         wanted = LATE_UNITS if memories else max(count, LATE_UNITS)
-        units = self._fused(scope, wanted, memories=False, only_if_close=only_if_close)
+        units = self._fused(scope, wanted)
         late = self._late_scores(scope.kind, self.question.states, units.hits[:LATE_UNITS])
         lowest = min(late.values(), default=0.0)
         hits = late_hits(units.hits, late, lowest) if late else units.hits
         if memories:
-            others = self._fused(scope, count, memories=True, only_if_close=only_if_close)
+            others = self._fused(scope, count, memories=True)
             behind = late_hits(others.hits, {}, lowest) if late else others.hits
             units, hits = others, best_of_each_memory([*hits, *behind])
         return units._replace(hits=hits[:count])
@@ -121,7 +121,7 @@ class Retrieval:
             scores[unit] = max(score, scores.get(unit, score))
         return scores
 
-    def _fused(self, scope: Scope, count: int, *, memories: bool, only_if_close: bool) -> SearchHits:
+    def _fused(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         """Return the best units or memories by their fused scores."""
         if self._view is None:
             source = self.reader.candidates(scope, self._method)
