@@ -46,13 +46,13 @@ def draw_search(figures: dict[str, Any]) -> None:
 
     for scope in next(iter(figures.values()))["searches"]:
         line(scopes, scope, "fine", scope)
-    scopes.set_title("vector-memory, fine search (meaning and words)")
+    scopes.set_title("fine search by meaning and words")
     line(beside, SMALL, "original server", "original server")
     line(beside, EVERYTHING, "vec0, no filter", "vec0, no filter")
     line(beside, EVERYTHING, "numpy floor", "numpy floor")
     line(beside, SMALL, "fine", SMALL)
     line(beside, EVERYTHING, "fine", EVERYTHING)
-    beside.set_title("beside the original server (small session), vec0 and numpy (everything)")
+    beside.set_title("beside other ways")
     for axes in (scopes, beside):
         axes.set_xlabel("passages in the file")
         axes.grid(alpha=0.3)
