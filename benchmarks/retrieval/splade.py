@@ -84,8 +84,9 @@ class Splade:
 
     def _states(self, text: str) -> Weights:
         """Return what the head makes of the last hidden states, shape (tokens, width)."""
-        ids = self._engine._tokens(text)[None]  # noqa: SLF001 - the encoder without its pooling
-        states = self._engine._hidden(ids)[0] @ self._dense[0] + self._dense[1]  # noqa: SLF001
+        engine = self._engine  # used without its pooling
+        ids = engine._tokenizer.tokens(text, engine._read_tokens)[None]  # noqa: SLF001
+        states = engine._hidden(ids)[0] @ self._dense[0] + self._dense[1]  # noqa: SLF001
         states = 0.5 * states * (1 + np.tanh(math.sqrt(2 / math.pi) * (states + 0.044715 * states**3)))
         centred = states - states.mean(axis=-1, keepdims=True)
         scale = np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + 1e-12)
