@@ -52,7 +52,7 @@ def draw_search(figures: dict[str, Any]) -> None:
     line(beside, EVERYTHING, "numpy floor", "numpy floor")
     line(beside, SMALL, "fine", SMALL)
     line(beside, EVERYTHING, "fine", EVERYTHING)
-    beside.set_title("beside other ways")
+    beside.set_title("compared with other approaches")
     for axes in (scopes, beside):
         axes.set_xlabel("passages in the file")
         axes.grid(alpha=0.3)

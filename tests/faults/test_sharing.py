@@ -42,9 +42,8 @@ from faults.workload import memory, open_store
 path, opened = Path(sys.argv[1]), []
 
 def note(event, arguments):
-    # A file that is made and not there yet cannot be locked yet; closing one opened as a path drops no locks.
-    harmless = os.O_EXCL | getattr(os, "O_PATH", 0)
-    if event == "open" and str(arguments[0]).startswith(str(path)) and not arguments[2] & harmless:
+    # A file that is made and not there yet cannot be locked yet.
+    if event == "open" and str(arguments[0]).startswith(str(path)) and not arguments[2] & os.O_EXCL:
         opened.append(arguments[0])
 
 sys.addaudithook(note)

@@ -86,16 +86,8 @@ def test_a_trace_lists_the_results_first_with_what_they_were_measured_by(memory:
         ("empty.md", "all", "It has no text."),
         ("nothing.md", "all", "There is no such file."),
         ("memory/nothing.md", "all", "There is no such file."),
-        (
-            "memory/broken.md",
-            "all",
-            LINK,
-        ),
-        (
-            f"{'deep/' * 45}link.md",
-            "all",
-            LINK,
-        ),
+        ("memory/broken.md", "all", LINK),
+        (f"{'deep/' * 45}link.md", "all", LINK),
         ("bell\a/notes.md", "all", "It is not indexed: its name is not UTF-8 or not printable."),
         ("database.md", "all", "It is not indexed: it cannot be read."),
         ("exports/export.md", "all", "It is not indexed: it is in the folder of exported documents."),

@@ -53,6 +53,15 @@ def complete(memory: FileMemory) -> bool:
     return bool(status.watching and not status.indexing and not status.chunks_without_vectors)
 
 
+def with_quokka(folder: Path, open_memory: Open) -> FileMemory:
+    """Return a memory that has indexed one file."""
+    (folder / "a.md").write_text("The quokka eats leaves.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: complete(memory))
+    return memory
+
+
 def found(memory: FileMemory, query: str, source: str = "all") -> list[str]:
     return [hit.path for hit in memory.search(query, source=source).results]
 
@@ -266,10 +275,7 @@ def test_vectors_of_another_model_are_not_compared(folder: Path, open_memory: Op
 def test_a_damaged_index_is_rebuilt_while_the_memory_is_in_use(
     folder: Path, open_memory: Open, index_file: Path
 ) -> None:
-    (folder / "a.md").write_text("The quokka eats leaves.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = with_quokka(folder, open_memory)
     memory._index.current().purge_deleted()
     size = index_file.stat().st_size
     with index_file.open("r+b") as file:
@@ -281,10 +287,7 @@ def test_a_damaged_index_is_rebuilt_while_the_memory_is_in_use(
 def test_an_index_whose_texts_are_damaged_is_rebuilt_and_filled_again_by_a_search(
     folder: Path, open_memory: Open, index_file: Path
 ) -> None:
-    (folder / "a.md").write_text("The quokka eats leaves.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = with_quokka(folder, open_memory)
     with closing(sqlite3.connect(index_file)) as connection:
         connection.execute("update chunks set text = cast(x'ff80ff' as text)")
         connection.commit()
@@ -292,23 +295,30 @@ def test_an_index_whose_texts_are_damaged_is_rebuilt_and_filled_again_by_a_searc
     eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
 
 
+def test_the_first_search_of_a_watched_folder_does_not_scan_it_again(
+    folder: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.md").write_text("The quokka.")
+    memory = open_memory()
+    memory.start_background_work()
+    eventually(lambda: memory._watcher.is_watching and memory.wait_for_words(0))
+    requests: list[None] = []
+    monkeypatch.setattr(memory._watcher, "request", lambda: requests.append(None))
+    assert found(memory, "quokka") == ["memory/a.md"]
+    assert not requests
+
+
 def test_an_index_that_was_deleted_is_filled_again_by_a_search(
     folder: Path, open_memory: Open, index_file: Path
 ) -> None:
-    (folder / "a.md").write_text("The quokka eats leaves.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = with_quokka(folder, open_memory)
     for file in index_file.parent.glob(f"{index_file.name}*"):
         file.unlink()
     eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
 
 
 def test_an_answer_says_when_no_file_is_close_to_the_topic(folder: Path, open_memory: Open) -> None:
-    (folder / "a.md").write_text("The quokka eats leaves.")
-    memory = open_memory()
-    memory.start_background_work()
-    eventually(lambda: complete(memory))
+    memory = with_quokka(folder, open_memory)
     assert memory.search("quokka eats leaves").message is None
     assert "No close match" in (memory.search("tax law leaves of 1986 in four countries").message or "")
 

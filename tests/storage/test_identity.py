@@ -303,7 +303,7 @@ def test_a_lock_that_one_read_of_the_table_misses_is_still_found(path: Path, mon
     """The system may leave out entries when the table changes while it is read."""
     number = log_index_of(path).stat().st_ino
     readings = iter(["", f"1: POSIX  ADVISORY  READ 1 {lock_table.device_of(path)}:{number} 128 128\n"])
-    table = SimpleNamespace(exists=lambda: True, read_text=lambda **_: next(readings, ""))
+    table = SimpleNamespace(read_text=lambda **_: next(readings, ""))
     monkeypatch.setattr(lock_table, "TABLE", table)
     assert is_log_of_another(path)
 

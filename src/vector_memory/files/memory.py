@@ -126,14 +126,15 @@ class FileMemory:
         self._index.close()
 
     def check_for_changes(self) -> None:
-        """Start indexing changes if the folder cannot be watched, if indexing failed before, or if the index is new."""
-        if self._watcher.has_failed or not self._watcher.is_watching or self._is_index_new():
-            self._known_index = self._index.current()
+        """Start indexing changes if the folder cannot be watched, indexing failed before, or the index was replaced."""
+        was_replaced = self._was_index_replaced()
+        self._known_index = self._index.current()
+        if was_replaced or self._watcher.has_failed or not self._watcher.is_watching:
             self._watcher.request()
 
-    def _is_index_new(self) -> bool:
-        """Whether the index was opened, perhaps without content, since changes were last checked for."""
-        return self._index.current() is not self._known_index
+    def _was_index_replaced(self) -> bool:
+        """Whether the index is another one, perhaps without content, than when changes were last checked for."""
+        return self._known_index not in (None, self._index.current())
 
     def wait_for_words(self, seconds: float) -> bool:
         """Wait until the words of all known changes are indexed; False: it takes longer or has failed."""
@@ -168,7 +169,7 @@ class FileMemory:
                 return found, None if explain is None else explaining.explain(index, connection, path)
 
         found, whole = self._index.use(work)
-        if self._is_index_new():  # it was damaged
+        if self._was_index_replaced():  # it was damaged
             self.check_for_changes()
             complete = False
         trace = None if whole is None else fitting(whole, self._packer.room // 2)
@@ -254,13 +255,14 @@ class FileMemory:
         more = f"; and {len(skipped) - SKIPPED_NAMED:,} more" if len(skipped) > SKIPPED_NAMED else ""
         return f"Warning: skipped {named}{more}."
 
-    def _found_text(self, hit: FileHit) -> FoundText:
+    def _found_text(self, found: FileHit) -> FoundText:
+        chunk, hit = found
         return FoundText(
-            path=self._folder.shown(hit.chunk.path),
-            text=hit.chunk.text,
-            score=hit.hit.score,
-            start_line=hit.chunk.start_line,
-            end_line=hit.chunk.end_line,
+            path=self._folder.shown(chunk.path),
+            text=chunk.text,
+            score=hit.score,
+            start_line=chunk.start_line,
+            end_line=chunk.end_line,
         )
 
 

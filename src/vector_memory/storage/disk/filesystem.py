@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError
 
@@ -17,20 +18,38 @@ PASSED_THROUGH = re.compile(r"9p|vboxsf|drvfs|fuse\.(grpcfuse|osxfs|vmhgfs-fuse)
 OCTAL = re.compile(r"\\([0-7]{3})")
 
 
+class Mount(NamedTuple):
+    """A mounted file system: the number of the mount, the numbers of its device (as in 8:1), where, and the type."""
+
+    number: str
+    device: str
+    point: Path
+    kind: str
+
+
+def mounts() -> list[Mount]:
+    """Return what is mounted, later mounts last; nothing if the system does not report it."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        number, _, device, _, point, *_ = before.split()
+        unescaped = OCTAL.sub(lambda code: chr(int(code[1], 8)), point)
+        found.append(Mount(number, device, Path(unescaped), after.split()[0]))
+    return found
+
+
 def file_system(path: Path) -> str | None:
     """Return the type of the file system of `path`, which need not exist; None if the system does not report it."""
-    try:
-        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
     real = Path(os.path.realpath(path))
     depth, kind = 0, None
-    for mount in mounts:
-        before, _, after = mount.partition(" - ")
-        point = Path(OCTAL.sub(lambda code: chr(int(code[1], 8)), before.split()[4]))
+    for mount in mounts():
         # The last of several mounts on one point is the visible one.
-        if real.is_relative_to(point) and len(point.parts) >= depth:
-            depth, kind = len(point.parts), after.split()[0]
+        if real.is_relative_to(mount.point) and len(mount.point.parts) >= depth:
+            depth, kind = len(mount.point.parts), mount.kind
     return kind
 
 

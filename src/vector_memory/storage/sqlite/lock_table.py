@@ -3,12 +3,12 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from vector_memory.errors import DatabaseError
-from vector_memory.storage.disk.filesystem import MOUNTS, log_index_of
+from vector_memory.storage.disk.filesystem import log_index_of, mounts
 from vector_memory.storage.disk.protection import JOURNAL_MODE_AT, LOGGED, header_of
 
 TABLE = Path("/proc/locks")
@@ -55,53 +55,9 @@ class Lock(NamedTuple):
     first: int
     last: int
 
-    def is_of(self, file: "File") -> bool:
-        """Return whether it is a lock on a file."""
-        return self.inode == file.inode and file.device in (None, self.device)
-
     def covers(self, some: range) -> bool:
         """Return whether one of the bytes is locked."""
         return self.first < some.stop and self.last >= some.start
-
-
-class File(NamedTuple):
-    """A file as the table names it. `device`: None if it is not known. Equal inodes on two devices are two files."""
-
-    inode: int
-    device: str | None
-
-
-def file_at(path: Path) -> File | None:
-    """Return the file at a path; None: there is none."""
-    try:
-        return File(path.stat().st_ino, device_of(path))
-    except OSError:
-        return None
-
-
-def device_of(path: Path) -> str | None:
-    """Return the device of a file, as the table names it; None: it is not known.
-
-    That is the device of its mount. On some file systems, such as btrfs, `stat` reports another one.
-    """
-    if not TABLE.exists():
-        return None
-    descriptor = os.open(path, os.O_PATH)  # closing it drops no locks
-    try:
-        mount = MOUNT.search((OPEN_FILES / str(descriptor)).read_text(encoding="ascii"))
-        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    found = (line.split()[2] for line in mounts if mount is not None and line.split()[0] == mount[1])
-    device = next(found, None)
-    return None if device is None else in_hexadecimal(device)
-
-
-def in_hexadecimal(device: str) -> str:
-    """Return the numbers of a device as the table has them."""
-    return ":".join(f"{int(number):02x}" for number in device.split(":"))
 
 
 def require_own_log(path: Path) -> None:
@@ -128,12 +84,10 @@ def find_conflict(path: Path) -> str | None:
 def is_open_with_another_log(path: Path) -> bool:
     """Return whether a process uses the database with a log other than the one next to it."""
     real = Path(os.path.realpath(path))
-    database, index, locks = file_at(real), file_at(log_index_of(real)), locks_held()
-    if database is None:
-        return False
+    locks = locks_held()
     # A process with an exclusive lock needs no log, for example while it restores a backup.
-    users = {lock.process for lock in locks if lock.is_of(database) and lock.shared and lock.covers(SHARED)}
-    users -= {lock.process for lock in locks if index is not None and lock.is_of(index) and lock.covers(IN_USE)}
+    users = {lock.process for lock in locks_on(real, locks) if lock.shared and lock.covers(SHARED)}
+    users -= {lock.process for lock in locks_on(log_index_of(real), locks) if lock.covers(IN_USE)}
     return bool(users) and has_log(real)
 
 
@@ -150,10 +104,38 @@ def has_log(path: Path) -> bool:
 def is_log_of_another(path: Path) -> bool:
     """Return whether a process uses the log next to a database without using the database."""
     real = Path(os.path.realpath(path))
-    database, index, locks = file_at(real), file_at(log_index_of(real)), locks_held()
-    devices = {lock.device for lock in locks if index is not None and lock.is_of(index) and lock.covers(IN_USE)}
-    used = {lock.device for lock in locks if database is not None and lock.is_of(database) and lock.covers(SHARED)}
-    return bool(devices) and not devices & used
+    locks = locks_held()
+    devices = {lock.device for lock in locks_on(log_index_of(real), locks) if lock.covers(IN_USE)}
+    return bool(devices) and not devices & {lock.device for lock in locks_on(real, locks) if lock.covers(SHARED)}
+
+
+def locks_on(path: Path, locks: Collection[Lock]) -> list[Lock]:
+    """Return those of the locks that are on the file at a path. Equal inodes on two devices are two files."""
+    try:
+        inode = path.stat().st_ino
+    except OSError:
+        return []
+    found = [lock for lock in locks if lock.inode == inode]
+    device = device_of(path) if found else None
+    return [lock for lock in found if device in (None, lock.device)]
+
+
+def device_of(path: Path) -> str | None:
+    """Return the device of a file, as the table names it; None: it is not known.
+
+    That is the device of its mount. On some file systems, such as btrfs, `stat` reports another one.
+    """
+    try:
+        descriptor = os.open(path, os.O_PATH)  # closing it drops no locks
+        try:
+            facts = (OPEN_FILES / str(descriptor)).read_text(encoding="ascii")
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    number = MOUNT.search(facts)
+    device = next((mount.device for mount in mounts() if number is not None and mount.number == number[1]), None)
+    return None if device is None else ":".join(f"{int(part):02x}" for part in device.split(":"))
 
 
 def locks_held() -> set[Lock]:
