@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
 
-from clusters import shared_cluster
+from clusters import Cluster
 from forked import finished
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.errors import DatabaseError, DatabaseLockError
@@ -23,6 +24,7 @@ from waiting import eventually
 
 DIMENSIONS = 32
 PASSAGES = 4_000
+SCHEMA = "memory"
 SHARES = (2, 10, 100, 1_000)
 """A task of this number has one in so many passages."""
 
@@ -49,27 +51,31 @@ def unit_vectors(count: int, seed: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def schema() -> str:
-    """The schema of a memory of many passages, whose tasks let through one in 2, 10, 100 and 1,000 of them."""
+def url(cluster: Cluster) -> str:
+    """A database with a memory of many passages, whose tasks let through one in 2, 10, 100 and 1,000 of them.
+
+    Creating an index waits for all older transactions of its database: no other test has any there.
+    """
+    url = cluster.create_database("indexed")
     made = unit_vectors(PASSAGES, 1)
     ids = np.arange(1, PASSAGES + 1)
     tasks = np.array([max((share for share in SHARES if number % share == 0), default=0) for number in ids])
-    database = PostgresDatabase(shared_cluster().url(), schema="indexed", dimensions=DIMENSIONS)
+    database = PostgresDatabase(url, schema=SCHEMA, dimensions=DIMENSIONS)
     with database.write() as connection:
         for task in np.unique(tasks):
             own = ids[tasks == task]
             connection.execute(FILL, {"task": f"{task}", "ids": own})
             connection.execute(FILL_PASSAGES, {"ids": own, "vectors": made[tasks == task], "length": DIMENSIONS})
     database.close()
-    return "indexed"
+    return url
 
 
 @pytest.fixture
-def connection(schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+def connection(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     """A connection in a transaction, on a memory with the index, for which any scope is large."""
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    approximate.create(shared_cluster().url(), schema)
-    database = PostgresDatabase(shared_cluster().url(), schema=schema, dimensions=DIMENSIONS)
+    approximate.create(url, SCHEMA)
+    database = PostgresDatabase(url, schema=SCHEMA, dimensions=DIMENSIONS)
     with database.read() as connection:
         yield connection
     database.close()
@@ -120,38 +126,47 @@ def test_an_answer_is_complete_where_the_index_finds_too_few(
     assert len(vectors.nearest(connection, tenth, unit_vectors(1, 5)[0], 300).units) == 300
 
 
-def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(
-    schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_was_not_completed_is_not_used_and_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    with connect(shared_cluster().url(), schema, SETTINGS) as connection:
-        approximate.create(shared_cluster().url(), schema)
-        invalid = f"update pg_index set indisvalid = %s where indexrelid = '{schema}.{approximate.NAME}'::regclass"
+    with connect(url, SCHEMA, SETTINGS) as connection:
+        approximate.create(url, SCHEMA)
+        invalid = f"update pg_index set indisvalid = %s where indexrelid = '{SCHEMA}.{approximate.NAME}'::regclass"
         connection.execute(invalid, (False,))
         assert faulty_indexes(connection) == [approximate.NAME]
         everything = passage_filter(Scope(MemoryKind.INPUT_PROMPT))
         assert not approximate.is_usable(connection, everything)
-        approximate.create(shared_cluster().url(), schema)
+        approximate.create(url, SCHEMA)
         assert faulty_indexes(connection) == []
         assert approximate.is_usable(connection, everything)
-        approximate.drop(shared_cluster().url(), schema)
+        approximate.drop(url, SCHEMA)
         assert not approximate.is_usable(connection, everything)
 
 
-def test_one_process_at_a_time_creates_or_drops_the_index(schema: str) -> None:
-    url = shared_cluster().url()
-    with approximate.maintained(url, schema):
+def test_one_process_at_a_time_creates_or_drops_the_index(url: str) -> None:
+    with approximate.maintained(url, SCHEMA):
         for change in (approximate.create, approximate.drop):
             with pytest.raises(DatabaseLockError, match="Another process is creating or dropping the index"):
-                change(url, schema)
-    approximate.drop(url, schema)
+                change(url, SCHEMA)
+    approximate.drop(url, SCHEMA)
 
 
-def test_an_index_that_is_being_built_is_neither_used_nor_faulty(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_has_changed_the_index_keeps_nobody_waiting_whose_connection_ends_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Connection.close
+    with monkeypatch.context() as patch, ExitStack() as later:
+        patch.setattr(Connection, "close", lambda connection: later.callback(close, connection))
+        approximate.create(url, SCHEMA)
+        with pytest.raises(ZeroDivisionError), approximate.maintained(url, SCHEMA):
+            raise ZeroDivisionError
+        approximate.drop(url, SCHEMA)
+
+
+def test_an_index_that_is_being_built_is_neither_used_nor_faulty(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "EXACT_PASSAGES", 0)
-    url = shared_cluster().url()
-    building = threading.Thread(target=approximate.create, args=(url, schema), daemon=True)
-    with psycopg.connect(url) as older, connect(url, schema, SETTINGS) as connection:
+    approximate.drop(url, SCHEMA)
+    building = threading.Thread(target=approximate.create, args=(url, SCHEMA), daemon=True)
+    with psycopg.connect(url) as older, connect(url, SCHEMA, SETTINGS) as connection:
         older.execute("begin isolation level repeatable read")
         older.execute("select 1")  # the end of building waits for its snapshot
         building.start()
@@ -160,8 +175,8 @@ def test_an_index_that_is_being_built_is_neither_used_nor_faulty(schema: str, mo
         assert faulty_indexes(connection) == []
         assert not approximate.is_usable(connection, passage_filter(Scope(MemoryKind.INPUT_PROMPT)))
         older.rollback()
-        building.join(60)
-    approximate.drop(url, schema)
+        building.join()
+    approximate.drop(url, SCHEMA)
 
 
 def test_only_the_index_of_the_memory_itself_is_created_and_dropped(database: Callable[[str], str]) -> None:
@@ -193,10 +208,9 @@ def test_searches_of_filtered_scopes_find_the_ten_nearest_passages(connection: C
     assert found >= 0.99 * wanted
 
 
-def test_the_command_creates_and_drops_the_index(schema: str) -> None:
-    url = f"{shared_cluster().url()}&schema={schema}"
-    with connect(shared_cluster().url(), schema, SETTINGS) as connection:
-        there = f"select to_regclass('{schema}.{approximate.NAME}') is not null"
+def test_the_command_creates_and_drops_the_index(url: str) -> None:
+    with connect(url, SCHEMA, SETTINGS) as connection:
+        there = f"select to_regclass('{SCHEMA}.{approximate.NAME}') is not null"
         for flags, is_there in (((), True), (("--drop",), False)):
             ended = finished("database", "index", "--database-url", url, *flags)
             assert (ended.returncode, connection.execute(there).fetchall()) == (0, [(is_there,)]), ended.stderr

@@ -112,9 +112,13 @@ def maintained(url: str, schema: str) -> Iterator[Connection]:
     with translated_errors(), closing(connecting.connect(url, schema, connecting.MAINTAINING)) as connection:
         if not migrations.applied(connection, schema):
             raise DatabaseError(migrations.MISSING)
-        if not fetch_value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", (LOCK_KEY, schema)):
+        lock = (LOCK_KEY, schema)
+        if not fetch_value(connection, "select pg_try_advisory_lock(%s, hashtext(%s))", lock):
             raise DatabaseLockError(BEING_CHANGED)
         try:
             yield connection
         except postgres.InsufficientPrivilege:
             raise DatabaseError(NOT_OWNER) from None
+        finally:
+            if connection.is_usable():  # PostgreSQL notices only some time later that a connection was closed
+                connection.execute("select pg_advisory_unlock(%s, hashtext(%s))", lock)
