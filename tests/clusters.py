@@ -129,9 +129,20 @@ class Cluster:
         return [int(line) for line in listed.stdout.split()]
 
 
-def scratch_folder() -> Path:
-    """Return a new folder with a short path, because those of sockets are limited."""
-    return given_away(Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp")))
+CLEAN_UP = 'read _; kill -QUIT "$(head -n 1 "$0/data/postmaster.pid")"; rm -rf "$0"'
+"""Of a shell that waits until the process of the tests has closed its standard input, or has been killed."""
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a new folder with a short path, because those of sockets are limited.
+
+    Neither the folder nor a server in it outlives the block and the process, however these end.
+    """
+    folder = given_away(Path(tempfile.mkdtemp(prefix="vm-pg-", dir="/tmp")))
+    words, pipe, nowhere = ["sh", "-c", CLEAN_UP, folder], subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(words, stdin=pipe, stderr=nowhere, start_new_session=True):
+        yield folder
 
 
 def given_away(folder: Path) -> Path:
@@ -162,17 +173,13 @@ def running_cluster(
     disk: Callable[[Path], AbstractContextManager[Path]] = nullcontext, **options: str
 ) -> Iterator[Cluster]:
     """Start a new server in a scratch folder. `disk`: mounts what its data are on."""
-    folder = scratch_folder()
-    try:
-        with disk(folder / "data"):
-            cluster = make_cluster(folder, **options)
-            cluster.start()
-            try:
-                yield cluster
-            finally:
-                cluster.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_folder() as folder, disk(folder / "data"):
+        cluster = make_cluster(folder, **options)
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 _shared = ExitStack()

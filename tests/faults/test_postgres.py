@@ -2,9 +2,7 @@
 
 import os
 import random
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -54,11 +52,17 @@ def fill(folder: Path) -> None:
 
 
 def start_again(cluster: Cluster) -> None:
-    """Start a server that could not go on without space."""
-    assert cluster.process is not None
-    with suppress(subprocess.TimeoutExpired):
-        cluster.process.wait(1)
-        cluster.start()
+    """See to it that a server answers, which may have gone on without space, or has ended, or is about to end."""
+
+    def answers() -> bool:
+        assert cluster.process is not None
+        if cluster.process.poll() is not None:
+            cluster.start()
+        with suppress(psycopg.OperationalError), psycopg.connect(cluster.url()):
+            return True
+        return False
+
+    eventually(answers)
 
 
 def disk_of_160_mb(folder: Path) -> AbstractContextManager[Path]:
@@ -69,8 +73,7 @@ def disk_of_160_mb(folder: Path) -> AbstractContextManager[Path]:
 @contextmanager
 def standby_of(cluster: Cluster) -> Iterator[Cluster]:
     """Start a standby without whose confirmation the server commits nothing."""
-    folder = scratch_folder()
-    try:
+    with scratch_folder() as folder:
         standby = cluster.copy(folder)
         standby.start()
         cluster.set("synchronous_standby_names", "*")
@@ -83,8 +86,6 @@ def standby_of(cluster: Cluster) -> Iterator[Cluster]:
             standby.stop()
             if cluster.process is not None:
                 cluster.set("synchronous_standby_names", "")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def opened(url: str) -> PostgresStorage:

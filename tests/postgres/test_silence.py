@@ -1,6 +1,7 @@
 """A server that is not heard any more, though no connection was closed: whoever waits for it learns so in seconds."""
 
-import os
+import fcntl
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -62,9 +63,11 @@ def test_a_server_that_has_stopped_is_noticed_and_used_again_when_it_goes_on(
         add(storage, new_memory("first"))
         assert ids(storage) == [1]
         cluster.pause()
-        with pytest.raises(DatabaseError, match=AWAY):
-            ids(storage)
-        cluster.resume()
+        try:
+            with pytest.raises(DatabaseError, match=AWAY):
+                ids(storage)
+        finally:
+            cluster.resume()
         assert ids(storage) == [1]
 
 
@@ -133,16 +136,16 @@ def test_connections_beside_one_that_was_lost_are_not_used_again(proxy: Proxy, s
 
 
 def test_a_descriptor_beyond_the_reach_of_select_can_be_waited_for() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2_048, limits[0]), limits[1]))  # 1,024 is usual
     one, other = socket.socketpair()
-    with one, other:
-        beyond = 1_100
-        os.dup2(one.fileno(), beyond)
-        try:
-            assert not silence.has_input(beyond, 0)
+    try:
+        with one, other, socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 1_024)) as beyond:
+            assert not silence.has_input(beyond.fileno(), 0)
             other.send(b"!")
-            assert silence.has_input(beyond, 1)
-        finally:
-            os.close(beyond)
+            assert silence.has_input(beyond.fileno(), 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_statement_larger_than_what_a_socket_takes_at_once_is_sent_to_its_end(
