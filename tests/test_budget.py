@@ -80,7 +80,8 @@ def test_the_best_result_is_shortened_rather_than_omitted_and_the_answer_says_so
     long = entry("x" * 600).model_copy(update={"metadata": {"a": 1, "b": "y" * 5_000}, "title": "t" * 5_000})
 
     def build(packer: Packer) -> CoarseSearchResult:
-        return CoarseSearchResult(results=[FoundMemory(**one.model_dump()) for one in packer.fitting([long])])
+        results = [FoundMemory(**one.model_dump()) for one in packer.fitting([long])]
+        return CoarseSearchResult(results=results, limit=1, latest_first=True)
 
     answer = Packer(max_tokens=500).fit(build)
     assert size(answer) <= 500 * BYTES_PER_TOKEN

@@ -149,9 +149,12 @@ def test_without_a_folder_there_is_a_warning_until_there_is_one(folder: Path, op
     assert (answer.success, answer.results) == (True, [])
     assert "Warning" in (answer.message or "")
     assert "Warning" in (memory.status().message or "")
+    text = memory.get("MEMORY.md", 3, 2)
+    assert (text.success, text.path, text.content, text.total_lines) == (True, "memory/MEMORY.md", "", 0)
+    assert "Warning" in (text.message or "")
+    folder.mkdir()
     with pytest.raises(NotFoundError):
         memory.get("MEMORY.md")
-    folder.mkdir()
     (folder / "a.md").write_text("The quokka.")
     eventually(lambda: found(memory, "quokka") == ["memory/a.md"])
 

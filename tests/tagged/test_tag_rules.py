@@ -158,7 +158,16 @@ def test_no_stop_word_is_boosted(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "other"), [("front end", "frontend"), ("rate_limiting", "rate-limiting"), ("base 64", "base64")]
+    ("tag", "other"),
+    [
+        ("front end", "frontend"),
+        ("rate_limiting", "rate-limiting"),
+        ("base 64", "base64"),
+        ("v2", "v2.0"),
+        ("version 2", "v2.0"),
+        ("api 2", "api v2.0"),
+        ("php7", "php v7"),
+    ],
 )
 def test_tags_with_the_same_letters_merge_without_vectors(tag: str, other: str) -> None:
     assert merges(tag, other, 0.0)

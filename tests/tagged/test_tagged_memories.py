@@ -160,8 +160,6 @@ def test_a_filter_that_nothing_can_pass_finds_nothing(tagged: TaggedMemories) ->
         found = tagged.search("one", tags=tags)
         assert (found.results, found.total) == ([], 0)
     assert tagged.search("one", tags=["n+1", "laravel"]).count == 1
-    with pytest.raises(ValidationError, match="Unknown category"):
-        tagged.search("one", category="cooking")
 
 
 def test_pages_of_a_search_have_no_gaps_and_the_total(tagged: TaggedMemories) -> None:
@@ -192,10 +190,14 @@ def test_distance_is_one_minus_the_similarity(tagged: TaggedMemories) -> None:
     assert found.distance == 1 - found.similarity
 
 
-def test_an_unknown_category_is_stored_as_other_and_the_receipt_says_so(tagged: TaggedMemories) -> None:
+def test_an_unknown_category_is_stored_as_other_and_found_there_and_the_answers_say_so(tagged: TaggedMemories) -> None:
     receipt = tagged.store("Soup.", "cooking")
     assert receipt.category == "other"
     assert "Stored as other" in str(receipt.message)
+    tagged.store("Soup of bytes.", "bug-fix")
+    found = tagged.search("soup", category="cooking")
+    assert [note.id for note in found.results] == [receipt.memory_id]
+    assert "Searched in other: the category sent is not close to any of code-solution" in str(found.message)
     assert tagged.store("Salad.").category == "other"
 
 

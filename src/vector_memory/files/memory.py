@@ -156,7 +156,7 @@ class FileMemory:
         check_range("limit", limit, 1, MAX_LIMIT)
         daily = ONLY_DAILY[parse_source(source)]
         if not self._folder.exists():
-            return FileSearchResult(message=f"Warning: the folder {self._folder.name} does not exist.")
+            return FileSearchResult(message=self._no_folder())
         self.check_for_changes()
         complete = self.wait_for_words(SECONDS_TO_INDEX)
         search = FileSearch(query, self._model, self.settings.search_mode, daily=daily)
@@ -197,6 +197,15 @@ class FileMemory:
         first = check_range("startLine", 1 if start_line is None else start_line, 1, MAX_LINE_NUMBER)
         count = check_range("lines", MAX_LINE_NUMBER if lines is None else lines, 1, MAX_LINE_NUMBER)
         inner = self._folder.find(path)
+        if not self._folder.exists():
+            return FileTextResult(
+                path=self._folder.shown(inner),
+                content="",
+                total_lines=0,
+                start_line=first,
+                end_line=first - 1,
+                message=self._no_folder(),
+            )
         text = decoded(self._folder.read(inner)[0])
 
         def build(packer: Packer) -> FileTextResult:
@@ -247,13 +256,16 @@ class FileMemory:
     def _warnings(self) -> str | None:
         """Return why files cannot be found: the folder does not exist, or files in it were skipped."""
         if not self._folder.exists():
-            return f"Warning: the folder {self._folder.name} does not exist."
+            return self._no_folder()
         skipped = self._folder.skipped
         if not skipped:
             return None
         named = "; ".join(f"{self._folder.shown(each.path)}: {each.reason}" for each in skipped[:SKIPPED_NAMED])
         more = f"; and {len(skipped) - SKIPPED_NAMED:,} more" if len(skipped) > SKIPPED_NAMED else ""
         return f"Warning: skipped {named}{more}."
+
+    def _no_folder(self) -> str:
+        return f"Warning: the folder {self._folder.name} does not exist."
 
     def _found_text(self, found: FileHit) -> FoundText:
         chunk, hit = found

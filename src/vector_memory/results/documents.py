@@ -1,9 +1,9 @@
 """Results of reading, exporting and deleting memories."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vector_memory.results.sessions import Beginning, MemoryEntry, Omitted, ReportsResult, Result
-from vector_memory.results.values import Time, unless_empty
+from vector_memory.results.values import Time, Value, unless_empty
 
 
 class TaskContextResult(ReportsResult):
@@ -17,10 +17,8 @@ class TaskContextResult(ReportsResult):
     omitted: list[Omitted] = unless_empty([])
 
 
-class ChunkEntry(BaseModel):
+class ChunkEntry(Value):
     """A chunk as a part of its document."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     chunk_id: int
     chunk_index: int

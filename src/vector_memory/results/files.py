@@ -2,23 +2,23 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from vector_memory.results.sessions import SCORE, Result
-from vector_memory.results.values import Score, Time, unless_empty
+from vector_memory.results.values import Score, Time, Value, unless_empty
 
 
 class FileResult(Result):
     """Base of the results."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
 
-class FoundText(BaseModel):
+class FoundText(Value):
     """A passage of a file that matched. `score`, from 0 to 1, combines meaning and words."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
     path: str
     text: str

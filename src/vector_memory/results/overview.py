@@ -1,9 +1,9 @@
 """Results that count and list: sessions, timelines, statistics, cleanups."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vector_memory.results.sessions import Provenance, Result
-from vector_memory.results.values import Time
+from vector_memory.results.values import Time, Value
 
 
 class SessionStatsResult(Result):
@@ -50,10 +50,8 @@ class MemoryStatsResult(Result):
     latest_created: Time | None = None
 
 
-class SessionEntry(BaseModel):
+class SessionEntry(Value):
     """A session. `agent_id` stored last, `agents` are the first agents by name, `agent_count` counts all of them."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     session_id: str
     agent_id: str
@@ -87,10 +85,8 @@ class BackfillResult(Result):
     memories_remaining: int = 0
 
 
-class SearchStatistics(BaseModel):
+class SearchStatistics(Value):
     """Latencies of this process's most recent searches, in seconds."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     total_queries: int
     p50_time: float

@@ -6,9 +6,9 @@ fields have their default or null (`Result.failed`).
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from vector_memory.results.values import Score, Share, Time, unless_empty
+from vector_memory.results.values import Score, Share, Time, Value, unless_empty
 
 SCOPED_MATCH = 2.0
 """The similarity of a result that was matched by filters only."""
@@ -35,10 +35,8 @@ def unless_none_was_redacted() -> Any:
     return Field(default=0, description="Private parts and secrets removed", exclude_if=lambda count: not count)
 
 
-class Result(BaseModel):
+class Result(Value):
     """Base of all results."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     success: bool = True
     message: str | None = None
@@ -68,10 +66,8 @@ class StoreMemoryResult(Result):
     created_at: Time
 
 
-class StoredText(BaseModel):
+class StoredText(Value):
     """The text of a memory, or the part of it that fits, and where it comes from."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: int
     memory_type: str
@@ -98,10 +94,8 @@ class MemoryEntry(StoredText):
     access_count: int
 
 
-class InContext(BaseModel):
+class InContext(Value):
     """A hit that may be short: what stands before and after it in its session, in the order of time."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     context_before: list[str] = unless_empty([])
     context_after: list[str] = unless_empty([], "Of a short hit: its neighbours in the session")
@@ -135,10 +129,8 @@ class FoundBeginning(Beginning):
     similarity: Share | None = SCOPED_MATCH
 
 
-class ObservationNote(BaseModel):
+class ObservationNote(Value):
     """A correction of or an addition to a report of the answer: read the whole of it with get_memory_by_id."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: int
     report_id: int
@@ -147,10 +139,8 @@ class ObservationNote(BaseModel):
     beginning: str
 
 
-class Omitted(BaseModel):
+class Omitted(Value):
     """A result that did not fit into the answer: the id of the chunk or memory, and its length in characters."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: int
     characters: int
@@ -174,19 +164,17 @@ class SearchResult(ReportsResult):
 
 
 class SearchMemoriesResult(SearchResult):
-    """Results of the searches for memories that are not chunked."""
+    """Whole memories, and what was asked for."""
 
-    results: list[FoundMemory] = []
+    results: list[FoundMemory] = Field(default=[])
     query: str | None = None
-    filters: dict[str, Any] = {}
+    filters: dict[str, Any] = Field(default={})
     limit: int
     latest_first: bool
 
 
-class Provenance(BaseModel):
+class Provenance(Value):
     """Where a found text comes from, so that readers can tell stored data from instructions."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     memory_type: str
     agent_id: str
@@ -197,10 +185,8 @@ class Provenance(BaseModel):
     created_at: Time
 
 
-class SharedProvenance(BaseModel):
+class SharedProvenance(Value):
     """Where found texts come from. What all results of an answer have in common may stand once, beside them."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
 
     memory_type: str | None = unless_empty()
     agent_id: str | None = unless_empty()
@@ -257,28 +243,27 @@ class FoundSection(SharedProvenance):
 class FineSearchResult(SharedProvenance, SearchResult):
     """Chunks, best first."""
 
-    results: list[FoundChunk] = []
+    results: list[FoundChunk] = Field(default=[])
     granularity: Literal["fine"] = "fine"
 
 
 class MediumSearchResult(SharedProvenance, SearchResult):
     """Sections, best first."""
 
-    results: list[FoundSection] = []
+    results: list[FoundSection] = Field(default=[])
     granularity: Literal["medium"] = "medium"
 
 
-class CoarseSearchResult(SearchResult):
+class CoarseSearchResult(SearchMemoriesResult):
     """Whole documents, newest or best first."""
 
-    results: list[FoundMemory] = []
     granularity: Literal["coarse"] = "coarse"
 
 
 class ChangesResult(ReportsResult):
     """What others stored in a session since a cursor: oldest first, or with a query, best matches first."""
 
-    results: list[FoundBeginning] = []
+    results: list[FoundBeginning] = Field(default=[])
     cursor: str = Field(description="Send it as since in the next call")
     has_more: bool = Field(default=False, description="More is new: call again with the cursor")
     total_new: int = Field(default=0, description="Number of new memories, including those not in this answer")

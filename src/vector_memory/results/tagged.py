@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vector_memory.results.sessions import (
     SCORE,
@@ -13,7 +13,7 @@ from vector_memory.results.sessions import (
     unless_both,
     unless_none_was_redacted,
 )
-from vector_memory.results.values import Score, Share, Time, unless_empty
+from vector_memory.results.values import Score, Share, Time, Value, unless_empty
 
 Health = Literal["healthy", "warning", "critical"]
 
@@ -30,10 +30,8 @@ class StoreTaggedResult(Result):
     created_at: Time
 
 
-class TaggedMemory(BaseModel):
+class TaggedMemory(Value):
     """A tagged memory. `content_end` is set if the content is cut: read on from that offset."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: int
     content: str
@@ -107,10 +105,8 @@ class ClearResult(Result):
     remaining_count: int = 0
 
 
-class CanonicalTagEntry(BaseModel):
+class CanonicalTagEntry(Value):
     """A canonical tag. `frequency` counts the memories ever stored with it, including deleted ones."""
-
-    model_config = ConfigDict(frozen=True)
 
     tag: str
     frequency: int

@@ -3,11 +3,21 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 DECIMALS = 3
 
 FRACTION = re.compile(r"\.\d+(?=$|Z$|[+-]\d\d:\d\d$)")
+
+
+class Value(BaseModel):
+    """Base of answers and their parts. Fields can also be read by key, as in the answers of tools."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the field of this name. Raises KeyError."""
+        return dict(self)[key]
 
 
 def to_second(time: str) -> str:

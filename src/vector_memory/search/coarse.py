@@ -30,7 +30,7 @@ NOT_COMPARED = "The newest first, not compared with the query: omit order for th
 NOUNS: dict[str, str] = {MemoryKind.TAGGED: "tagged note", MemoryKind.KNOWLEDGE_BASE: "knowledge base entry"}
 """What a memory of a kind is called, where that is not the kind's name."""
 
-A = TypeVar("A", SearchMemoriesResult, CoarseSearchResult)
+A = TypeVar("A", bound=SearchMemoriesResult)
 
 
 class Looked(NamedTuple):
@@ -67,14 +67,14 @@ class CoarseSearch:
     def scoped(self, scope: Scope, page: Page, *, latest_first: bool = True) -> SearchMemoriesResult:
         """Return the newest (or oldest) memories of the scope; nothing is compared."""
         looked_up = self._look_up(scope, page, latest_first=latest_first)
-        return self._memories_result(looked_up, scope, page, query=None, latest_first=latest_first)
+        return self._answer(SearchMemoriesResult, looked_up, scope, page, latest_first=latest_first)
 
     def memories(
         self, query: str | None, scope: Scope, page: Page, mode: SearchMode | None = None, neighbours: int = 0
     ) -> SearchMemoriesResult:
         """Return the memories that match the query best, short ones with `neighbours`, or without one the newest."""
         found = self._look_up(scope, page) if query is None else self._best(query, scope, page, mode, neighbours)
-        return self._memories_result(found, scope, page, query=query, latest_first=True)
+        return self._answer(SearchMemoriesResult, found, scope, page, query)
 
     def documents(
         self,
@@ -92,11 +92,7 @@ class CoarseSearch:
             looked = self._look_up(scope, page, note=None if query is None else NOT_COMPARED)
         else:
             looked = self._best(query, scope, page, mode)
-
-        def build(packer: Packer) -> CoarseSearchResult:
-            return CoarseSearchResult(**self._common(packer, looked, scope, page))
-
-        return self._handed_out(self._packer.within(page.max_tokens).fit(build))
+        return self._answer(CoarseSearchResult, looked, scope, page, query)
 
     def _look_up(self, scope: Scope, page: Page, *, latest_first: bool = True, note: str | None = None) -> Looked:
         with self._timer.time(f"search_coarse_{scope.kind}"), self._storage.read() as reader:
@@ -125,30 +121,34 @@ class CoarseSearch:
         matched = [matched_memory(memories[hit.id], hit.score, hit.similarity, hit.sources) for hit in hits]
         return Looked(matched, judgement, observations, known)
 
-    def _memories_result(
+    def _answer(
         self,
+        kind: type[A],
         looked: Looked,
         scope: Scope,
         page: Page,
+        query: str | None = None,
         *,
-        query: str | None,
-        latest_first: bool,
-    ) -> SearchMemoriesResult:
-        """Return the answer of a search for memories that are not chunked."""
+        latest_first: bool = True,
+    ) -> A:
+        """Return the answer with what was found, and count it as read."""
 
-        def build(packer: Packer) -> SearchMemoriesResult:
-            return SearchMemoriesResult(
-                **self._common(packer, looked, scope, page),
+        def build(packer: Packer) -> A:
+            return kind(
+                **self._found_fields(packer, looked, scope, page),
                 query=packer.echo(query),
                 filters=packer.echo(scope.as_filters()),
                 limit=page.limit,
                 latest_first=latest_first,
             )
 
-        return self._handed_out(self._packer.within(page.max_tokens).fit(build))
+        answer = self._packer.within(page.max_tokens).fit(build)
+        if self._record_access is not None:
+            self._record_access([memory.id for memory in answer.results])
+        return answer
 
-    def _common(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
-        """Return the fields that all answers have, with as many of the results as the packer lets in."""
+    def _found_fields(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
+        """Return what was found as fields of an answer, with as many of the results as the packer lets in."""
         found, judgement, observations, known = looked
         wanted = found[: page.limit]
         shared = packer.share(wanted)
@@ -161,12 +161,6 @@ class CoarseSearch:
             "observations": list(observations),
             "message": summary(answer, judgement, scope, self._read_with),
         }
-
-    def _handed_out(self, answer: A) -> A:
-        """Count who was found."""
-        if self._record_access is not None:
-            self._record_access([memory.id for memory in answer.results])
-        return answer
 
 
 def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, read_with: str) -> str:

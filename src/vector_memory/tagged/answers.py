@@ -22,7 +22,7 @@ def tagged_receipt(
     memory = stored.memory
     messages = [f"Stored memory {stored.id}: {counted(len(memory.content), 'character')}."]
     if doubt:
-        messages.append(doubt)
+        messages.append(f"Stored as {OTHER}: {doubt}")
     messages += merged_tags_messages(forms)
     messages += [f'The tag "{tag}" was not stored: {reason}.' for tag, reason in refused]
     if stored.problem:

@@ -95,7 +95,9 @@ class TaggedMemories:
             forms.update(self._vocabulary.adopt(writer, accepted, computed, now))
             return replace(memory, tags=tuple(dict.fromkeys(forms.values())))
 
-        note = NewMemory(kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed})
+        note = NewMemory(
+            kind=MemoryKind.TAGGED, agent_id=SHARED_AGENT, content=content, metadata={"category": filed or OTHER}
+        )
         return tagged_receipt(self._writer.write(note, complete), forms, refused, doubt)
 
     def search(
@@ -136,9 +138,12 @@ class TaggedMemories:
         accepted, refused = accept_tags(sent)
         forms = self._vocabulary.look_up(accepted)
         wanted = tuple(dict.fromkeys(forms.values())) or (NO_TAG if sent else ())
-        scope = replace(ALL_TAGGED, category=self._wanted_category(category), tags=wanted, **window)
-        unknown = [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
-        return Filters(scope, merged_tags_messages(forms) + unknown)
+        filed, doubt = self._category_for(category)
+        scope = replace(ALL_TAGGED, category=filed, tags=wanted, **window)
+        messages = [f"Searched in {OTHER}: {doubt}"] if doubt else []
+        messages += merged_tags_messages(forms)
+        messages += [f'No memory has the tag "{tag}": {reason}.' for tag, reason in refused]
+        return Filters(scope, messages)
 
     def list_recent(self, limit: int = 10, offset: int = 0, **window: Unpack[Window]) -> RecentTaggedResult:
         """Return the newest notes, of a time if given, up to `limit` (1-50) after the first `offset`."""
@@ -215,30 +220,19 @@ class TaggedMemories:
             deleted_count=deleted, remaining_count=left, message=clearing_message(deleted, left, days_old, max_to_keep)
         )
 
-    def _category_for(self, word: str | None) -> tuple[str, str | None]:
-        """Return the category to store for a caller's word, and a message if the word was not recognized."""
-        if check_optional_label("category", word, MAX_IDENTIFIER) is None:
-            return OTHER, None
-        try:
-            category = self._vocabulary.category(str(word))
-        except EmbeddingUnavailableError as error:
-            return OTHER, f"Stored as {OTHER}: without a model, only the names of categories are recognized. {error}"
-        doubt = f"Stored as {OTHER}: the category sent is not close to any of {', '.join(CATEGORIES)}."
-        return category or OTHER, None if category else doubt
+    def _category_for(self, word: str | None) -> tuple[str | None, str | None]:
+        """Return the category that a caller's word means, if one was sent; and why it is `other` for want of a better.
 
-    def _wanted_category(self, word: str | None) -> str | None:
+        Storing and searching agree, so a note is found by the word that it was stored with.
+        """
         if check_optional_label("category", word, MAX_IDENTIFIER) is None:
-            return None
+            return None, None
         try:
             category = self._vocabulary.category(str(word))
         except EmbeddingUnavailableError as error:
-            names = ", ".join(CATEGORIES)
-            raise ValidationError(
-                f"Without a model, only the names of categories are known: omit it, or send one of {names}. {error}"
-            ) from None
-        if category is None:
-            raise ValidationError(f"Unknown category: omit it, or send one of {', '.join(CATEGORIES)}.")
-        return category
+            return OTHER, f"without a model, only the names of categories are recognized. {error}"
+        doubt = f"the category sent is not close to any of {', '.join(CATEGORIES)}."
+        return category or OTHER, None if category else doubt
 
     def _existing(self, memory_id: str | int) -> int:
         """Return the id of an existing note. Raises NotFoundError."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from vector_memory.tagged.numbers import numbers, versions
+from vector_memory.tagged.numbers import numbers, versions, with_plain_versions
 
 MERGE_THRESHOLD = 0.90
 MERGE_THRESHOLD_SAME_VERSION = 0.85
@@ -32,7 +32,11 @@ def as_words(tag: str) -> str:
 
 
 def letters(tag: str) -> str:
-    """Return a tag without separators. Tags with equal letters, such as `front end` and `frontend`, are the same."""
+    """Return a tag without separators, its versions in one form.
+
+    Tags with equal letters are the same: `front end` and `frontend`, `v2` and `v2.0`.
+    """
+    tag = with_plain_versions(tag)
     for separator in SEPARATORS_AND_MARKS:
         tag = tag.replace(separator, "")
     return tag

@@ -17,7 +17,7 @@ VERSIONED = """
     """.split()  # noqa: SIM905 - a hundred lines shorter
 """A number after one of these is a version."""
 
-VERSION_PATTERN = re.compile(rf"(?<![a-z0-9])(?:v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9]|\.\d)")
+VERSION_PATTERN = re.compile(rf"(?<![a-z0-9])(v|ver|version|{'|'.join(VERSIONED)})[ .\-_]?{DOTTED}(?![a-z0-9]|\.\d)")
 """Matches only whole words (`_` also ends a word) and whole numbers: `v2.1beta` does not contain version 2."""
 
 
@@ -28,7 +28,18 @@ def numbers(tag: str) -> frozenset[Version]:
 
 def versions(tag: str) -> frozenset[Version]:
     """Return the versions in a tag: `v2.0`, `version 2`, `ver 3.0`, or a number after a name such as `api`."""
-    return frozenset(map(parse_version, VERSION_PATTERN.findall(tag)))
+    return frozenset(parse_version(number) for _, number in VERSION_PATTERN.findall(tag))
+
+
+def with_plain_versions(tag: str) -> str:
+    """Return a tag with its versions in one form: `v2.0` and `version 2` become `v2`, `api 2.0` becomes `api v2`."""
+
+    def plain(found: re.Match[str]) -> str:
+        name, number = found.groups()
+        mark = "v" if name in {"v", "ver", "version"} else f"{name} v"
+        return mark + ".".join(map(str, parse_version(number)))
+
+    return VERSION_PATTERN.sub(plain, tag)
 
 
 def parse_version(text: str) -> Version:

@@ -28,6 +28,9 @@ RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memo
 FOR_EXPERTS = frozenset({"explain"})
 """Parameters that only `--profile all` names; the tool accepts them all the same."""
 
+UNUSED = frozenset({"similarity_threshold"})
+"""Parameters of searches that the specification accepts and ignores. No schema names them."""
+
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
@@ -65,7 +68,12 @@ class MemoryTool(FunctionTool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool. A null parameter counts as omitted, which is what clients mean by it."""
         known = self.parameters["properties"]
-        given = {name: value for name, value in arguments.items() if value is not None or name not in known}
+        unused = UNUSED if self.name.startswith("search_") else ()
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if name not in unused and (value is not None or name not in known)
+        }
         limit = LEAST_LIMIT
         try:
             limit = longest_answer(given)
