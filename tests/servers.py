@@ -5,13 +5,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from forked import COMMAND, Forked
+from waiting import eventually
 
 MAIN = Path(__file__).parent.parent / "main.py"
 SLOW_MODEL = Path(__file__).parent / "process" / "slow_model"
@@ -152,7 +152,4 @@ class Server:
 
 def wait_for(path: Path) -> None:
     """Wait until a file is there."""
-    give_up = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < give_up, f"{path.name} did not come"
-        time.sleep(0.005)
+    eventually(path.exists)

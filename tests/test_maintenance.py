@@ -294,8 +294,9 @@ def test_closing_the_store_ends_the_pause_before_the_next_attempt(
     upgrade = FailingUpgrade(store, monkeypatch)
     store.start_background_work()
     eventually(lambda: upgrade.tried)
+    threads = [thread for thread in threading.enumerate() if thread.name == "backfill"]
     store.close()
-    eventually(lambda: "backfill" not in {thread.name for thread in threading.enumerate()})
+    eventually(lambda: not any(thread.is_alive() for thread in threads))
     assert upgrade.tried == 1
 
 

@@ -16,8 +16,9 @@ from vector_memory.server import lanes, stdio
 from vector_memory.server.jsonrpc import MAX_LINE
 from vector_memory.server.lanes import MAX_AT_ONCE, MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE
 from vector_memory.server.stdio import LONG, Wire
+from waiting import PATIENCE
 
-A_MOMENT = 0.2
+MARK = "notifications/mark"
 
 
 class Client:
@@ -34,9 +35,9 @@ class Client:
         """Write messages, each on a line."""
         await asyncio.to_thread(lambda: [self.input.write(f"{json.dumps(message)}\n".encode()) for message in messages])
 
-    def received(self) -> list[dict[str, Any]]:
-        """Return the messages that have come."""
-        return [json.loads(line) for line in os.read(self.output.fileno(), 2**16).splitlines()]
+    async def received(self, count: int) -> list[dict[str, Any]]:
+        """Return the next messages."""
+        return await asyncio.to_thread(lambda: [json.loads(self.output.readline()) for _ in range(count)])
 
     def hang_up(self) -> None:
         """Close both ends, as when the client dies."""
@@ -88,14 +89,13 @@ def answer(number: int) -> SessionMessage:
     return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
 
 
-async def arrived(streams: MessageStream) -> list[object]:
-    """Take what arrives at the server until nothing more comes: ids of requests, methods of notifications."""
-    found: list[object] = []
-    while True:
-        try:
-            found += await asyncio.wait_for(arrivals(streams, 1), A_MOMENT)
-        except TimeoutError:
-            return found
+async def arrived(client: Client, streams: MessageStream) -> list[object]:
+    """Return what arrives at the server of all that was sent so far, and does not wait."""
+    await client.send(notification(MARK))
+    found = await arrivals(streams, 1)
+    while found[-1] != MARK:
+        found += await arrivals(streams, 1)
+    return found[:-1]
 
 
 async def arrivals(streams: MessageStream, count: int) -> list[object]:
@@ -114,12 +114,12 @@ def test_at_end_of_input_pending_requests_are_answered_first() -> None:
         async with wired() as (client, streams):
             await client.send(request(1), request(2))
             client.input.close()
-            assert await arrived(streams) == [1, 2]
+            assert await arrivals(streams, 2) == [1, 2]
             assert not client.ended.is_set()
             await streams[1].send(answer(2))
             await streams[1].send(answer(1))
-            await asyncio.wait_for(client.ended.wait(), 5)
-            assert [message["id"] for message in client.received()] == [2, 1]
+            await asyncio.wait_for(client.ended.wait(), PATIENCE)
+            assert [message["id"] for message in await client.received(2)] == [2, 1]
 
     asyncio.run(scene())
 
@@ -129,7 +129,7 @@ def test_nobody_waits_for_answers_that_nobody_reads() -> None:
         async with wired() as (client, _):
             await client.send(request(1))
             client.hang_up()
-            await asyncio.wait_for(client.ended.wait(), 5)
+            await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
     asyncio.run(scene())
 
@@ -141,7 +141,7 @@ def test_the_wait_for_answers_at_end_of_input_is_bounded(monkeypatch: pytest.Mon
         async with wired() as (client, _):
             await client.send(request(1))
             client.input.close()
-            await asyncio.wait_for(client.ended.wait(), 5)
+            await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
     asyncio.run(scene())
 
@@ -151,7 +151,7 @@ def test_a_client_that_stops_reading_ends_the_server() -> None:
         async with wired() as (client, streams):
             client.output.close()
             await streams[1].send(answer(1))
-            await asyncio.wait_for(client.ended.wait(), 5)
+            await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
     asyncio.run(scene())
 
@@ -160,9 +160,10 @@ def test_the_number_of_concurrent_requests_is_limited_and_each_answer_admits_ano
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(*map(request, range(MAX_AT_ONCE + 10)))
-            assert await arrived(streams) == list(range(MAX_AT_ONCE))
+            assert await arrived(client, streams) == list(range(MAX_AT_ONCE))
             await streams[1].send(answer(5))
-            assert await arrived(streams) == [MAX_AT_ONCE]
+            assert await arrivals(streams, 1) == [MAX_AT_ONCE]
+            assert await arrived(client, streams) == []
 
     asyncio.run(scene())
 
@@ -171,9 +172,9 @@ def test_the_largest_requests_are_processed_one_at_a_time() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(request(1, MAX_LINE - 1000), request(2, MAX_LINE - 1000))
-            assert await arrived(streams) == [1]
+            assert await arrived(client, streams) == [1]
             await streams[1].send(answer(1))
-            assert await arrived(streams) == [2]
+            assert await arrivals(streams, 1) == [2]
 
     asyncio.run(scene())
 
@@ -215,7 +216,7 @@ def test_calls_to_write_that_cannot_wait_are_refused_and_reads_continue(monkeypa
             stores = [store(number, 600) for number in range(MAX_WRITES_AT_ONCE + 3)]
             await client.send(*stores, request(100))
             assert (await arrivals(streams, MAX_WRITES_AT_ONCE + 1))[-1] == 100
-            [refused] = client.received()
+            [refused] = await client.received(1)
             assert (refused["id"], refused["error"]["code"]) == (MAX_WRITES_AT_ONCE + 2, -32000)
             assert "Nothing was changed" in refused["error"]["message"]
 
@@ -228,7 +229,7 @@ def test_messages_that_are_not_requests_overtake_waiting_requests() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(*map(request, range(MAX_AT_ONCE + 10)), {"jsonrpc": "2.0", "id": 1, "result": {}})
-            assert (await arrived(streams))[MAX_AT_ONCE:] == [None]
+            assert (await arrived(client, streams))[MAX_AT_ONCE:] == [None]
 
     asyncio.run(scene())
 
@@ -238,13 +239,13 @@ def test_a_request_that_was_cancelled_makes_room_and_is_not_waited_for(written: 
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(*map(request, range(MAX_AT_ONCE + 1)))
-            await arrived(streams)
+            await arrived(client, streams)
             await client.send(notification("notifications/cancelled", requestId=written))
-            assert await arrived(streams) == ["notifications/cancelled", MAX_AT_ONCE]
+            assert await arrivals(streams, 2) == ["notifications/cancelled", MAX_AT_ONCE]
             client.input.close()
             for number in {*range(MAX_AT_ONCE + 1)} - {3}:
                 await streams[1].send(answer(number))
-            await asyncio.wait_for(client.ended.wait(), 5)
+            await asyncio.wait_for(client.ended.wait(), PATIENCE)
 
     asyncio.run(scene())
 
@@ -255,7 +256,7 @@ def test_a_notification_does_not_overtake_a_request_that_need_not_wait() -> None
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(request(1), notification("notifications/initialized"), request(2))
-            assert await arrived(streams) == [1, "notifications/initialized", 2]
+            assert await arrived(client, streams) == [1, "notifications/initialized", 2]
 
     asyncio.run(scene())
 
@@ -264,7 +265,7 @@ def test_a_bad_line_is_answered_while_requests_wait() -> None:
     async def scene() -> None:
         async with wired() as (client, streams):
             await client.send(*map(request, range(MAX_AT_ONCE + 10)), [], 7)
-            await arrived(streams)
-            assert [message["error"]["code"] for message in client.received()] == [-32600, -32600]
+            await arrived(client, streams)
+            assert [message["error"]["code"] for message in await client.received(2)] == [-32600, -32600]
 
     asyncio.run(scene())

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import anyio
+
 PATIENCE = 60.0
 """Seconds, for a machine that has much else to do."""
 
@@ -13,3 +15,10 @@ def eventually(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < give_up, "it did not come true"
         time.sleep(0.02)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Return as soon as the condition is true, and let the event loop go on meanwhile."""
+    with anyio.fail_after(PATIENCE):
+        while not holds():
+            await anyio.sleep(0.02)

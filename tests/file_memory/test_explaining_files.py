@@ -1,7 +1,6 @@
 """A search of files explains on request how chunks were measured, and why a file was not found."""
 
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from vector_memory.files.search import FileHits, FileSearch
 from vector_memory.results.budget import BYTES_PER_TOKEN
 from vector_memory.results.shortening import size, value_size
 from vector_memory.settings import Settings
+from waiting import PATIENCE, eventually
 
 Open = Callable[..., FileMemory]
 
-PATIENCE = 60
 LIMIT = 600 * BYTES_PER_TOKEN
 
 LINK = "It is not indexed: it is a link, not a regular file, or longer than 5,000,000 bytes."
@@ -48,10 +47,12 @@ def memory(folder: Path, open_memory: Open) -> FileMemory:
 
 def index(memory: FileMemory) -> None:
     memory.start_background_work()
-    give_up = time.monotonic() + PATIENCE
-    while (status := memory.status()).indexing or status.chunks_without_vectors or not status.files:
-        assert time.monotonic() < give_up, "the folder was not indexed"
-        time.sleep(0.02)
+
+    def is_indexed() -> bool:
+        status = memory.status()
+        return bool(status.files and not status.indexing and not status.chunks_without_vectors)
+
+    eventually(is_indexed)
 
 
 def trace(memory: FileMemory, query: str, **parameters: Any) -> dict[str, Any]:

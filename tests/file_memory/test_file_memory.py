@@ -19,10 +19,10 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError, NotFoundError, ValidationError
 from vector_memory.files import FileMemory, index_path, watcher
 from vector_memory.files import memory as module
+from waiting import PATIENCE, eventually
 
 Open = Callable[..., FileMemory]
 
-PATIENCE = 20
 MORNING = datetime(2026, 2, 13, 9, 30)
 
 
@@ -39,13 +39,6 @@ def quick_debounce(monkeypatch: pytest.MonkeyPatch) -> None:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search waits for the words of changed files as long as a slow machine needs."""
     monkeypatch.setattr(module, "SECONDS_TO_INDEX", PATIENCE)
-
-
-def eventually(holds: Callable[[], object]) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < give_up, "it did not come true"
-        time.sleep(0.02)
 
 
 def complete(memory: FileMemory) -> bool:

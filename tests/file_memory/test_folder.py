@@ -15,6 +15,7 @@ from vector_memory.files import folder as module
 from vector_memory.files.folder import MemoryFolder
 from vector_memory.storage.calls import Call, current_call
 from vector_memory.storage.disk import locking
+from waiting import PATIENCE
 
 NOON = datetime(2026, 2, 13, 12, 5)
 
@@ -204,11 +205,11 @@ def test_an_entry_goes_to_the_file_with_which_an_editor_replaced_the_log(
     monkeypatch.setattr(fcntl, "flock", note_and_lock)
     writing = threading.Thread(target=MemoryFolder(folder).append, args=("Entry.", None, NOON))
     writing.start()
-    assert opened.wait(10)
+    assert opened.wait(PATIENCE)
     (folder / "draft").write_text("New.\n")
     (folder / "draft").rename(log)
     os.close(descriptor)
-    writing.join(10)
+    writing.join()
     assert log.read_text() == "New.\n\n## 12:05\n\nEntry.\n"
 
 
@@ -235,7 +236,7 @@ def test_a_call_that_times_out_on_a_locked_log_writes_nothing(
     with log.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         threading.Thread(target=append, daemon=True).start()
-        assert refused.wait(20)
+        assert refused.wait(PATIENCE)
     assert log.read_bytes() == before
 
 
@@ -244,7 +245,7 @@ def test_entries_of_several_processes_are_all_stored_whole(folder: Path) -> None
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(folder), f"w{name}", str(each)]) for name in range(count)
     ]
-    assert [writer.wait(60) for writer in writers] == [0] * count
+    assert [writer.wait(PATIENCE) for writer in writers] == [0] * count
     blocks = (folder / "2026-02-13.md").read_text().split("## 12:05\n\n")[1:]
     assert sorted(block.strip() for block in blocks) == sorted(f"w{w}-{n}." for w in range(count) for n in range(each))
 

@@ -4,7 +4,6 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,24 +15,27 @@ from file_memory_steps import Steps
 from vector_memory.embedding import EmbeddingModel, Vectors
 from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import DatabaseError, EmbeddingUnavailableError
+from vector_memory.files import indexer
 from vector_memory.files.index_file import IndexFile
 from vector_memory.storage.sqlite import file_index, file_rows, vec0
 from vector_memory.storage.sqlite.file_contents import contents_of
 from vector_memory.storage.sqlite.file_index import FileIndex
 from vector_memory.storage.sqlite.file_search import FileCandidates
+from waiting import PATIENCE, eventually
 
 
 class CountingEngine(ToyEngine):
-    """Counts the passages that it embeds, and fails for some."""
+    """Counts the passages that it embeds, fails for some, and embeds while its gate is open."""
 
     def __init__(self) -> None:
         super().__init__()
         self.embedded: list[str] = []
         self.poison = "\0"
-        self.seconds = 0.0
+        self.gate = threading.Event()
+        self.gate.set()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        time.sleep(self.seconds)
+        assert self.gate.wait(PATIENCE)
         if any(self.poison in text for text in texts):
             raise RuntimeError(self.poison)
         self.embedded += texts
@@ -76,10 +78,10 @@ def test_a_changed_file_has_its_new_chunks_and_no_old_ones(folder: Path, index: 
 
 
 def test_a_change_that_keeps_size_and_time_is_noticed_soon_after_it(
-    folder: Path, index: IndexFile, steps: Steps
+    folder: Path, index: IndexFile, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that ticks slowly can give two states of a file the same time."""
-
+    monkeypatch.setattr(indexer, "SETTLED_SECONDS", 3600)
     (folder / "a.md").write_text("Old.")
     times = (folder / "a.md").stat()
     steps.words()
@@ -160,7 +162,7 @@ def test_two_processes_index_each_file_once(folder: Path, index: IndexFile, inde
     for thread in work:
         thread.start()
     for thread in work:
-        thread.join(30)
+        thread.join()
     assert len(engines[0].embedded) + len(engines[1].embedded) == 12
     assert len(chunks(index)) == 12
     other.close()
@@ -202,14 +204,13 @@ def test_an_embedding_that_takes_too_long_is_postponed(
     folder: Path, index: IndexFile, engine: CountingEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "a.md").write_text("Words.")
-    engine.seconds = 0.5
+    engine.gate.clear()
     steps = Steps(folder, index, EmbeddingModel(lambda: engine), seconds_to_embed=0.05)
     steps.words()
     assert not steps.vectors()
     assert "TimeoutError" in caplog.text
-    time.sleep(0.6)  # the first attempt ends in a thread of its own, and until then no other begins
-    engine.seconds = 0
-    assert steps.vectors()
+    engine.gate.set()
+    eventually(steps.vectors)  # the first attempt ends in a thread of its own, and until then no other begins
 
 
 def test_vectors_of_another_model_are_recomputed(folder: Path, index: IndexFile, steps: Steps) -> None:
@@ -374,7 +375,7 @@ def test_words_are_indexed_while_another_process_computes_vectors(
 ) -> None:
     (folder / "a.md").write_text("Words.")
     steps.words()
-    engine.seconds = 2
+    engine.gate.clear()
     at_work = threading.Thread(target=steps.vectors)
     at_work.start()
     other = IndexFile(index_file, 384)
@@ -382,6 +383,6 @@ def test_words_are_indexed_while_another_process_computes_vectors(
     Steps(folder, other, EmbeddingModel(ToyEngine)).words()
     assert at_work.is_alive()
     assert [path for path, _, _ in chunks(other)] == ["a.md", "b.md"]
-    engine.seconds = 0
+    engine.gate.set()
     at_work.join()
     other.close()

@@ -7,7 +7,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-from anyio import sleep
 
 from eras import ERAS
 from faults.soundness import connected
@@ -17,6 +16,7 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.server.hooks import HOOKS
 from vector_memory.settings import Redact, ServerOptions, Settings
 from vector_memory.store import SessionMemoryStore
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -170,15 +170,14 @@ async def test_a_failure_is_logged_without_content_and_not_shown(
 async def test_a_prompt_does_not_wait_for_the_write_lock_and_is_stored_later(
     talk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()
     await talk.prompt("s", PROMPT)
+    monkeypatch.undo()
     with connected(tmp_path / "memory.db") as connection:
         connection.execute("begin immediate")
         assert await talk.prompt("s", "Another prompt, while somebody writes.") is None
         assert len(talk.memories()) == 1
         connection.execute("rollback")
-    while len(talk.memories()) < 2:
-        await sleep(0.02)
+    await until(lambda: len(talk.memories()) == 2)
 
 
 async def test_no_hook_waits_for_the_model(talk: Any, monkeypatch: pytest.MonkeyPatch) -> None:

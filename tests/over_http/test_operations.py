@@ -24,6 +24,7 @@ from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.namespaces import Namespaces
 from vector_memory.tenancy.quotas import Pace, Quota
 from vector_memory.tenancy.tokens import token_file
+from waiting import eventually
 
 NAMES = map("operator-{}".format, itertools.count())
 CALLER = Caller(name="ada", namespace="red", permission=Permission.WRITE)
@@ -42,15 +43,24 @@ def test_readiness_and_figures_need_a_token_of_an_admin(team: Team, path: str) -
 
 def test_figures_count_calls_by_tool_and_error(team: Team) -> None:
     secret = team.token(next(NAMES))
+
+    def said() -> str:
+        return httpx2.get(team.url.replace("/mcp", "/metrics"), headers={"Authorization": f"Bearer {secret}"}).text
+
+    def counted() -> list[int]:
+        failures = 'calls_total{tool="get_memory_by_id",error="ValidationError"}'
+        calls = 'call_seconds_count{tool="get_memory_by_id"}'
+        found = [re.search(f"vector_memory_{re.escape(name)} (.+)", said()) for name in (failures, calls)]
+        return [int(figure[1]) if figure else 0 for figure in found]
+
+    before = counted()
     post(team.url, secret, tool="get_memory_by_id", arguments={"memory_id": 987654})
     post(team.url, secret, tool="no_such_tool_of_a_stranger")
-    said = httpx2.get(team.url.replace("/mcp", "/metrics"), headers={"Authorization": f"Bearer {secret}"}).text
-    assert 'vector_memory_calls_total{tool="get_memory_by_id",error="ValidationError"} 1' in said
-    assert 'vector_memory_call_seconds_count{tool="get_memory_by_id"} 1' in said
-    assert "stranger" not in said
-    assert re.search(r"^vector_memory_open_namespaces [1-9]", said, re.MULTILINE)
-    assert "\nvector_memory_running_calls 0\n" in said
-    assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said.splitlines())
+    assert counted() == [count + 1 for count in before]
+    assert "stranger" not in said()
+    assert re.search(r"^vector_memory_open_namespaces [1-9]", said(), re.MULTILINE)
+    eventually(lambda: "\nvector_memory_running_calls 0\n" in said())
+    assert all(re.fullmatch(r"# (HELP|TYPE) .+|[a-z_]+(\{.+\})? [\d.e+-]+", line) for line in said().splitlines())
 
 
 def test_a_full_namespace_refuses_to_store_and_still_answers(team: Team) -> None:

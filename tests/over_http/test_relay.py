@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,14 @@ from waiting import eventually
 STORES = effort(quick=6, long=60)
 
 
+def free_port() -> int:
+    """Return a port that is free, and that no system gives to whoever asks for any."""
+    for port in random.Random().sample(range(10_000, 30_000), 1_000):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("there is no free port")
+
+
 class Shared:
     """A shared memory on a port of its own, which comes and goes, and relays to it that have one outbox."""
 
@@ -33,8 +41,7 @@ class Shared:
         self._team, self._here = folder / "team", folder / "here"
         self._here.mkdir()
         self._starting = threading.Lock()  # starting a process changes the environment for a moment
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = str(free.getsockname()[1])
+        self._port = str(free_port())
         self.url = f"http://127.0.0.1:{self._port}/mcp"
         FolderRegistry(self._team).create("red")
         self._token = self._here / "token"

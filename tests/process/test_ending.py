@@ -20,6 +20,7 @@ from vector_memory.embedding.toy_engine import ToyEngine
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
+from waiting import PATIENCE
 
 WAYS = ["SIGINT", "SIGTERM", "SIGHUP", "the client dies"]
 SLOW = {"VECTOR_MEMORY_EMBEDDING_MODEL": "slow", "PYTHONPATH": str(SLOW_MODEL)}
@@ -167,7 +168,7 @@ def test_what_was_asked_before_the_end_of_input_is_answered(tmp_path: Path) -> N
             server.send(request)
         server.hang_up(reading=True)
         assert {server.receive()["id"] for _ in requests} == {request["id"] for request in requests}
-        server.process.wait(60)
+        server.process.wait(PATIENCE)
         assert (server.process.returncode, server.errors()) == (0, b"")
     assert faults_of(server.path, ToyEngine(384)) == []
 
@@ -180,7 +181,7 @@ def test_a_call_that_waits_for_changes_is_answered_when_the_input_ends(tmp_path:
         server.call("list_sessions")
         server.hang_up(reading=True)
         assert server.answer(waiting)["total_new"] == 0
-        server.process.wait(60)
+        server.process.wait(PATIENCE)
         assert (server.process.returncode, server.errors()) == (0, b"")
 
 
@@ -222,7 +223,7 @@ def test_a_server_that_breaks_down_ends_instead_of_waiting_for_its_client(tmp_pa
         assert server.stderr is not None
         server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         server.stdin.flush()
-        assert server.wait(30) == 1
+        assert server.wait(PATIENCE) == 1
         said = server.stderr.read()
     assert b"The server failed" in said
     assert b"secret" not in said

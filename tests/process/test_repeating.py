@@ -11,6 +11,7 @@ import pytest
 from memory_files import create_file
 from servers import LEGACY, MODERN, Server
 from vector_memory.settings import DEFAULT_DIM
+from waiting import eventually
 
 PATIENCE = 30_000
 
@@ -29,9 +30,11 @@ def nobody_can_write(path: Path) -> Iterator[None]:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(PATIENCE)
     connection.execute("begin immediate")
-    yield
-    connection.execute("rollback")
-    connection.close()
+    try:
+        yield
+    finally:
+        connection.execute("rollback")
+        connection.close()
 
 
 def report(session: str) -> dict[str, Any]:
@@ -67,8 +70,7 @@ def test_a_store_can_be_repeated_while_the_first_call_is_still_under_way(server:
 def test_a_store_whose_answer_was_lost_can_be_repeated_through_another_server(server: Server) -> None:
     with Server(server.path.parent) as other:
         other.hello().ask_tool("store_report", **report("lost"))
-        while not ids_of(server, "lost"):
-            pass
+        eventually(lambda: ids_of(server, "lost"))
         other.process.kill()
     again = server.call("store_report", **report("lost"))
     assert (again["success"], again["error"]) == (False, "ValidationError")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from servers import MAIN, QUICK, SLOW_MODEL, Server
+from waiting import PATIENCE
 
 TRACE = "%network"
 STARTS = {
@@ -38,7 +39,7 @@ def use(server: Server) -> None:
         assert server.call("search_reports_specific_chunks", query="cold cache")["results"]
         server.hang_up(reading=True)
         assert server.process.stdout is not None
-        assert (server.process.stdout.read(), server.process.wait(30), server.errors()) == (b"", 0, b"")
+        assert (server.process.stdout.read(), server.process.wait(PATIENCE), server.errors()) == (b"", 0, b"")
 
 
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "somebody/elses-model"])
@@ -120,7 +121,7 @@ def test_nothing_but_the_protocol_comes_out_of_standard_output(tmp_path: Path) -
         assert server.hello().call("list_sessions")["success"]
         assert server.call("list_sessions")["success"]
         server.hang_up(reading=True)
-        server.process.wait(30)
+        server.process.wait(PATIENCE)
         assert server.errors().split(b"\n")[:4] == [b"printed", b"written", b"by a child", b"printed"]
 
 
@@ -132,7 +133,7 @@ def test_a_closed_standard_error_is_no_reason_to_fail(tmp_path: Path) -> None:
         input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
         capture_output=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
         env={**os.environ, **QUICK},
     )
     assert (done.returncode, done.stdout) == (0, b'{"jsonrpc":"2.0","id":1,"result":{}}\n')

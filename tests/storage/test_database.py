@@ -28,7 +28,7 @@ from vector_memory.storage.sqlite import erasure
 from vector_memory.storage.sqlite.database import Database
 from vector_memory.storage.sqlite.migrations import MIGRATIONS
 from vector_memory.storage.sqlite.rows import fetch_value
-from waiting import eventually
+from waiting import PATIENCE, eventually
 
 ADD = """
 insert into session_memories (memory_type, agent_id, content, content_hash, created_at, updated_at, accessed_at)
@@ -404,7 +404,7 @@ database.close()
 def test_several_processes_may_start_on_a_new_file_at_once(path: Path) -> None:
     start = str(time.time() + 1.0)
     processes = [subprocess.Popen([sys.executable, "-c", OPEN, str(path), start]) for _ in range(6)]
-    assert [process.wait(30) for process in processes] == [0] * 6
+    assert [process.wait(PATIENCE) for process in processes] == [0] * 6
     connection = apsw.Connection(str(path))
     assert fetch_value(connection, "select count(*) from schema_migrations") == len(MIGRATIONS)
     connection.close()

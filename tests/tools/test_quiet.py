@@ -12,6 +12,7 @@ from faults.effort import effort
 from servers import LEGACY, MAIN, MODERN, Server
 from tool_calls import SESSION_TOOLS, good_arguments, with_text
 from vector_memory.server.tools.memory_tool import MemoryTool
+from waiting import PATIENCE
 
 SECRET = "zanzibar-hunter2"  # noqa: S105 - a marker for stored content
 
@@ -49,7 +50,7 @@ def tells(text: str, folder: Path) -> bool:
 def logged(server: Server, folder: Path) -> str:
     """End a server and return all that it wrote to standard error and to its log file."""
     server.hang_up(reading=True)
-    server.process.wait(30)
+    server.process.wait(PATIENCE)
     return server.errors().decode() + (folder / "server.log").read_text()
 
 

@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import anyio
 import pytest
 from fastmcp import Client, FastMCP
 
@@ -17,7 +16,7 @@ from vector_memory.server.instructions import INSTRUCTIONS, instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.settings import Profile, ServerOptions, Settings, Toolset
 from vector_memory.store import SessionMemoryStore
-from waiting import PATIENCE
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -128,13 +127,10 @@ async def test_an_idle_model_is_unloaded_and_loaded_again(tmp_path: Path, monkey
     monkeypatch.setattr("vector_memory.server.app.SECONDS_UNASKED", 0)
     monkeypatch.setattr("vector_memory.server.app.SECONDS_BETWEEN_LOOKS", 0.01)
     settings = Settings(embedding_model="toy", embedding_idle_seconds=0.2)
-    model = EmbeddingModel(ToyEngine)
+    loaded: list[ToyEngine] = []
+    model = EmbeddingModel(lambda: loaded.append(ToyEngine()) or loaded[-1])
     store = SessionMemoryStore(tmp_path / "memory.db", settings, model=model)
     async with Client(create_server(lambda: store)) as client:
-        with anyio.fail_after(PATIENCE):
-            while not model.is_ready:
-                await anyio.sleep(0.01)
-            while model.is_ready:
-                await anyio.sleep(0.01)
+        await until(lambda: loaded and not model.is_ready)
         found = await client.call_tool("search_reports_specific_chunks", {"query": "x", "search_mode": "vector"})
     assert found.structured_content["success"]

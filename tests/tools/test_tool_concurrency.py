@@ -9,9 +9,11 @@ import pytest
 from fastmcp.client.client import CallToolResult
 
 from eras import Call, Rows
+from vector_memory.errors import DatabaseError
 from vector_memory.results.sessions import StoreMemoryResult
 from vector_memory.server.tools.threads import LONG, LONG_WRITERS, WRITERS
 from vector_memory.store import SessionMemoryStore
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -77,13 +79,20 @@ async def test_a_slow_store_blocks_no_other_call(
     call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
 ) -> None:
     """While one call waits for the disk another is answered: no tool runs the store on the event loop."""
-    released = threading.Event()
-    monkeypatch.setattr(store, tool, lambda *_: released.wait(5))
+    began, released, ended = (threading.Event() for _ in range(3))
+
+    def slow(*_: object) -> None:
+        began.set()
+        released.wait(PATIENCE)
+        ended.set()
+        raise DatabaseError("The disk was slow.")
+
+    monkeypatch.setattr(store, tool, slow)
     async with anyio.create_task_group() as group:
         group.start_soon(functools.partial(call, tool, **arguments))
-        await anyio.sleep(0.05)
+        await until(began.is_set)
         answer = await call("list_sessions")
-        assert not released.is_set()
+        assert not ended.is_set()
         released.set()
     assert answer.structured_content["success"] is True
 
@@ -91,13 +100,14 @@ async def test_a_slow_store_blocks_no_other_call(
 async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
     call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released, at_once = threading.Event(), threading.Semaphore(LONG_WRITERS)
+    released, ended, at_once = threading.Event(), threading.Event(), threading.Semaphore(LONG_WRITERS)
     real = store.store_memory
 
     def slow(kind: str, content: str, **others: Any) -> StoreMemoryResult:
         if len(content) > LONG:
             assert at_once.acquire(blocking=False), "too many at once"
-            released.wait(20)
+            released.wait(PATIENCE)
+            ended.set()
             at_once.release()
         return real(kind, content[:20], **others)
 
@@ -107,7 +117,7 @@ async def test_short_texts_are_stored_while_long_ones_wait_for_each_other(
             text = f"Long text {number}. {'x' * LONG}"
             group.start_soon(functools.partial(call, "store_report", agent_id="a", session_id="s", content=text))
         answer = await call("store_report", agent_id="a", session_id="s", content="Short.")
-        assert not released.is_set()
+        assert not ended.is_set()
         released.set()
     assert answer.structured_content["success"] is True
     assert store.get_session_stats("s").total_memories == WRITERS + 1

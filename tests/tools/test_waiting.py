@@ -2,14 +2,17 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from eras import Call
 from other_process import OtherProcess
+from vector_memory.results.sessions import ChangesResult
 from vector_memory.server.tools import waiting
 from vector_memory.store import SessionMemoryStore
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -50,16 +53,21 @@ async def test_what_does_not_count_as_new_ends_no_waiting(
     call: Call, store: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither what the agent stored itself, nor another session."""
-    asked = []
+    asked: list[ChangesResult] = []
     search = store.search_changes
-    monkeypatch.setattr(store, "search_changes", lambda *scope, **named: asked.append(1) or search(*scope, **named))
 
     def store_three() -> None:
         put(store, "My own.", agent_id="me")
         put(store, "Elsewhere.", session_id="other")
         put(store, "Found it.")
 
-    threading.Timer(0.3, store_three).start()
+    def searching(*scope: Any, **named: Any) -> ChangesResult:
+        asked.append(search(*scope, **named))
+        if len(asked) == 1:
+            threading.Timer(0.3, store_three).start()
+        return asked[-1]
+
+    monkeypatch.setattr(store, "search_changes", searching)
     answer = (await call("search_changes", **HERE, since="now", wait=PATIENCE)).structured_content
     assert [one["content"] for one in answer["results"]] == ["Found it."]
     assert len(asked) <= 5, "it asks only after commits"
@@ -76,7 +84,7 @@ async def test_too_many_waiting_calls_answer_at_once(call: Call, monkeypatch: py
     monkeypatch.setattr(waiting, "MAX_WAITING", 1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
-        await anyio.sleep(0.3)
+        await until(lambda: waiting._limiter().borrowed_tokens)
         answer = (await call("search_changes", **HERE, wait=PATIENCE)).structured_content
         assert answer["total_new"] == 0
         tasks.cancel_scope.cancel()
@@ -86,7 +94,7 @@ async def test_others_are_served_while_calls_wait(call: Call, store: SessionMemo
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(lambda: call("search_changes", **HERE, wait=PATIENCE))
-        await anyio.sleep(0.3)
+        await until(lambda: waiting._limiter().borrowed_tokens == 20)
         assert (await call("list_sessions")).structured_content["success"]
         put(store, "Enough.")
 
