@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from claims import Claims, is_shown, listed, pages, without_evidence
 from vector_memory.cli.commands import app
 from vector_memory.server.tools import offered
 from vector_memory.settings import Toolset
@@ -19,6 +20,12 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+CLAIMS = listed()
+NOT_SHOWN = """\
+Nothing shows these numbers. Write the sentence without the number, name the test or benchmark in its section (in a
+list: in its item), or add a row to docs/claims.md: | words with the number | test, benchmark, constant or setting |
+"""
 
 
 def page_name(page: Path) -> str:
@@ -132,3 +139,54 @@ def test_example_for_clients_is_usable_as_it_is() -> None:
     assert server["command"] == "uv"
     assert server["args"][-2:] == ["vector-memory", "serve"]
     assert all(":-" in variable for variable in re.findall(r"\$\{([^}]*)\}", text))
+
+
+@pytest.mark.parametrize("page", pages(CLAIMS), ids=page_name)
+def test_every_number_is_shown(page: Path) -> None:
+    """What a page claims with a number can be checked: by a test, a benchmark, a constant or a setting's default."""
+    found = [f"{page_name(page)}:{one.line}: {one.text}" for one in without_evidence(page.read_text("utf-8"), CLAIMS)]
+    assert not found, NOT_SHOWN + "\n".join(found)
+
+
+@pytest.mark.parametrize("words", CLAIMS.shown_by)
+def test_what_shows_a_number_is_there_and_says_the_same(words: str) -> None:
+    """The list names no words that are gone, no test or benchmark that is gone, and no constant that has changed."""
+    texts = [" ".join(page.read_text(encoding="utf-8").split()) for page in pages(CLAIMS)]
+    assert any(words in text for text in texts), "No page has these words: remove the row from docs/claims.md."
+    assert is_shown(words, CLAIMS.shown_by[words]), CLAIMS.shown_by[words]
+
+
+@pytest.mark.parametrize("page", CLAIMS.figures)
+def test_the_benchmarks_of_a_page_of_figures_exist(page: str) -> None:
+    assert (ROOT / "docs" / page).exists()
+    assert is_shown("", CLAIMS.figures[page])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It takes 3 ms.",
+        "1 ms each.",
+        "| a search | 3 ms |",
+        "# Shown\n\n`tests/test_docs.py` does.\n\n# Not shown\n\nIt takes 3 ms.",
+        "- `tests/test_docs.py` shows this item.\n- It takes 3 ms.",
+        "It takes 3 ms (`tests/that_is_gone.py`).",
+        "At most 40 texts wait for 3 ms.",
+    ],
+)
+def test_a_number_that_nothing_shows_is_noticed(text: str) -> None:
+    assert [*without_evidence(text, Claims({}, {"40 texts": "x"}))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It takes 3 ms (`tests/test_docs.py`).",
+        "See `limit=5`, SHA-256, Python 3.11, and 2026-10-05; a share is from 0 to 1.",
+        "Chunks have `VECTOR_MEMORY_DEFAULT_CHUNK_SIZE` (450) tokens.",
+        "At most 40 texts wait.",
+        "It takes 3 ms ([measured](performance.md#x)).",
+    ],
+)
+def test_a_number_that_something_shows_needs_no_more(text: str) -> None:
+    assert not [*without_evidence(text, Claims({"performance.md": "x"}, {"40 texts": "x"}))]
