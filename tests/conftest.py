@@ -14,11 +14,23 @@ from hypothesis import HealthCheck
 from engines import ON_BOTH, schemas_instead_of_files
 from faults.effort import effort
 from lattice import DIMENSIONS, LatticeEmbedder
-from vector_memory.settings import Settings
+from vector_memory.settings import SPECIFIED, Settings
 from vector_memory.store import SessionMemoryStore
 
-# Where nothing is compiled ahead, as in many containers, every server would compile all libraries again: for seconds.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+PREFIXES = ("VECTOR_MEMORY_", "FASTMCP_", "HF_", "PG")
+VARIABLES = {
+    *map(str.upper, SPECIFIED),
+    *("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+    *("COLUMNS", "FORCE_COLOR", "NO_COLOR", "PYTHONWARNINGS", "TIKTOKEN_CACHE_DIR"),
+    # Where nothing is compiled ahead, as in many containers, every server would compile all libraries: for seconds.
+    "PYTHONDONTWRITEBYTECODE",
+}
+"""What commands, servers and their libraries would take from the environment of whoever runs the tests."""
+
+for name in [name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES)]:
+    del os.environ[name]
+os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
+os.umask(0o022)
 sys.dont_write_bytecode = False
 
 # A busy machine is slow, and the fixtures that properties share are not changed by them.

@@ -98,13 +98,6 @@ class Served(NamedTuple):
     offer: ServerOptions
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start without any of our variables."""
-    for name in [*OUR_VARIABLES, "CLAUDE_PROJECT_DIR"]:
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Served]:
     """Collect what `serve` would have served."""

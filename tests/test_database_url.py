@@ -15,9 +15,7 @@ SECRET = "open-sesame"  # noqa: S105 - of no database
 
 
 @pytest.fixture(autouse=True)
-def own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT", "PGDATABASE"):
-        monkeypatch.delenv(name, raising=False)
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 

@@ -117,9 +117,7 @@ def test_without_a_project_the_memory_is_in_the_current_folder(
     project: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No CLAUDE_PROJECT_DIR, or an empty one, means the current folder."""
-    if project is None:
-        monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    else:
+    if project is not None:
         monkeypatch.setenv("CLAUDE_PROJECT_DIR", project)
     monkeypatch.chdir(tmp_path)
     assert DatabaseLocation().address() == memory_in(tmp_path)

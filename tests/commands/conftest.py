@@ -16,7 +16,7 @@ from vector_memory.cli.commands import ingest as ingesting
 from vector_memory.cli.commands import maintain as upkeep
 from vector_memory.cli.commands import search as searching
 from vector_memory.cli.commands import transfer as moving
-from vector_memory.settings import DatabaseLocation, Settings
+from vector_memory.settings import Settings
 from vector_memory.store import SessionMemoryStore
 
 TOY = Settings(embedding_model="toy")
@@ -42,8 +42,6 @@ Run = Callable[..., Ended]
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Run in a folder of its own, on a memory there, with the toy model, at 80 columns; leave the process as it was."""
-    for name in [*Settings.model_fields, *(f"vector_memory_{name}" for name in DatabaseLocation.model_fields)]:
-        monkeypatch.delenv(name.upper(), raising=False)
     for module in (ingesting, moving, searching, upkeep):
         monkeypatch.setattr(module, "set_up_logging", lambda *_: None)
     address = address_of(tmp_path / "memory.db")

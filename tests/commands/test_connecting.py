@@ -18,7 +18,6 @@ from clients import connected
 from commands.conftest import Run
 from vector_memory.cli.clients import catalogue, changes, launching
 from vector_memory.cli.clients.catalogue import CLIENTS, Client, Scope
-from vector_memory.settings import ServerOptions
 
 PLACES = [
     pytest.param(name, scope, id=f"{name} {scope}")
@@ -35,10 +34,7 @@ COMMENTED = {
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty home; the current folder is a project in a repository."""
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "VECTOR_MEMORY_DATABASE_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ServerOptions.model_fields:
-        monkeypatch.delenv(f"VECTOR_MEMORY_{name.upper()}", raising=False)
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH", raising=False)
     home = tmp_path / "home"
     (tmp_path / "project" / ".git").mkdir(parents=True)
     home.mkdir()

@@ -39,9 +39,7 @@ def guarded(cluster: Cluster) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_password(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("PGPASSWORD", raising=False)
-    monkeypatch.delenv("PGPASSFILE", raising=False)
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
