@@ -10,14 +10,21 @@ import os
 import runpy
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 COPIES = multiprocessing.get_context("forkserver")
 COPIES.set_forkserver_preload(["forked_from"])
+
+STARTING = threading.Lock()
+"""Of the thread that starts the process to copy, which changes the environment for a moment."""
 
 COMMAND = "vector-memory"
 
@@ -31,7 +38,8 @@ class Forked:
     def __init__(
         self, *words: object, env: Mapping[str, str] = os.environ, cwd: Path | None = None, text: bool = False
     ) -> None:
-        ensure_that_there_is_one_to_copy()
+        with STARTING:
+            process_to_copy()
         ends = [COPIES.Pipe(duplex=False) for _ in range(3)]
         (theirs, ours), *others = ends
         ours, theirs = [ours, *(reading for reading, _ in others)], [theirs, *(writing for _, writing in others)]
@@ -90,16 +98,12 @@ class Forked:
         self._process.kill()
 
 
-def ensure_that_there_is_one_to_copy() -> None:
+@cache
+def process_to_copy() -> None:
     """Start the process that is copied, with the folder of `forked_from` in its path."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         forkserver.ensure_running()
-    finally:
-        del os.environ["PYTHONPATH"]
-        if before is not None:
-            os.environ["PYTHONPATH"] = before
 
 
 def finished(

@@ -113,7 +113,7 @@ def test_a_terminated_backup_leaves_nothing(path: Path, tmp_path: Path, number: 
     with process(BACKING_UP_BY_COMMAND, path, tmp_path / "copy.db") as backup:
         assert sorted(tmp_path.iterdir()) != before
         backup.send_signal(number)
-        assert backup.wait(30) == 128 + number
+        assert backup.wait(60) == 128 + number
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -188,7 +188,7 @@ def test_watching_follows_until_it_is_interrupted(notes: Path, tmp_path: Path) -
         eventually(lambda: "# A\n\nEdited." in contents(path))
         assert child.stdout.readline() == "Updated: notes/a.md\n"
         child.send_signal(2)
-        assert child.wait(30) == 0
+        assert child.wait(60) == 0
     finally:
         child.kill()
         child.communicate()

@@ -193,7 +193,7 @@ def test_no_transaction_outlives_its_call(store: SessionMemoryStore, path: Path,
         call(store)
     store.store_memory(**memory(8))
     with connected(path) as connection:
-        connection.set_busy_timeout(5_000)
+        connection.set_busy_timeout(30_000)
 
         def is_empty_after_checkpoint() -> bool:
             """Return whether it is: reads are counted in the background. Raises BusyError while anybody reads."""

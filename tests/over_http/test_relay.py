@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class Shared:
     def __init__(self, folder: Path) -> None:
         self._team, self._here = folder / "team", folder / "here"
         self._here.mkdir()
-        self._starting = threading.Lock()  # starting a process changes the environment for a moment
         self._port = str(free_port())
         self.url = f"http://127.0.0.1:{self._port}/mcp"
         FolderRegistry(self._team).create("red")
@@ -48,23 +47,15 @@ class Shared:
         self._token.write_text(f"{token_file(self._team).create('relay', 'red', Permission.WRITE)}\n")
         self._token.chmod(0o600)
 
-    @contextmanager
-    def running(self) -> Iterator[Running]:
+    def running(self) -> AbstractContextManager[Running]:
         """Run the server."""
-        with ExitStack() as stack:
-            with self._starting:
-                server = stack.enter_context(running(self._team, "--port", self._port))
-            yield server
+        return running(self._team, "--port", self._port)
 
     @contextmanager
     def relay(self, version: str = LEGACY) -> Iterator[Server]:
         """Run a relay."""
         place = {"VECTOR_MEMORY_REMOTE": self.url, "VECTOR_MEMORY_TOKEN_FILE": str(self._token)}
-        with ExitStack() as stack:
-            with self._starting:
-                relay = stack.enter_context(
-                    Server(self._here, version=version, XDG_STATE_HOME=str(self._here), **place)
-                )
+        with Server(self._here, version=version, XDG_STATE_HOME=str(self._here), **place) as relay:
             yield relay.hello()
 
     @property
