@@ -25,6 +25,7 @@ from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.callers import Permission
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.tokens import token_file
+from waiting import eventually
 
 NAMES = map("asked-{}".format, itertools.count())
 ASKABLE = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
@@ -95,6 +96,7 @@ def test_a_question_of_one_worker_is_answered_at_another_but_by_nobody_else_and_
     tmp_path: Path,
 ) -> None:
     with running(tmp_path, "--workers", "2") as server:
+        eventually(lambda: len(workers_of(server)) == 2)
         first, second = workers_of(server)
         with only_running(second, instead_of=first):
             question = Question(server.url, server.secret)
