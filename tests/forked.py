@@ -36,14 +36,19 @@ class Forked:
     """
 
     def __init__(
-        self, *words: object, env: Mapping[str, str] = os.environ, cwd: Path | None = None, text: bool = False
+        self,
+        *words: object,
+        env: Mapping[str, str] = os.environ,
+        cwd: Path | None = None,
+        umask: int = 0o022,
+        text: bool = False,
     ) -> None:
         with STARTING:
             process_to_copy()
         ends = [COPIES.Pipe(duplex=False) for _ in range(3)]
         (theirs, ours), *others = ends
         ours, theirs = [ours, *(reading for reading, _ in others)], [theirs, *(writing for _, writing in others)]
-        arguments = (list(map(str, words)), dict(env), cwd or Path.cwd(), theirs)
+        arguments = (list(map(str, words)), dict(env), cwd or Path.cwd(), umask, theirs)
         self._process = COPIES.Process(target=run, args=arguments, daemon=True)
         self._process.start()
         self.pid = self._process.pid
@@ -107,16 +112,16 @@ def process_to_copy() -> None:
 
 
 def finished(
-    *words: object, given: str = "", env: Mapping[str, str] = os.environ, cwd: Path | None = None
+    *words: object, given: str = "", env: Mapping[str, str] = os.environ, cwd: Path | None = None, umask: int = 0o022
 ) -> subprocess.CompletedProcess[str]:
     """Run the command with these words to its end."""
-    process = Forked(COMMAND, *words, env=env, cwd=cwd, text=True)
+    process = Forked(COMMAND, *words, env=env, cwd=cwd, umask=umask, text=True)
     output, errors = process.communicate(given)
     return subprocess.CompletedProcess(words, process.wait(), output, errors)
 
 
-def run(words: list[str], variables: dict[str, str], folder: Path, pipes: list[Connection]) -> None:
-    """Be the program that the words name: in its folder, with its variables and standard streams."""
+def run(words: list[str], variables: dict[str, str], folder: Path, umask: int, pipes: list[Connection]) -> None:
+    """Be the program that the words name: in its folder, with its variables, umask and standard streams."""
     for number, pipe in enumerate(pipes):
         os.dup2(pipe.fileno(), number)
         pipe.close()
@@ -124,6 +129,7 @@ def run(words: list[str], variables: dict[str, str], folder: Path, pipes: list[C
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)
+    os.umask(umask)
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
     match words:
         case ["-c", code, *words]:

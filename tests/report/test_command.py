@@ -1,7 +1,6 @@
 """The command report."""
 
 import json
-import os
 import stat
 import subprocess
 from pathlib import Path
@@ -20,11 +19,7 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.usefixtures("session")
 def test_the_page_is_for_its_owner_only_and_replaced_only_on_request(tmp_path: Path) -> None:
     file, place = tmp_path / "session.html", place_of(tmp_path / "memory.db")
-    old = os.umask(0)
-    try:
-        made = run("s", "-o", file, "--json", *place)
-    finally:
-        os.umask(old)
+    made = finished("report", "s", "-o", file, "--json", *place, umask=0)
     assert (made.returncode, made.stderr) == (0, "")
     said = json.loads(made.stdout)
     counts = {name: said[name] for name in ("success", "memories", "shown", "texts", "file", "bytes")}
@@ -62,12 +57,7 @@ def test_without_a_file_the_page_is_named_like_the_session(tmp_path: Path) -> No
     assert sorted(page["file"] for page in said["pages"]) == [
         str(tmp_path / "pages" / f"{name}.html") for name in ("other", "s")
     ]
-    old = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        assert run("s", *place).returncode == 0
-    finally:
-        os.chdir(old)
+    assert finished("report", "s", *place, cwd=tmp_path).returncode == 0
     assert (tmp_path / "s.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
