@@ -17,11 +17,12 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import SPECIFIED, Settings
 from vector_memory.store import SessionMemoryStore
 
-PREFIXES = ("VECTOR_MEMORY_", "FASTMCP_", "HF_", "PG")
+PREFIXES = ("VECTOR_MEMORY_", "CWE_", "FASTMCP_", "HF_", "PG")
 VARIABLES = {
     *map(str.upper, SPECIFIED),
     *("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-    *("COLUMNS", "FORCE_COLOR", "NO_COLOR", "PYTHONWARNINGS", "TIKTOKEN_CACHE_DIR"),
+    *("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TIKTOKEN_CACHE_DIR"),
+    *("PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONWARNINGS"),
     # Where nothing is compiled ahead, as in many containers, every server would compile all libraries: for seconds.
     "PYTHONDONTWRITEBYTECODE",
 }

@@ -71,7 +71,7 @@ def test_what_writes_says_why_it_cannot(place: Path, memory: Path) -> None:
 
 
 def test_a_place_that_cannot_be_entered_is_named(place: Path, memory: Path) -> None:
-    place.parent.chmod(0o700)
+    place.parent.chmod(0)
     ended = run(place, memory, "search", "lock")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"vector-memory: No permission to open {place}: check the permissions of its folders.\n"

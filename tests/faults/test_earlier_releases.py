@@ -65,7 +65,8 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if archive.returncode:
         pytest.skip(f"the history does not reach back to {request.param}")
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
-        files.extractall(tmp_path / "release", filter="data")
+        files.extraction_filter = getattr(tarfile, "data_filter", None)  # which Python 3.11.0 to 3.11.3 lack
+        files.extractall(tmp_path / "release")
     return tmp_path / "release" / "src"
 
 

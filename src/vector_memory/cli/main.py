@@ -88,7 +88,7 @@ def main() -> None:
     from vector_memory.cli import arguments, commands
 
     try:
-        with cleaned_up_when_ended():
+        with cleaned_up_when_ended(), written_out():
             arguments.run(commands.app, words)
     except (arguments.UsageError, ConfigurationError) as error:
         fail(error, code=2)
@@ -102,6 +102,16 @@ def main() -> None:
             raise
         drop_output()
         fail(ConfigurationError(f"The output cannot be written ({error.strerror}): free some space."), code=1)
+
+
+@contextmanager
+def written_out() -> Iterator[None]:
+    """Write what was printed before the end of the block: what Python writes when it exits fails with its own words."""
+    try:
+        yield
+    finally:
+        if sys.stdout is not None:  # it is if the parent process has closed it
+            sys.stdout.flush()
 
 
 def drop_output() -> None:
