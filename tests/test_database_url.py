@@ -179,7 +179,7 @@ def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.M
     for name in [name for name in sys.modules if name.startswith("vector_memory.storage.postgres.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "vector-memory\[postgres\]"'):
+    with pytest.raises(ConfigurationError, match=r'pip install "psycopg\[binary\]"'):
         SessionMemoryStore("postgresql:///team")
 
 

@@ -66,7 +66,8 @@ def _load(name: str, folder: Path | None) -> "SentenceTransformer":
     except ImportError:
         raise EmbeddingUnavailableError(
             f"VECTOR_MEMORY_EMBEDDING_MODEL={name} needs sentence-transformers. Run `uv sync --extra "
-            f"sentence-transformers` in a clone, or `pip install '/path/to/clone[sentence-transformers]'`."
+            f"sentence-transformers` in a clone, or `pip install sentence-transformers` in the environment of "
+            f"vector-memory."
         ) from None
     try:
         return SentenceTransformer(str(folder.expanduser()) if folder else name, local_files_only=True)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 # An engine is imported when a memory of it is opened.
 # ruff: noqa: PLC0415
 
-MISSING_DRIVER = 'A memory in PostgreSQL needs a driver: run `pip install "vector-memory[postgres]"`.'
+MISSING_DRIVER = (
+    "A memory in PostgreSQL needs a driver: run `uv sync --extra postgres` in a clone, or "
+    '`pip install "psycopg[binary]"` in the environment of vector-memory.'
+)
 
 
 def open_storage(
