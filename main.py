@@ -1,6 +1,29 @@
-"""Start vector-memory from a clone: `uv run main.py --help`."""
+"""Start vector-memory from a clone: `uv run main.py --help`, or in the MCP Inspector: `uv run mcp dev main.py`."""
+
+import sys
+from typing import TYPE_CHECKING, Any
 
 from vector_memory.cli.main import main
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+
+def __getattr__(name: str) -> "MCPServer":
+    """Return what the SDK's `mcp` looks for in a file, an object `mcp` that can be run."""
+    if name != "mcp":
+        raise AttributeError(name)
+    from mcp.server import MCPServer  # noqa: PLC0415 (half a second)
+
+    class Server(MCPServer):
+        """Has only the methods that `mcp` calls."""
+
+        def run(self, *_: Any, **__: Any) -> None:
+            sys.argv[1:] = ["serve"]
+            main()
+
+    return Server("vector-memory")
+
 
 if __name__ == "__main__":
     main()

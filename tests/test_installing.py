@@ -111,6 +111,18 @@ async def test_every_command_that_a_client_is_given_starts_a_server(
     assert list(tmp_path.rglob("*.db"))
 
 
+async def test_the_sdks_mcp_command_starts_the_server_of_a_clone(tmp_path: Path, variables: dict[str, str]) -> None:
+    """`uv run mcp dev main.py`; here the inspector only becomes the server that it is given."""
+    inspector = tmp_path / "npx"
+    inspector.write_text('#!/bin/sh\n[ "$1" = @modelcontextprotocol/inspector ] && shift && exec "$@"\n')
+    inspector.chmod(0o755)
+    installed = {"PATH": f"{tmp_path}{os.pathsep}{variables['PATH']}", "UV_PROJECT_ENVIRONMENT": sys.prefix}
+    command = ["uv", "run", "--directory", str(ROOT), "mcp", "dev", "main.py"]
+    async with connected(command, tmp_path, variables | installed) as client:
+        await client.call_tool("store_report", {"agent_id": "a", "session_id": "s", "content": "Words."})
+    assert list(tmp_path.rglob("*.db"))
+
+
 async def test_what_the_example_offers_can_be_chosen_by_variables(tmp_path: Path, variables: dict[str, str]) -> None:
     names = await offered(EXAMPLE, tmp_path, variables, VECTOR_MEMORY_READ_ONLY="true", VECTOR_MEMORY_TOOLSETS="all")
     assert "search_reports_specific_chunks" in names
