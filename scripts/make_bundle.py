@@ -15,13 +15,16 @@ from pathlib import Path
 from vector_memory import __version__
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("src", "packages")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", "all-MiniLM-L6-v2")  # uv fetches the weights
 FILES = ("LICENSE", "README.md", "main.py", "pyproject.toml", "uv.lock")
 TOOL = ("npx", "--yes", "@anthropic-ai/mcpb@2.1.2")
 
 
 def fill(folder: Path) -> None:
     """Copy the contents of the bundle into a new folder."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, folder / name, ignore=NOT_COPIED)
     for name in FILES:
         shutil.copy(ROOT / name, folder)
     shutil.copy(ROOT / "mcpb" / "manifest.json", folder)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NOT_COPIED = shutil.ignore_patterns(".*cache", "__pycache__", ".venv", ".DS_Store")
+NOT_COPIED = shutil.ignore_patterns(".*cache", "__pycache__", ".venv", ".DS_Store", "all-MiniLM-L6-v2")
 STRICT = ("claude", "plugin", "validate", "--strict")
 
 

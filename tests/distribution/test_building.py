@@ -1,5 +1,6 @@
 """What is in the wheel and in the sdist."""
 
+import hashlib
 import tarfile
 import zipfile
 from email import message_from_bytes
@@ -10,6 +11,7 @@ import pytest
 
 import vector_memory
 from distribution.building import ROOT, Distributions, uv
+from vector_memory.embedding.known import MINILM
 
 pytestmark = pytest.mark.distribution
 
@@ -60,6 +62,16 @@ def test_the_licence_comes_with_the_wheel(distributions: Distributions) -> None:
         licence = next(name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
         assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
     assert metadata(distributions.wheel)["License-Expression"] == "MIT"
+
+
+def test_the_model_comes_as_published_with_its_own_licence_and_requires_nothing(distributions: Distributions) -> None:
+    with zipfile.ZipFile(distributions.model) as archive:
+        files = {name: archive.read(f"vector_memory_model/all-MiniLM-L6-v2/{name}") for name in MINILM.sha256}
+        [licence] = [name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]
+        assert archive.read(licence).lstrip().startswith(b"Apache License")
+    assert {name: hashlib.sha256(content).hexdigest() for name, content in files.items()} == MINILM.sha256
+    assert metadata(distributions.model)["License-Expression"] == "Apache-2.0"
+    assert metadata(distributions.model)["Requires-Dist"] is None
 
 
 def test_the_version_is_that_of_the_code(distributions: Distributions) -> None:

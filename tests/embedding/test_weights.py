@@ -3,6 +3,8 @@
 import os
 import shutil
 import sys
+from importlib.machinery import PathFinder
+from importlib.metadata import requires
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from vector_memory.embedding.onnx_engine import OnnxEngine
 from vector_memory.embedding.weights import find_weights, hub_cache
 from vector_memory.errors import EmbeddingUnavailableError
 
+OURS = "vector_memory_model"
 REPOSITORY = "models--sentence-transformers--all-MiniLM-L6-v2"
 
 
@@ -38,7 +41,7 @@ def snapshots(tmp_path):
 
 @pytest.fixture
 def no_package(monkeypatch):
-    monkeypatch.setattr(module, "PACKAGE", "no_such_package_of_weights")
+    monkeypatch.setattr(module, "PACKAGES", {})
 
 
 def pretend(folder: Path) -> Path:
@@ -48,10 +51,21 @@ def pretend(folder: Path) -> Path:
     return folder
 
 
-def test_the_weights_package_is_found_without_importing_it(monkeypatch):
-    monkeypatch.delitem(sys.modules, module.PACKAGE, raising=False)
-    assert find_weights(None).folder.parent.name == module.PACKAGE
-    assert module.PACKAGE not in sys.modules
+def test_our_package_of_weights_is_installed_with_the_server():
+    assert find_weights(None).folder.parent.name == OURS
+    assert requires("vector-memory-model") is None, "no torch"
+
+
+@pytest.mark.parametrize("present", [list(module.PACKAGES), list(module.PACKAGES)[1:]], ids=["both", "the other"])
+def test_the_first_package_of_weights_is_found_without_importing_any(monkeypatch, tmp_path, present):
+    for package in present:
+        pretend(tmp_path / package / module.PACKAGES[package])
+        (tmp_path / package / "__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    for package in module.PACKAGES:
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    assert find_weights(None).folder == tmp_path / present[0] / module.PACKAGES[present[0]]
 
 
 def test_the_cache_comes_before_the_package_and_a_configured_folder_before_both(tmp_path, snapshots):
@@ -72,7 +86,7 @@ def test_of_several_cached_revisions_the_pinned_one_comes_first_then_main(snapsh
 
 def test_a_cached_revision_without_all_files_is_passed_over(snapshots):
     (pretend(snapshots / "abc") / "tokenizer.json").unlink()
-    assert find_weights(None).folder.parent.name == module.PACKAGE
+    assert find_weights(None).folder.parent.name == OURS
 
 
 @pytest.mark.parametrize(

