@@ -118,7 +118,7 @@ def by_hand(filled: Path | str, scope: Scope, query: str) -> list[tuple[float, i
 def unrounded(store: SessionMemoryStore, scope: Scope, query: str) -> list[Any]:
     retriever = store.explaining._retriever
     with retriever.answering(retriever.prepare(query, SearchMode.HYBRID, scope), scope) as retrieval:
-        return retrieval.everything(scope)
+        return retrieval.everything(scope).hits
 
 
 @pytest.mark.parametrize("query", QUERIES)

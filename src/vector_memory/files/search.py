@@ -1,6 +1,7 @@
 """Searches the chunks of files by meaning and words."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from vector_memory.domain import Fingerprint, SearchMode
@@ -64,7 +65,8 @@ class FileSearch:
         comparable = index.vectors_usable and contents.fingerprint == self._fingerprint
         question = self.question if comparable or self.question.vector is None else self._words
         source = FileCandidates(connection, contents, daily=self.daily)
-        found = best_units(source, question, limit)
+        found = best_units(source, question, limit, all_embedded=not contents.revision.unembedded)
+        question = replace(question, weight=found.weight)
         hits = [hit for hit in found.hits if hit.score > 0]
         chunks = chunks_with(connection, [hit.id for hit in hits])
         best = [FileHit(chunk, hit) for chunk, hit in zip(chunks, hits, strict=True)]

@@ -13,7 +13,7 @@ from vector_memory.search.question import Question
 from vector_memory.search.retrieval import MAX_DEPTH, Retrieval
 from vector_memory.search.retriever import Retriever
 from vector_memory.storage.base import Reader, Storage
-from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT
+from vector_memory.storage.ranking import LATE_UNITS, LATE_WEIGHT, VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.records import Memory
 from vector_memory.storage.searchable import names_above
 from vector_memory.storage.terms import terms
@@ -87,11 +87,11 @@ class Explaining:
             last = min(asked.page.end + SHOWN, len(ranking.hits))
             shown = candidates(retrieval, scope, ranking, range(last))
             told = {} if number is None else {"memory": why(retrieval, scope, ranking, number)}
-        hits = ranking.hits
+        hits, question = ranking.hits, ranking.question
         late = any(hit.late is not None for hit in hits)
         return {
-            "compared": compared(retrieval.question, late=late) + ("" if late else no_late(retrieval.question, hits)),
-            "query_words": list(retrieval.question.terms or ()),
+            "compared": compared(question, late=late) + ("" if late else no_late(question, hits)),
+            "query_words": list(question.terms or ()),
             "filters": scope.as_filters(),
             "candidates_compared": len(hits),
             "candidates": shown,
@@ -116,15 +116,17 @@ def compared(question: Question, *, late: bool) -> str:
         return question.problem or "words only"
     if question.terms is None:
         return f"meaning only: {1 - LATE_WEIGHT:g} x cosine + {LATE_WEIGHT:g} x late" if late else "meaning only"
-    formula = f"{question.weight:g} x cosine + {1 - question.weight:g} x words"
+    formula = f"{question.weight:.2g} x cosine + {1 - question.weight:.2g} x words"
     if late:
         formula = f"{1 - LATE_WEIGHT:g} x ({formula}) + {LATE_WEIGHT:g} x late"
+    if question.weight not in (VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES):
+        return f"{formula}: cosines count less while vectors are missing, and only words where there is no vector"
     return f"{formula}: the query is only a name" if question.weight < VECTOR_WEIGHT else formula
 
 
 def no_late(question: Question, hits: Sequence[Hit]) -> str:
     """Say why units that could be compared token by token were not; nothing if there are none."""
-    if question.states is None or all(hit.similarity is None for hit in hits):
+    if question.states is None or not hits or any(hit.similarity is None for hit in hits[:LATE_UNITS]):
         return ""
     return "; not token by token: some passages have no states of their tokens, and `vector-memory reembed` adds them"
 
@@ -134,7 +136,7 @@ def candidates(retrieval: Retrieval, scope: Scope, ranking: Ranking, indices: Se
     hits = [ranking.hits[index] for index in indices]
     units = units_of(retrieval, scope, hits)
     return [
-        {"rank": index + 1, **measures(retrieval.question, hit, units[hit.id]), "fate": ranking.fate(index)}
+        {"rank": index + 1, **measures(ranking.question, hit, units[hit.id]), "fate": ranking.fate(index)}
         for index, hit in zip(indices, hits, strict=True)
     ]
 

@@ -14,6 +14,9 @@ from vector_memory.storage.ranking import LATE_WEIGHT, VECTOR_WEIGHT, Ranked, Wo
 FUSED_DECIMALS = 9
 """The fused score of two six-decimal scores has eight decimals; the rest is arithmetic error."""
 
+FIRST_BY_WORDS = 20
+"""How many of the best units by words show how far the vectors of a scope have come (see `pending_weight`)."""
+
 
 class Horizon(NamedTuple):
     """How far an order has been searched: every unseen unit comes after this score and id."""
@@ -53,12 +56,14 @@ class SearchHits(NamedTuple):
     """The results of a search, best first. `nearest`: the cosine of the scope's best passage; None: not compared.
 
     `partial`: not every unit could be compared, so other units may be as good. `wording`: None: no keywords compared.
+    `weight`: of the cosines in the fused scores.
     """
 
     hits: list[Hit]
     nearest: float | None
     partial: bool = False
     wording: Wording | None = None
+    weight: float = VECTOR_WEIGHT
 
     def is_close(self, calibration: Calibration) -> bool:
         """Return whether the results are on the topic of the question, which was compared by meaning."""
@@ -86,10 +91,20 @@ def clipped(score: float | None) -> float | None:
     return None if score is None else min(1.0, max(0.0, score))
 
 
+def pending_weight(weight: float, embedded: int, count: int) -> float:
+    """Return the weight of cosines if only `embedded` of the `count` best units by words have vectors.
+
+    Between units with and without vectors only words compare fairly. The fewer have vectors, the less cosines count, so
+    that a search never ranks worse than by words alone. docs/retrieval.md has the measurements.
+    """
+    return weight * ((embedded + 1) / (count + 1)) ** 2
+
+
 def fused_score(similarity: float, words: float, weight: float = VECTOR_WEIGHT) -> float:
     """Return the convex combination of a cosine and a share of the words (see `divisor_of`).
 
-    `weight`: of the cosine. A better match in either never lowers the score of a unit.
+    `weight`: of the cosine. A better match in either never lowers the score of a unit. A unit without a vector, whose
+    similarity is NaN, has its share of the words as its score.
     """
     return float(fused_scores(np.array(similarity), np.array(words), weight))
 
@@ -98,26 +113,31 @@ def fused_scores(
     similarities: NDArray[np.float64], words: NDArray[np.float64], weight: float = VECTOR_WEIGHT
 ) -> NDArray[np.float64]:
     """Return the fused score of each pair; shape as given."""
-    scores = weight * rounded(similarities) + (1 - weight) * rounded(words)
+    shares = rounded(words)
+    scores = weight * np.where(np.isnan(similarities), shares, rounded(similarities)) + (1 - weight) * shares
     return np.round(scores, FUSED_DECIMALS)
 
 
-def fuse(near: Ranked, keyword: Ranked, weight: float = VECTOR_WEIGHT) -> tuple[list[Hit], Horizon | None]:
+def fuse(
+    near: Ranked, keyword: Ranked, weight: float = VECTOR_WEIGHT, *, all_embedded: bool = True
+) -> tuple[list[Hit], Horizon | None]:
     """Return the units of both lists, best first, and their horizon: no unit outside both lists comes before it.
 
-    `weight`: of the cosines. The horizon is None if there are no other units. Longer lists would not change the results
-    before it: this is the threshold algorithm (Fagin, Lotem, Naor 2003).
+    `weight`: of the cosines. `all_embedded`: every unit of the scope has a vector. The horizon is None if there are no
+    other units. Longer lists would not change the results before it: this is the threshold algorithm (Fagin, Lotem,
+    Naor 2003).
     """
     similarities, words = near.scores(), keyword.scores()
     in_near, in_keyword = ({match.id for match in ranked.matches} for ranked in (near, keyword))
     owners = {match.id: match.memory_id for match in (*near.matches, *keyword.matches)}
     shares = rounded(np.array([words.get(unit, 0.0) for unit in owners]))
-    scores = fused_scores(np.array([similarities.get(unit, 0.0) for unit in owners]), shares, weight)
+    scores = fused_scores(np.array([similarities.get(unit, np.nan) for unit in owners]), shares, weight)
     hits = [
         Hit(unit, owners[unit], score, clipped(similarities.get(unit)), sources_of(unit, in_near, in_keyword), share)
         for unit, score, share in zip(owners, scores.tolist(), shares.tolist(), strict=True)
     ]
-    return sort_hits(hits), fused_horizon(horizon_of(near), horizon_of(keyword), weight)
+    horizon = fused_horizon(horizon_of(near), horizon_of(keyword), weight, all_embedded=all_embedded)
+    return sort_hits(hits), horizon
 
 
 def horizon_of(ranked: Ranked) -> Horizon | None:
@@ -127,19 +147,22 @@ def horizon_of(ranked: Ranked) -> Horizon | None:
     return Horizon(ranked.matches[-1].score, ranked.matches[-1].id) if ranked.matches else Horizon(1.0, 0)
 
 
-def fused_horizon(near: Horizon | None, keyword: Horizon | None, weight: float) -> Horizon | None:
+def fused_horizon(
+    near: Horizon | None, keyword: Horizon | None, weight: float, *, all_embedded: bool = True
+) -> Horizon | None:
     """Return the horizon of fused lists: no unit that is outside both lists comes before it.
 
     A unit whose fused score equals that of the horizon has the scores of both horizons, so its id is above the last id
-    of each list. A list without a horizon contributes a score of 0, which any unit can have; a unit without a vector
-    counts as one with cosine 0.
+    of each list. A list without a horizon contributes a score of 0, which any unit can have. A unit without a vector
+    can have the score of the horizon of the words.
     """
     if near is None and keyword is None:
         return None
     similarity = max(near.score, 0.0) if near else 0.0
     last_ids = [near.id] if near and near.score > 0 else []
     last_ids += [keyword.id] if keyword and keyword.score > 0 else []
-    return Horizon(fused_score(similarity, keyword.score if keyword else 0.0, weight), max(last_ids, default=0))
+    fused = Horizon(fused_score(similarity, keyword.score if keyword else 0.0, weight), max(last_ids, default=0))
+    return fused if all_embedded or keyword is None else max(fused, keyword, key=lambda each: (each.score, -each.id))
 
 
 def from_single(ranked: Ranked, source: Source) -> tuple[list[Hit], Horizon | None]:

@@ -1,11 +1,13 @@
 """Where in an answer each unit of a ranking is: a result is a chunk or memory, a section, or a whole document."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search.fusion import Hit, best_of_each_memory
 from vector_memory.search.medium import CHUNKS_PER_SECTION, rank_sections, sections_of
+from vector_memory.search.question import Question
 from vector_memory.search.retrieval import Retrieval
 
 Grain = Literal["chunk", "section", "document"]
@@ -16,7 +18,7 @@ class Ranking(NamedTuple):
     """All units of a scope that were compared, best first, and the results that they belong to.
 
     `places`: of each unit's result among all results; None: in none, for the reason in `left_out`. `scores`: of the
-    results. `shown`: the places on the page.
+    results. `shown`: the places on the page. `question`: as it was compared.
     """
 
     hits: Sequence[Hit]
@@ -24,6 +26,7 @@ class Ranking(NamedTuple):
     left_out: Sequence[str]
     scores: Sequence[float]
     shown: range
+    question: Question
 
     def fate(self, index: int) -> str:
         """Return what became of a unit."""
@@ -50,7 +53,8 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
 
     Raises ValidationError.
     """
-    hits = retrieval.everything(scope)
+    found = retrieval.everything(scope)
+    hits = found.hits
     if scope.kind is not None and not TRAITS[scope.kind].chunked:
         grain = "chunk"
     places, scores = PLACES[grain](retrieval, hits, page)
@@ -61,7 +65,8 @@ def ranking_of(retrieval: Retrieval, scope: Scope, page: Page, grain: Grain, sho
         else f"cut: similarity below VECTOR_MEMORY_SIMILARITY_THRESHOLD ({retrieval.threshold:g})"
         for hit in hits
     ]
-    return Ranking(hits, places, left_out, scores, range(page.offset, page.end) if shown is None else shown)
+    shown = range(page.offset, page.end) if shown is None else shown
+    return Ranking(hits, places, left_out, scores, shown, replace(retrieval.question, weight=found.weight))
 
 
 Places = tuple[list[int | None], list[float]]

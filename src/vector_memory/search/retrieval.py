@@ -7,6 +7,7 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.embedding.token_states import States, bytes_per_state, late_scores
 from vector_memory.errors import ValidationError
 from vector_memory.search.fusion import (
+    FIRST_BY_WORDS,
     Hit,
     Horizon,
     SearchHits,
@@ -15,6 +16,7 @@ from vector_memory.search.fusion import (
     from_single,
     fuse,
     late_hits,
+    pending_weight,
 )
 from vector_memory.search.index.loader import PassageIndex
 from vector_memory.search.index.scan import Scan
@@ -88,9 +90,9 @@ class Retrieval:
             found = [self.find(scope, count, memories=memories) for scope in scopes]
         return found
 
-    def everything(self, scope: Scope) -> list[Hit]:
+    def everything(self, scope: Scope) -> SearchHits:
         """Return the best units of the scope, at most MAX_DEPTH, also those below the threshold."""
-        return self._best(scope, MAX_DEPTH).hits
+        return self._best(scope, MAX_DEPTH)
 
     def _best(self, scope: Scope, count: int, *, memories: bool = False, only_if_close: bool = False) -> SearchHits:
         if scope.kind is None:
@@ -109,8 +111,10 @@ class Retrieval:
         return units._replace(hits=hits[:count])
 
     def _late_scores(self, kind: MemoryKind, question: States, hits: Sequence[Hit]) -> dict[int, float]:
-        """Return the late scores of those units that have vectors; of none if token states of one are not kept."""
-        found = self.reader.token_states(kind, [hit.id for hit in hits if hit.similarity is not None])
+        """Return the late scores of units; of none if one has no vector yet, or its token states are not kept."""
+        if any(hit.similarity is None for hit in hits):
+            return {}
+        found = self.reader.token_states(kind, [hit.id for hit in hits])
         passages = [(unit, states) for unit, each in found.items() for states in each]
         width = bytes_per_state(question.shape[1])
         known = [states for _, states in passages if states is not None and len(states) % width == 0]
@@ -125,7 +129,8 @@ class Retrieval:
         """Return the best units or memories by their fused scores."""
         if self._view is None:
             source = self.reader.candidates(scope, self._method)
-            found = best_units(source, self.question, count, memories=memories)
+            all_embedded = self.question.vector is None or not self._missing(scope)
+            found = best_units(source, self.question, count, memories=memories, all_embedded=all_embedded)
             return self._with_nearest(found, source) if memories else found
         scope = self.reader.visible(scope)
         is_worthwhile = self._is_close if only_if_close else None
@@ -163,12 +168,15 @@ class Retrieval:
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
+        missing = self._missing(scope)
+        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
+
+    def _missing(self, scope: Scope) -> int:
+        """Return how many memories of the scope lack vectors."""
         known = self._known
         if known is not None and known.scope == scope:
-            missing = known.missing
-        else:
-            missing = self.reader.count(scope, without_vectors=True)
-        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
+            return known.missing
+        return self.reader.count(scope, without_vectors=True)
 
     def is_similar_enough(self, hit: Hit) -> bool:
         """Return whether a hit passes the threshold."""
@@ -180,12 +188,15 @@ def reports_among(scope: Scope, hits: Sequence[Hit]) -> set[int]:
     return {hit.memory_id for hit in hits} if scope.kind is MemoryKind.REPORT else set()
 
 
-def best_units(source: CandidateSource, question: Question, count: int, *, memories: bool = False) -> SearchHits:
+def best_units(
+    source: CandidateSource, question: Question, count: int, *, memories: bool = False, all_embedded: bool = True
+) -> SearchHits:
     """Return the `count` best units, or with `memories` the memories that have them.
 
-    Both lists grow until no unit outside them can rank before a returned one.
+    Both lists grow until no unit outside them can rank before a returned one. `all_embedded`: every unit of the scope
+    has a vector.
     """
-    vector = question.vector
+    vector, weight = question.vector, question.weight
     words = None if question.terms is None else source.rank_words(question.terms)
     wording = None if words is None else words.wording
     depth = max(DEPTH, count)
@@ -196,27 +207,36 @@ def best_units(source: CandidateSource, question: Question, count: int, *, memor
             near_only, worded_only = only_in(near, worded), only_in(worded, near)
             near = replace(near, others=source.similarities(vector, worded_only))
             worded = replace(worded, others=words.shares(near_only))
-        hits, horizon = merged(near, worded, question.weight)
+            if not all_embedded:
+                weight = weight_of(near, worded, question.weight)
+        hits, horizon = merged(near, worded, weight, all_embedded=all_embedded)
         partial = near is not None and near.partial
         settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
         found = best_of_each_memory(settled) if memories else settled
         nearest = clipped(near.matches[0].score) if near and near.matches else None
         if horizon is None or partial or len(found) >= count:
-            return SearchHits(found[:count], nearest, partial, wording)
+            return SearchHits(found[:count], nearest, partial, wording, weight)
         if depth >= MAX_DEPTH:
-            return SearchHits(
-                (best_of_each_memory(hits) if memories else hits)[:count], nearest, partial=True, wording=wording
-            )
+            found = best_of_each_memory(hits) if memories else hits
+            return SearchHits(found[:count], nearest, True, wording, weight)  # noqa: FBT003 - a field, not a flag
         depth *= GROWTH
 
 
-def merged(near: Ranked | None, worded: Ranked | None, weight: float) -> tuple[list[Hit], Horizon | None]:
+def weight_of(near: Ranked, worded: Ranked, weight: float) -> float:
+    """Return the weight of cosines, given the cosines of the best units by words that have vectors."""
+    first, known = worded.matches[:FIRST_BY_WORDS], near.scores()
+    return pending_weight(weight, sum(match.id in known for match in first), len(first))
+
+
+def merged(
+    near: Ranked | None, worded: Ranked | None, weight: float, *, all_embedded: bool
+) -> tuple[list[Hit], Horizon | None]:
     """Return the units of the given lists, best first, and the horizon that no other unit ranks before."""
     if worded is None:
         return from_single(near or Ranked(), "vector")
     if near is None:
         return from_single(worded, "keyword")
-    return fuse(near, worded, weight)
+    return fuse(near, worded, weight, all_embedded=all_embedded)
 
 
 def only_in(ranked: Ranked, other: Ranked) -> list[Match]:

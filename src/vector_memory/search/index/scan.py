@@ -6,15 +6,17 @@ import numpy as np
 
 from vector_memory.domain import Scope
 from vector_memory.search.fusion import (
+    FIRST_BY_WORDS,
     Hit,
     SearchHits,
     best_of_each_memory,
     clipped,
     fused_scores,
+    pending_weight,
     sort_hits,
     sources_of,
 )
-from vector_memory.search.index.bm25 import Scores, word_scores
+from vector_memory.search.index.bm25 import word_scores
 from vector_memory.search.index.comparison import (
     NOTHING,
     Comparison,
@@ -33,7 +35,8 @@ class Scan:
     """Finds the best units of a scope, or the memories that have the best units.
 
     `members`: for each memory row, whether it is in the scope. `terms` None: keywords are not compared. `depth`: this
-    many nearest units have "vector" among their `sources`, even if they contain the words. `weight`: of the cosines.
+    many nearest units have "vector" among their `sources`, even if they contain the words. `weight`: of the cosines
+    where all units have vectors.
     """
 
     def __init__(
@@ -66,44 +69,67 @@ class Scan:
         `is_worthwhile`: a large scope is searched only if this returns True for what is known early: how near the
         nearest passage probably is, and the wording.
         """
-        nearby, nearest = NOTHING, None
         wording = None if self._words is None else self._words.wording
-        if query is not None:
+        if query is None:
+            hits = self._hits(NOTHING, self._word_entries(), self._weight, count, by_meaning=False, memories=memories)
+            return SearchHits(hits[:count], None, wording=wording, weight=self._weight)
 
-            def promises(cosine: float) -> bool:
-                return is_worthwhile is None or is_worthwhile(SearchHits([], clipped(cosine), wording=wording))
+        def promises(cosine: float) -> bool:
+            return is_worthwhile is None or is_worthwhile(SearchHits([], clipped(cosine), wording=wording))
 
-            nearest_wanted = 0 if self._words is None else self._depth
-            goal = Goal(count, nearest_wanted, memories, promises if is_worthwhile else None)
-            nearby = self._comparison(query).find(goal)
-            nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
-        hits = self._hits(nearby, count, by_meaning=query is not None, memories=memories)
-        return SearchHits(hits[:count], nearest, nearby.partial, wording)
+        nearest_wanted = 0 if self._words is None else self._depth
+        goal = Goal(count, nearest_wanted, memories, promises if is_worthwhile else None)
+        while True:
+            lacking = self._without_vectors()
+            weight = self._weight_while(lacking)
+            nearby = self._comparison(query, weight).find(goal)
+            if len(self._without_vectors()) == len(lacking):  # else vectors have turned out to be removed
+                break
+        nearest = clipped(float(nearby.cosines.max())) if len(nearby.cosines) else None
+        hits = self._hits(nearby, lacking, weight, count, by_meaning=True, memories=memories)
+        return SearchHits(hits[:count], nearest, nearby.partial, wording, weight)
 
-    def _comparison(self, query: Vectors) -> "Comparison":
+    def _word_entries(self) -> Rows:
+        """Return the entries of the units that contain words."""
+        return np.empty(0, np.int64) if self._words is None else self._words.entries
+
+    def _without_vectors(self) -> Rows:
+        """Return those of them that have no vector yet."""
+        return self._view.without_vectors(self._word_entries())
+
+    def _weight_while(self, lacking: Rows) -> float:
+        """Return the weight of cosines while some of the units that contain words have no vector."""
+        if self._words is None or not len(lacking):
+            return self._weight
+        shares, (ids, _) = rounded(self._words.of(self._words.entries)), self._view.units.ids_of(self._words.entries)
+        first = self._words.entries[best(shares, ids, FIRST_BY_WORDS)]
+        return pending_weight(self._weight, int(np.count_nonzero(~are_in(lacking, first))), len(first))
+
+    def _comparison(self, query: Vectors, weight: float) -> "Comparison":
         """Return an object that compares the query with the passages of the scope."""
         cached = self._view.cached(self._scope) if self._members.any() else CachedVectors.with_capacity(0, len(query))
         if cached is None:
-            return SignatureComparison(self._view, self._members, query, self._words, self._weight, self._scope)
-        return ExactComparison(self._view, self._members, query, self._words, self._weight, cached)
+            return SignatureComparison(self._view, self._members, query, self._words, weight, self._scope)
+        return ExactComparison(self._view, self._members, query, self._words, weight, cached)
 
-    def _hits(self, nearby: Nearby, count: int, *, by_meaning: bool, memories: bool) -> list[Hit]:
-        """Return the best units in order, among those that are near and those that contain words but have no vector."""
-        keyword = np.empty(0, np.int64) if self._words is None else self._words.entries
-        without_vector = self._view.without_vectors(keyword) if by_meaning else keyword
-        without_vector = without_vector[~are_in(nearby.entries, without_vector)]
-        entries = np.concatenate([nearby.entries, without_vector])
-        # A unit without a vector counts as one with cosine 0.
-        similarities = np.pad(nearby.cosines, (0, len(without_vector)))
+    def _hits(
+        self, nearby: Nearby, others: Rows, weight: float, count: int, *, by_meaning: bool, memories: bool
+    ) -> list[Hit]:
+        """Return the best units in order, among those that are near and the `others`, which have no cosine."""
+        keyword = self._word_entries()
+        others = others[~are_in(nearby.entries, others)]
+        entries = np.concatenate([nearby.entries, others])
+        similarities = np.pad(nearby.cosines, (0, len(others)), constant_values=np.nan)
         ids, owners = self._view.units.ids_of(entries)
         words = None if self._words is None else rounded(self._words.of(entries))
-        scores = self._scores(similarities, words, by_meaning=by_meaning)
+        measured = similarities if words is None else words
+        scores = fused_scores(similarities, words, weight) if by_meaning and words is not None else measured
         chosen = of_best_memories(scores, owners, count) if memories else best(scores, ids, count)
         known = frozenset(nearby.entries.tolist())
         nearest = frozenset(nearby.entries[best(nearby.cosines, ids[: len(known)], self._depth)].tolist())
         with_words = frozenset(entries[chosen][are_in(keyword, entries[chosen])].tolist())
         hits = []
-        columns = (entries, ids, owners, scores, similarities, scores if words is None else words)
+        columns = (entries, ids, owners, scores, similarities, measured)
         for entry, unit, memory_id, score, similarity, share in zip(
             *(column[chosen].tolist() for column in columns), strict=True
         ):
@@ -113,11 +139,6 @@ class Scan:
             compared = clipped(similarity) if entry in known else None
             hits.append(Hit(unit, memory_id, score, compared, sources, None if words is None else share))
         return best_of_each_memory(sort_hits(hits)) if memories else sort_hits(hits)
-
-    def _scores(self, similarities: Scores, words: Scores | None, *, by_meaning: bool) -> Scores:
-        if words is None:
-            return similarities
-        return fused_scores(similarities, words, self._weight) if by_meaning else words
 
 
 def are_in(ascending: Rows, entries: Rows) -> Bools:
