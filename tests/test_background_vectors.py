@@ -124,13 +124,12 @@ def test_searches_of_other_scopes_and_by_words_do_not_wait(
     assert opened.search_chunks("lemurs", REPORTS, mode="keyword").results
 
 
-def test_no_search_waits_while_many_memories_lack_vectors(
+def test_no_search_waits_while_much_text_lacks_vectors(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(background.BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
-    for number in range(retriever.MANY_PENDING - 1):
-        opened.store_memory("report", f"{DOCUMENT} {number}", session_id="other")
+    opened.store_memory("report", DOCUMENT * (retriever.MOST_PENDING // len(DOCUMENT)), session_id="other")
     opened.store_memory("report", DOCUMENT, session_id="s")
     assert opened.search_chunks("lemurs", REPORTS).results
 

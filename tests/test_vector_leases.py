@@ -175,7 +175,7 @@ def test_no_search_waits_for_vectors_that_have_been_missing_for_long(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened.store_memory("report", DOCUMENT, session_id="s")
-    monkeypatch.setattr(retriever, "BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(BackgroundVectors, "pause", lambda *_: pytest.fail("it waited"))
     assert opened.search_chunks("lemurs", REPORTS).results
 

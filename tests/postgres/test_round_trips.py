@@ -62,7 +62,7 @@ def test_a_read_needs_as_many_round_trips_as_it_asks_questions(
     with storage.read() as reader:
         reader.cursor()
         assert trips() == 1
-        assert (reader.fingerprint() is None, reader.count_pending(Scope()), trips()) == (False, 0, 0)
+        assert (reader.fingerprint() is None, reader.pending(Scope()).memories, trips()) == (False, 0, 0)
         reader.ids(Scope())
     assert trips() == 1
     with storage.read() as reader:

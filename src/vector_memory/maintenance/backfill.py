@@ -88,7 +88,7 @@ class Backfill:
             self._vocabulary.add_missing_vectors()
         with self._storage.read() as reader:
             remaining = reader.count(Scope(), without_vectors=True)
-            coming = reader.count_pending(Scope())
+            coming = reader.pending(Scope()).memories
         return BackfillResult(
             memories_processed=indexed,
             chunks_processed=chunks,

@@ -13,8 +13,8 @@ from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES, Vectors
 from vector_memory.storage.terms import CAMEL_CASE, query_terms
 
-LOADING_SECONDS = 1.0
-"""Seconds a search waits for a model that is still loading before it answers by words."""
+LOADING_SECONDS = 10.0
+"""Seconds a search waits for a model that is still loading before it answers by words. A busy machine needs several."""
 
 STILL_LOADING = "The embedding model is still loading: repeat the call in a moment."
 

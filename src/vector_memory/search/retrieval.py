@@ -39,11 +39,12 @@ MAX_DEPTH = DEPTH * GROWTH**4
 class Known:
     """What was asked for at once: of `scope`, how many memories are `missing` vectors; of `visible`, the `members`.
 
-    `members`: the ids of memories, or None.
+    `pending`: how many of those without vectors get them now. `members`: the ids of memories, or None.
     """
 
     scope: Scope
     missing: int
+    pending: int
     visible: Scope
     members: Sequence[int] | None
 
@@ -168,14 +169,17 @@ class Retrieval:
 
     def note_on_missing(self, scope: Scope) -> str | None:
         """Return a sentence on the memories of the scope that still lack vectors; None if none does."""
-        missing = self._missing(scope)
-        return not_indexed(missing, self.reader.count_pending(scope)) if missing else None
+        known = self._known
+        if known is not None and known.scope == scope:
+            missing, pending = known.missing, known.pending
+        else:
+            missing, pending = self._missing(scope), self.reader.pending(scope).memories
+        return not_indexed(missing, pending) if missing else None
 
     def _missing(self, scope: Scope) -> int:
         """Return how many memories of the scope lack vectors."""
-        known = self._known
-        if known is not None and known.scope == scope:
-            return known.missing
+        if self._known is not None and self._known.scope == scope:
+            return self._known.missing
         return self.reader.count(scope, without_vectors=True)
 
     def is_similar_enough(self, hit: Hit) -> bool:

@@ -19,16 +19,15 @@ from vector_memory.search.retrieval import Known, Retrieval
 from vector_memory.settings import Settings
 from vector_memory.storage.base import Reader, Storage
 from vector_memory.storage.ranking import Method
+from vector_memory.storage.records import Pending
 
-PATIENCE_SECONDS = 2.0
-"""How long a search waits for vectors of its scope that are being computed, by any process."""
+PATIENCE_SECONDS = 20.0
+"""How long a search waits, from when a memory was stored, for vectors that some process is computing. A quiet machine
+needs a fraction of a second, a busy one several. Vectors that are missing for longer may never come."""
 
-BEHIND_SECONDS = 10.0
-"""If vectors of a scope have been missing for so long, more are being stored than computed, or a very long text is
-being embedded. Then no search waits: it would hardly ever get what it waits for."""
-
-MANY_PENDING = 5
-"""If so many memories wait for their vectors, they are not all computed in PATIENCE_SECONDS: no search waits."""
+MOST_PENDING = 100_000
+"""If texts of more bytes than this wait for their vectors, computing them takes seconds even on a quiet machine: no
+search waits."""
 
 MOST_WAITING = 8
 """Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
@@ -86,22 +85,24 @@ class Retriever:
     def answering(self, question: Question, scope: Scope) -> Iterator["Retrieval"]:
         """Yield a retrieval over one snapshot. It compares only words if the stored vectors are of another model.
 
-        A search by meaning first waits up to two seconds for vectors of the scope that are being computed, unless they
-        are known to take longer or many searches wait already. Raises EmbeddingUnavailableError if only meaning may be
-        compared, and cannot be.
+        A search by meaning first waits for vectors of what was stored in the scope before it, by any process, if they
+        are likely to come soon. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
         """
         with self._storage.read() as reader:
-            is_worth, known = self._at_first(reader, scope, question.terms)
-            if question.vector is None or not is_worth:
+            last_id, known = self._at_first(reader, scope, question.terms)
+            if question.vector is None or last_id is None:
                 yield self.within(reader, question, known)
                 return
-        self._wait_for_vectors(scope)
+        self._wait_for_vectors(scope, last_id)
         with self._storage.read() as reader:
             _, known = self._at_first(reader, scope, question.terms)
             yield self.within(reader, question, known)
 
-    def _wait_for_vectors(self, scope: Scope) -> None:
-        """Wait while vectors of a scope are likely to come soon; not at all if many searches wait already."""
+    def _wait_for_vectors(self, scope: Scope, last_id: int) -> None:
+        """Wait while vectors of memories with ids up to `last_id` are likely to come soon.
+
+        Not at all if many searches wait already.
+        """
         if not _places_to_wait.acquire(blocking=False):
             return
         try:
@@ -110,23 +111,24 @@ class Retriever:
                 if not self._background.pause(POLL_SECONDS):
                     raise ClosedMemoryError
                 with self._storage.read() as reader:
-                    if not is_worth_waiting(reader, scope):
+                    if awaited(reader.pending(scope, last_id), reader.pending(EVERYTHING)) is None:
                         return
         finally:
             _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[bool, "Known"]:
-        """Return whether it is worth waiting for vectors, and what else a search of the scope asks for."""
+    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[int | None, "Known"]:
+        """Return up to which memory it is worth waiting for vectors, and what else a search of the scope asks for."""
         visible = reader.visible(scope)
         index = self._index if self._index is not None and self._index.is_used else None
         needs_members = index is not None and not Units.knows(visible)
-        is_worth, missing, members, _ = reader.together(
-            lambda reader: is_worth_waiting(reader, scope),
+        pending, everywhere, missing, members, _ = reader.together(
+            lambda reader: reader.pending(scope),
+            lambda reader: reader.pending(EVERYTHING),
             lambda reader: reader.count(scope, without_vectors=True),
             lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
             lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
         )
-        return is_worth, Known(scope, missing, visible, members)
+        return awaited(pending, everywhere), Known(scope, missing, pending.memories, visible, members)
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
@@ -140,7 +142,8 @@ class Retriever:
         return Retrieval(reader, question, self._index, self._method, self.threshold, known)
 
 
-def is_worth_waiting(reader: Reader, scope: Scope) -> bool:
-    """Return whether a scope lacks vectors that somebody computes, and that are likely to come soon."""
-    longest = reader.longest_pending(scope)
-    return longest is not None and longest < BEHIND_SECONDS and reader.count_pending(EVERYTHING) < MANY_PENDING
+def awaited(pending: Pending, everywhere: Pending) -> int | None:
+    """Return the last of the pending memories of a scope if their vectors are likely to come soon, or else None."""
+    if pending.seconds is None or pending.seconds >= PATIENCE_SECONDS or everywhere.size > MOST_PENDING:
+        return None
+    return pending.last_id

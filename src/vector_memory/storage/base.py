@@ -32,6 +32,7 @@ from vector_memory.storage.records import (
     Observation,
     Order,
     Origin,
+    Pending,
     SessionCounts,
     SessionSummary,
     Span,
@@ -216,11 +217,8 @@ class Reader(Protocol):
     def is_any_left_behind(self) -> bool:
         """Return whether there is a memory to take over."""
 
-    def count_pending(self, scope: Scope) -> int:
-        """Return how many memories of a scope have vectors that somebody is computing now."""
-
-    def longest_pending(self, scope: Scope) -> float | None:
-        """Return the seconds since the oldest of them was stored; None: there are none."""
+    def pending(self, scope: Scope, until: int | None = None) -> Pending:
+        """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
 
     def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
         """Return the states of the tokens of each passage of units of a kind, by unit; None: they are not kept."""

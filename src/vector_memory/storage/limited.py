@@ -27,6 +27,7 @@ from vector_memory.storage.records import (
     Observation,
     Order,
     Origin,
+    Pending,
     SessionCounts,
     SessionSummary,
     Span,
@@ -159,11 +160,8 @@ class LimitedReader(Limited):
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         self._reader.require_comparable(fingerprint)
 
-    def count_pending(self, scope: Scope) -> int:
-        return self._reader.count_pending(self.visible(scope))
-
-    def longest_pending(self, scope: Scope) -> float | None:
-        return self._reader.longest_pending(self.visible(scope))
+    def pending(self, scope: Scope, until: int | None = None) -> Pending:
+        return self._reader.pending(self.visible(scope), until)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         return self._reader.candidates(self.visible(scope), method)

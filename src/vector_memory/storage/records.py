@@ -289,6 +289,18 @@ class Lease(NamedTuple):
     until: float
 
 
+class Pending(NamedTuple):
+    """Memories whose vectors somebody is computing: how many, and how many bytes their texts have.
+
+    `last_id`: the highest of their ids. `seconds`: since the oldest was stored; negative if the clock was set back.
+    """
+
+    memories: int = 0
+    size: int = 0
+    last_id: int | None = None
+    seconds: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Expendable:
     """A memory that a clean-up may delete, with its number of chunks."""

@@ -178,7 +178,7 @@ class TaggedMemories:
         since = (datetime.now(UTC) - timedelta(days=RECENT_DAYS)).isoformat(timespec="microseconds")
         with self._storage.read() as reader:
             total = reader.count(ALL_TAGGED)
-            unindexed = reader.count(ALL_TAGGED, without_vectors=True) - reader.count_pending(ALL_TAGGED)
+            unindexed = reader.count(ALL_TAGGED, without_vectors=True) - reader.pending(ALL_TAGGED).memories
             stored = reader.count_by(ALL_TAGGED, "category")
             recent = reader.count(ALL_TAGGED, since=since)
             size = reader.statistics().database_bytes

@@ -5,7 +5,7 @@ import time
 from engine_memories import Engine, add, derived, new_memory
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Lease
+from vector_memory.storage.records import Lease, Pending
 
 REPORT, PROMPT = new_memory("0123456789 report"), new_memory("prompt", MemoryKind.INPUT_PROMPT, session_id="t")
 
@@ -26,10 +26,12 @@ def deferred(storage: Storage, held: Lease) -> list[int]:
 def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> None:
     report, prompt = deferred(storage, lease("me"))
     with storage.read() as reader:
-        assert (reader.count_pending(Scope()), reader.count_pending(Scope(session_id="t"))) == (2, 1)
-        assert reader.count_pending(Scope(session_id="nowhere")) == 0
-        assert (reader.longest_pending(Scope()) or 0) > 0
-        assert reader.longest_pending(Scope(session_id="nowhere")) is None
+        everything, session = reader.pending(Scope()), reader.pending(Scope(session_id="t"))
+        assert (everything.memories, everything.size, everything.last_id) == (2, 23, prompt)
+        assert (session.memories, session.size, session.last_id) == (1, 6, prompt)
+        assert (everything.seconds or 0) > 0
+        assert reader.pending(Scope(), until=report)[:3] == (1, 17, report)
+        assert reader.pending(Scope(session_id="nowhere")) == Pending()
         assert reader.next_without_vectors(0) is None
         assert not reader.is_any_left_behind()
         leased = [reader.next_leased("me"), reader.next_leased("me", most_characters=10)]
@@ -42,8 +44,7 @@ def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(
     other = engine.open()
     with other.read() as reader:
         assert reader.is_any_left_behind()
-        assert reader.count_pending(Scope()) == 0
-        assert reader.longest_pending(Scope()) is None
+        assert reader.pending(Scope()) == Pending()
     for _attempt in range(3):
         with other.write() as writer:
             writer.take_over(lease("me", -1))
@@ -62,12 +63,12 @@ def test_a_lease_is_renewed_released_and_settled(storage: Storage) -> None:
     with storage.write() as writer:
         writer.renew_leases(lease("me"))
     with storage.read() as reader:
-        assert reader.count_pending(Scope()) == 2
+        assert reader.pending(Scope()).memories == 2
     with storage.write() as writer:
         writer.settle(prompt)
         writer.release_leases("me")
     with storage.read() as reader:
-        assert (reader.count_pending(Scope()), reader.is_any_left_behind()) == (0, True)
+        assert (reader.pending(Scope()).memories, reader.is_any_left_behind()) == (0, True)
     with storage.write() as writer:
         writer.settle(report)
         assert not writer.is_any_left_behind()
@@ -95,5 +96,5 @@ def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: St
         assert writer.add_vectors(memory, batches[1], after=1, is_last=True)
     with storage.read() as reader:
         assert reader.embedded_passages(report) == passages
-        assert reader.count_pending(Scope(session_id="s")) == 0
+        assert reader.pending(Scope(session_id="s")) == Pending()
         assert [passage.vector.tolist() for passage in reader.passages_of(memory)] == vectors.tolist()

@@ -134,7 +134,7 @@ def test_after_the_swap_nobody_holds_a_lease_for_the_old_vectors(storage: Storag
         writer.upkeep.spare_vectors.swap()
         writer.renew_leases(lease)
     with storage.read() as reader:
-        assert reader.count_pending(Scope()) == 0
+        assert reader.pending(Scope()).memories == 0
         assert reader.is_any_left_behind()
         missing = reader.next_without_vectors(0)
         assert missing is not None

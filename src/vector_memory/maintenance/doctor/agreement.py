@@ -198,7 +198,7 @@ def copied_fields(misfiled: Collection[int]) -> Finding:
 
 def unindexed(reader: Reader) -> Finding:
     """Check for memories that lack vectors which no process is computing."""
-    coming = reader.count_pending(Scope())
+    coming = reader.pending(Scope()).memories
     missing = reader.count(Scope(), without_vectors=True) - coming
     if not missing and coming:
         memory = counted(coming, "new memory", "new memories")

@@ -13,7 +13,7 @@ from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
 from vector_memory.storage.postgres.rows import fetch_one, fetch_value
 from vector_memory.storage.postgres.state import IS_HELD
-from vector_memory.storage.records import Lease, Memory
+from vector_memory.storage.records import Lease, Memory, Pending
 
 MAX_ATTEMPTS = 3
 
@@ -120,32 +120,24 @@ def next_unindexed(connection: Connection, after_id: int, *, given_up: bool) -> 
     )
 
 
-def count_pending(connection: Connection, scope: Scope) -> int:
-    """Return how many memories of a scope have vectors that somebody is computing now."""
+def pending(connection: Connection, scope: Scope, until: int | None) -> Pending:
+    """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
     if not connection.state.pending:
-        return 0
+        return Pending()
     condition = memory_filter(scope)
     sql = f"""
-        select count(*) from pending_vectors p join session_memories m on m.id = p.memory_id
-        where {IS_HELD} and {condition.sql}
+        select count(*) as memories, coalesce(sum(m.content_bytes), 0)::bigint as size, max(m.id) as last_id,
+            min(m.created_at) as oldest
+        from pending_vectors p join session_memories m on m.id = p.memory_id
+        where {IS_HELD} and (%(until)s::bigint is null or m.id <= %(until)s) and {condition.sql}
     """
-    return int(fetch_value(connection, sql, condition.parameters))
+    return fetch_one(connection, pending_since, sql, {**condition.parameters, "until": until}) or Pending()
 
 
-def longest_pending(connection: Connection, scope: Scope) -> float | None:
-    """Return for how many seconds a scope has had a memory whose vectors somebody is computing now; None: it has none.
-
-    After the clock was set back the number may be negative.
-    """
-    if not connection.state.pending:
-        return None
-    condition = memory_filter(scope)
-    sql = f"""
-        select min(m.created_at) from pending_vectors p join session_memories m on m.id = p.memory_id
-        where {IS_HELD} and {condition.sql}
-    """
-    oldest = fetch_value(connection, sql, condition.parameters)
+def pending_since(oldest: str | None, **columns: Any) -> Pending:
+    """Return a row of pending memories, of which the oldest was stored at a time."""
     if oldest is None:
-        return None
+        return Pending(**columns)
     stored = datetime.fromisoformat(oldest)
-    return time.time() - (stored if stored.tzinfo else stored.replace(tzinfo=UTC)).timestamp()
+    moment = stored if stored.tzinfo else stored.replace(tzinfo=UTC)
+    return Pending(**columns, seconds=time.time() - moment.timestamp())

@@ -26,6 +26,7 @@ from vector_memory.storage.records import (
     Observation,
     Order,
     Origin,
+    Pending,
     SessionCounts,
     SessionSummary,
     Span,
@@ -193,11 +194,8 @@ class PostgresReader:
     def is_any_left_behind(self) -> bool:
         return pending.is_any_left_behind(self.connection)
 
-    def count_pending(self, scope: Scope) -> int:
-        return pending.count_pending(self.connection, scope)
-
-    def longest_pending(self, scope: Scope) -> float | None:
-        return pending.longest_pending(self.connection, scope)
+    def pending(self, scope: Scope, until: int | None = None) -> Pending:
+        return pending.pending(self.connection, scope, until)
 
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
         from vector_memory.storage.postgres import tags

@@ -6,12 +6,10 @@ over and has not led to any new vectors yet. After a few attempts a memory is le
 seems to kill every process that embeds it.
 """
 
-from typing import cast
-
 import apsw
 
 from vector_memory.domain import Scope
-from vector_memory.storage.records import Lease, Memory
+from vector_memory.storage.records import Lease, Memory, Pending
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value
@@ -122,25 +120,13 @@ def next_unindexed(connection: apsw.Connection, after_id: int, *, given_up: bool
     )
 
 
-def count_pending(connection: apsw.Connection, scope: Scope) -> int:
-    """Return how many memories of a scope have vectors that somebody is computing now."""
+def pending(connection: apsw.Connection, scope: Scope, until: int | None) -> Pending:
+    """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
     condition = memory_filter(scope)
     sql = f"""
-        select count(*) from pending_vectors cross join session_memories m on m.id = memory_id
-        where {IS_HELD} and {condition.sql}
-    """
-    return int(fetch_value(connection, sql, condition.bindings))
-
-
-def longest_pending(connection: apsw.Connection, scope: Scope) -> float | None:
-    """Return for how many seconds a scope has had a memory whose vectors somebody is computing now; None: it has none.
-
-    After the clock was set back the number may be negative.
-    """
-    condition = memory_filter(scope)
-    sql = f"""
-        select max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec'))
+        select count(*) as memories, coalesce(sum(octet_length(m.content)), 0) as size, max(m.id) as last_id,
+            max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) as seconds
         from pending_vectors cross join session_memories m on m.id = memory_id
-        where {IS_HELD} and {condition.sql}
+        where {IS_HELD} and (:until is null or m.id <= :until) and {condition.sql}
     """
-    return cast("float | None", fetch_value(connection, sql, condition.bindings))
+    return fetch_one(connection, Pending, sql, {**condition.bindings, "until": until}) or Pending()
