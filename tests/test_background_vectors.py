@@ -12,7 +12,7 @@ import pytest
 from engines import address_of, execute
 from lattice import LatticeEmbedder
 from other_process import SETTINGS
-from vector_memory.domain import Page, Scope
+from vector_memory.domain import MemoryKind, NewMemory, Page, Scope
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.embedding.embedder import Vectors
 from vector_memory.errors import EmbeddingUnavailableError
@@ -132,6 +132,64 @@ def test_no_search_waits_while_much_text_lacks_vectors(
     opened.store_memory("report", DOCUMENT * (retriever.MOST_PENDING // len(DOCUMENT)), session_id="other")
     opened.store_memory("report", DOCUMENT, session_id="s")
     assert opened.search_chunks("lemurs", REPORTS).results
+
+
+def test_a_search_does_not_wait_for_what_is_stored_after_it(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    waiting = threading.Event()
+    pause = background.BackgroundVectors.pause
+
+    def noted(vectors: background.BackgroundVectors, seconds: float) -> bool:
+        waiting.set()
+        return pause(vectors, seconds)
+
+    monkeypatch.setattr(background.BackgroundVectors, "pause", noted)
+    with ThreadPoolExecutor(1) as thread:
+        opened.store_memory("working_memory", "Early lemurs.", session_id="s")
+        search = thread.submit(opened.search_chunks, "lemurs", Scope("working_memory", session_id="s"))
+        assert waiting.wait(60)
+        embedder.refuses = ("Late lemurs.",)
+        opened.store_memory("working_memory", "Late lemurs.", session_id="s")
+        execute(opened, "update pending_vectors set owner = 'slow' where memory_id = 2")
+        embedder.gate.set()
+        assert [hit.similarity is None for hit in search.result(60).results].count(True) == 1
+
+
+def test_what_was_just_stored_is_found_first_by_its_words_among_what_has_vectors(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 0.0)
+    embedder.gate.set()
+    for number in range(30):
+        opened.store_memory("working_memory", f"Lemur {number} leaps from tree {number}.", session_id="s")
+    eventually(lambda: not without_vectors(opened))
+    embedder.gate.clear()
+    fresh = opened.store_memory("working_memory", "Lemur 77 leaps from tree 77.", session_id="s").memory_id
+    found = opened.search_chunks("Lemur 77 leaps from tree 77.", Scope("working_memory", session_id="s"))
+    assert (found.results[0].memory_id, found.results[0].similarity) == (fresh, None)
+
+
+def test_a_store_computes_its_own_vectors_while_many_are_outstanding(tmp_path: Path, embedder: GatedEmbedder) -> None:
+    limited = SETTINGS.model_copy(update={"max_pending_vectors": 2})
+    path = tmp_path / "deferring.db"
+    with deferring(path, embedder) as busy, SessionMemoryStore(path, limited, embedder=LatticeEmbedder()) as store:
+        store.defer_vectors()
+        for number in range(3):
+            busy.store_memory("working_memory", f"Note {number}.", session_id="s")
+        assert store.store_memory("working_memory", "Its own.", session_id="s").vectors == "ready"
+        assert without_vectors(store) == store.get_memory_stats().pending_vectors == 3
+        stats = store.get_session_stats("s")
+        assert (stats.without_vectors, stats.message) == (
+            3,
+            "3 memories have no vectors yet and can be found by words only.",
+        )
+        prompt = NewMemory(kind=MemoryKind.INPUT_PROMPT, agent_id="a", content="A hook does not wait.", session_id="s")
+        assert store._writer.store(prompt, captured=True).vectors == "pending"
+        embedder.gate.set()
+        eventually(lambda: not without_vectors(store))
+        assert store.store_memory("working_memory", "The last.", session_id="s").vectors == "pending"
 
 
 def test_only_a_few_searches_wait_at_the_same_time(

@@ -74,7 +74,10 @@ class SessionMemoryStore:
         opened = partial(open_storage, synchronous=settings.sqlite_synchronous, cut=self._indexer.cut_without_model)
         storage = opened(address, dimensions=settings.embedding_dim, read_only=read_only)
         self._access, self._timer = AccessRecorder(storage), SearchTimer(settings.log_slow_query_threshold)
-        self._index, self._background = PassageIndex(storage), BackgroundVectors(storage, self._indexer)
+        self._index, self._background = (
+            PassageIndex(storage),
+            BackgroundVectors(storage, self._indexer, settings.max_pending_vectors),
+        )
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._assemble(storage)
@@ -238,6 +241,10 @@ class SessionMemoryStore:
     def count_memories(self) -> int:
         """Return the number of memories."""
         return self._overview.count()
+
+    def count_pending(self) -> int:
+        """Return of how many memories the vectors are being computed."""
+        return self._overview.count_pending()
 
     def get_session_stats(self, session_id: str) -> overview.SessionStatsResult:
         """Count what a session holds."""

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engines import execute
 from search.test_exact import QUERIES, SCOPES, brute_force, fill, load_index, open_store, passages_of
 from vector_memory.domain import TRAITS, Page, Scope
 from vector_memory.search import retrieval
+from vector_memory.search.fusion import FIRST_BY_WORDS
 from vector_memory.search.question import is_name
 from vector_memory.storage.ranking import VECTOR_WEIGHT, VECTOR_WEIGHT_OF_NAMES
 from vector_memory.storage.sqlite.word_ranking import rank
@@ -28,16 +30,26 @@ def depth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["tables", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionMemoryStore]:
+def in_memory(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module", params=[0, 1, 75, 150], ids="{} pending".format)
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, *, in_memory: bool
+) -> Iterator[SessionMemoryStore]:
     with open_store(tmp_path_factory.mktemp("hybrid") / "memory.db") as opened:
         fill(opened, random.Random(5), 150)
-        if request.param:
+        for memory_id in random.Random(6).sample(range(1, 151), request.param):
+            execute(opened, "delete from memory_passages where memory_id = ?", memory_id)
+            execute(opened, "update session_memories set embedding_model_id = null where id = ?", memory_id)
+        if in_memory:
             load_index(opened)
         yield opened
 
 
 def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[tuple[int, float]]:
-    """Return all units of a scope that have a vector, best first, with both scores of each."""
+    """Return all units of a scope that have a vector or one of the words, best first, with their scores."""
     chunked = scope.kind is not None and TRAITS[scope.kind].chunked
     nearest = brute_force(
         passages_of(store), query, scope, lambda passage: passage.chunk_id if chunked else passage.memory_id
@@ -46,10 +58,13 @@ def fused_by_force(store: SessionMemoryStore, query: str, scope: Scope) -> list[
         best = rank(connection, scope, query_terms(query)).best(10**6).matches
     words = {match.id: match.score for match in best}
     weight = VECTOR_WEIGHT_OF_NAMES if is_name(query) else VECTOR_WEIGHT
+    first, embedded = [match.id for match in best[:FIRST_BY_WORDS]], dict(nearest)
+    weight *= ((1 + sum(unit in embedded for unit in first)) / (1 + len(first))) ** 2
     scores = {
         unit: round(weight * round(1 - distance**2 / 2, 6) + (1 - weight) * round(words.get(unit, 0.0), 6), 9)
         for unit, distance in nearest
     }
+    scores |= {unit: round(share, 9) for unit, share in words.items() if unit not in embedded}
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 

@@ -102,7 +102,7 @@ def added_keys(tool: str) -> set[str]:
         "expand_chunk_context": OBSERVATIONS | {"content_end", "memory_type", "agent_id", "session_id", "created_at"},
         "load_session_context_for_task": OBSERVATIONS | {"recent_observations", "omitted"},
         "get_memory_by_id": OBSERVATIONS,
-        "get_session_stats": {"latest_iteration"},
+        "get_session_stats": {"latest_iteration", "without_vectors"},
     }
     return added.get(tool, set())
 

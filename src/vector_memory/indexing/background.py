@@ -3,8 +3,9 @@
 Whoever stores a memory without its vectors leases it in the same transaction. A thread of the same process then works
 through its leases, the oldest memory first; short texts need not wait for a long one. When a process ends before it is
 done, its leases run out, and the threads of all other processes that have the file open take the memories over, one at
-a time; if there is none, the next one that starts does. Each batch of vectors is stored when it is computed, so that
-the work of a process that is killed is not lost.
+a time; if there is none, the next one that starts does. They also take over some of what a process that has promised
+many has not begun. Each batch of vectors is stored when it is computed, so that the work of a process that is killed is
+not lost.
 """
 
 import logging
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from vector_memory.domain import Scope
 from vector_memory.errors import (
     ClosedMemoryError,
     DatabaseError,
@@ -23,7 +25,7 @@ from vector_memory.errors import (
 )
 from vector_memory.indexing.completion import complete
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
-from vector_memory.storage.base import Storage, Writer
+from vector_memory.storage.base import Reader, Storage, Writer
 from vector_memory.storage.records import Lease, Memory
 
 logger = logging.getLogger(__name__)
@@ -36,11 +38,15 @@ SHORT = 25_000
 
 
 class BackgroundVectors:
-    """Computes the vectors of memories that were stored without them, in a thread, once it is started."""
+    """Computes the vectors of memories that were stored without them, in a thread, once it is started.
 
-    def __init__(self, storage: Storage, indexer: Indexer) -> None:
+    `most_pending`: while more memories than this wait for their vectors, no more should be deferred; 0: no limit.
+    """
+
+    def __init__(self, storage: Storage, indexer: Indexer, most_pending: int) -> None:
         self._storage = storage
         self._indexer = indexer
+        self._most_pending = most_pending
         self._owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
         self._defers = self._works = False
@@ -51,6 +57,10 @@ class BackgroundVectors:
     def defers(self) -> bool:
         """Whether memories may be deferred to this process."""
         return self._defers and not self._stopping.is_set()
+
+    def is_full(self, reader: Reader) -> bool:
+        """Return whether so many memories wait for their vectors, in all processes, that no more should be deferred."""
+        return bool(self._most_pending) and reader.pending(Scope()).memories > self._most_pending
 
     @property
     def is_busy(self) -> bool:
@@ -130,7 +140,7 @@ class BackgroundVectors:
         """
         with self._storage.read() as reader:
             memory = reader.next_leased(self._owner)
-            if memory is not None or not reader.is_any_left_behind():
+            if memory is not None or not reader.can_take_over(self._owner):
                 return memory
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:

@@ -7,13 +7,14 @@ from vector_memory.results.values import Time, Value
 
 
 class SessionStatsResult(Result):
-    """Counts of a session's memories."""
+    """Counts of a session's memories. `without_vectors`: those that only words can find yet."""
 
     session_id: str
     memory_counts: dict[str, int] = Field(default={})
     agent_counts: dict[str, int] = Field(default={})
     total_memories: int = 0
     total_chunks: int = 0
+    without_vectors: int = 0
     latest_iteration: int | None = None
     earliest_created: Time | None = None
     latest_created: Time | None = None
@@ -36,7 +37,10 @@ class TimelineResult(Result):
 
 
 class MemoryStatsResult(Result):
-    """Counts of the whole file. `embedding_model` is the model that computed its vectors."""
+    """Counts of the whole file. `embedding_model` is the model that computed its vectors.
+
+    `pending_vectors`: of how many memories without vectors somebody is computing them now.
+    """
 
     memory_counts: dict[str, int] = Field(default={})
     total_memories: int = 0
@@ -44,6 +48,7 @@ class MemoryStatsResult(Result):
     total_sessions: int = 0
     total_agents: int = 0
     without_vectors: int = 0
+    pending_vectors: int = 0
     embedding_model: str | None = None
     database_bytes: int = 0
     earliest_created: Time | None = None

@@ -202,6 +202,9 @@ def best_units(
     """
     vector, weight = question.vector, question.weight
     words = None if question.terms is None else source.rank_words(question.terms)
+    if vector is not None and words is not None and not all_embedded:
+        first = words.best(FIRST_BY_WORDS).matches
+        weight = pending_weight(weight, len(source.similarities(vector, first)), len(first))
     wording = None if words is None else words.wording
     depth = max(DEPTH, count)
     while True:
@@ -211,8 +214,6 @@ def best_units(
             near_only, worded_only = only_in(near, worded), only_in(worded, near)
             near = replace(near, others=source.similarities(vector, worded_only))
             worded = replace(worded, others=words.shares(near_only))
-            if not all_embedded:
-                weight = weight_of(near, worded, question.weight)
         hits, horizon = merged(near, worded, weight, all_embedded=all_embedded)
         partial = near is not None and near.partial
         settled = [hit for hit in hits if partial or horizon is None or horizon.is_behind(hit.score, hit.id)]
@@ -224,12 +225,6 @@ def best_units(
             found = best_of_each_memory(hits) if memories else hits
             return SearchHits(found[:count], nearest, True, wording, weight)  # noqa: FBT003 - a field, not a flag
         depth *= GROWTH
-
-
-def weight_of(near: Ranked, worded: Ranked, weight: float) -> float:
-    """Return the weight of cosines, given the cosines of the best units by words that have vectors."""
-    first, known = worded.matches[:FIRST_BY_WORDS], near.scores()
-    return pending_weight(weight, sum(match.id in known for match in first), len(first))
 
 
 def merged(

@@ -40,11 +40,16 @@ class Overview:
         with self._storage.read() as reader:
             return reader.count(Scope())
 
+    def count_pending(self) -> int:
+        """Return of how many memories somebody is computing the vectors now."""
+        with self._storage.read() as reader:
+            return reader.pending(Scope()).memories
+
     def memory_stats(self) -> MemoryStatsResult:
         """Return the statistics of the whole file."""
         with self._storage.read() as reader:
-            counts = reader.statistics()
-        return MemoryStatsResult(**asdict(counts))
+            counts, pending = reader.statistics(), reader.pending(Scope()).memories
+        return MemoryStatsResult(**asdict(counts), pending_vectors=pending)
 
     def memory(self, memory_id: str | int) -> MemoryEntry:
         """Return a memory in full; this does not count as reading it."""

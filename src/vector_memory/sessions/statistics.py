@@ -69,10 +69,14 @@ def no_sessions(scope: Scope) -> str:
 
 
 def counts_message(counts: SessionCounts, agents_left_out: int) -> str | None:
-    """Say what a session's statistics leave out."""
+    """Say what a session's statistics leave out, and what cannot be found by meaning yet."""
     if not counts.total_memories:
         return "Nothing is stored in this session: list_sessions lists the sessions."
+    said = []
     if agents_left_out:
         others = counted(agents_left_out, "other")
-        return f"agent_counts lists only the {AGENTS_COUNTED} agents with the most memories; {others} left out."
-    return None
+        said.append(f"agent_counts lists only the {AGENTS_COUNTED} agents with the most memories; {others} left out.")
+    if counts.without_vectors:
+        lacking = counted(counts.without_vectors, "memory has", "memories have")
+        said.append(f"{lacking} no vectors yet and can be found by words only.")
+    return " ".join(said) or None

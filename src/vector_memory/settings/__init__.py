@@ -88,6 +88,12 @@ class Settings(BaseModel):
         description="Acknowledge a memory as soon as its text is stored, and compute its vectors in the background; "
         "otherwise the receipt waits for them.",
     )
+    max_pending_vectors: int = Field(
+        default=100,
+        ge=0,
+        description="While the vectors of more memories than this are outstanding, a store computes its own before it "
+        "is acknowledged, so that the backlog stays small; 0: no limit.",
+    )
     default_chunk_size: int = Field(default=450, ge=32, le=8192, description="Target size of a chunk, in tokens.")
     default_chunk_overlap: int = Field(
         default=50, ge=0, le=4096, description="Tokens that neighbouring chunks of one section share."

@@ -214,8 +214,8 @@ class Reader(Protocol):
     def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
         """Return the oldest memory, of no more characters, whose vectors a process has promised."""
 
-    def is_any_left_behind(self) -> bool:
-        """Return whether there is a memory to take over."""
+    def can_take_over(self, owner: str) -> bool:
+        """Return whether there is a memory for a process to take over: left behind, or of one that has many."""
 
     def pending(self, scope: Scope, until: int | None = None) -> Pending:
         """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
@@ -276,8 +276,9 @@ class Writer(Reader, Protocol):
         """Let the holder's leases end later."""
 
     def take_over(self, lease: Lease) -> None:
-        """Lease the oldest memory that was left behind, if there is one.
+        """Lease the oldest memory that was left behind, or else the newest of the process that has the most left.
 
+        Of a process that has only a few left, none is taken.
         A memory that was taken over several times without getting any new vectors is given up: `next_without_vectors`
         returns it on request.
         """

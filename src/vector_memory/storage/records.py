@@ -175,6 +175,7 @@ class SessionCounts:
     agent_counts: dict[str, int]
     total_memories: int
     total_chunks: int
+    without_vectors: int
     latest_iteration: int | None
     earliest_created: str | None
     latest_created: str | None

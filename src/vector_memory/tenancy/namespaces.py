@@ -143,6 +143,15 @@ class Namespaces:
         """How many namespaces are open in this process."""
         return len(self._open_places())
 
+    def count_pending(self) -> dict[str, int]:
+        """Return of how many memories of each open namespace the vectors are being computed."""
+        counts = {}
+        for name, place in self._open_places().items():
+            if (store := place.store) is not None:
+                with suppress(DatabaseError):  # it may be closed at any moment
+                    counts[name] = store.count_pending()
+        return counts
+
     @property
     def has_model(self) -> bool:
         """Whether the embedding model is loaded."""

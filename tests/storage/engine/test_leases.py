@@ -6,6 +6,7 @@ from engine_memories import Engine, add, derived, new_memory
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.base import Storage
 from vector_memory.storage.records import Lease, Pending
+from vector_memory.storage.sqlite.pending import MANY
 
 REPORT, PROMPT = new_memory("0123456789 report"), new_memory("prompt", MemoryKind.INPUT_PROMPT, session_id="t")
 
@@ -33,7 +34,7 @@ def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> 
         assert reader.pending(Scope(), until=report)[:3] == (1, 17, report)
         assert reader.pending(Scope(session_id="nowhere")) == Pending()
         assert reader.next_without_vectors(0) is None
-        assert not reader.is_any_left_behind()
+        assert not reader.can_take_over("other")
         leased = [reader.next_leased("me"), reader.next_leased("me", most_characters=10)]
         assert [memory and memory.id for memory in leased] == [report, prompt]
         assert reader.next_leased("you") is None
@@ -43,7 +44,7 @@ def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(
     report, _ = deferred(engine.storage, lease("dead", -1))
     other = engine.open()
     with other.read() as reader:
-        assert reader.is_any_left_behind()
+        assert reader.can_take_over("other")
         assert reader.pending(Scope()) == Pending()
     for _attempt in range(3):
         with other.write() as writer:
@@ -68,13 +69,13 @@ def test_a_lease_is_renewed_released_and_settled(storage: Storage) -> None:
         writer.settle(prompt)
         writer.release_leases("me")
     with storage.read() as reader:
-        assert (reader.pending(Scope()).memories, reader.is_any_left_behind()) == (0, True)
+        assert (reader.pending(Scope()).memories, reader.can_take_over("other")) == (0, True)
     with storage.write() as writer:
         writer.settle(report)
-        assert not writer.is_any_left_behind()
+        assert not writer.can_take_over("other")
         writer.defer_missing_vectors()
         writer.defer_missing_vectors()
-        assert writer.is_any_left_behind()
+        assert writer.can_take_over("other")
 
 
 def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: Storage) -> None:
@@ -98,3 +99,34 @@ def test_vectors_come_in_batches_and_the_last_one_settles_the_memory(storage: St
         assert reader.embedded_passages(report) == passages
         assert reader.pending(Scope(session_id="s")) == Pending()
         assert [passage.vector.tolist() for passage in reader.passages_of(memory)] == vectors.tolist()
+
+
+def test_of_many_memories_that_a_process_has_promised_others_take_the_newest(engine: Engine) -> None:
+    ids = [add(engine.storage, new_memory(f"report {number}"), model=None) for number in range(MANY)]
+    with engine.storage.write() as writer:
+        for memory_id in ids[:-1]:
+            writer.defer_vectors(memory_id, lease("busy"))
+        assert not writer.can_take_over("idle")
+        writer.defer_vectors(ids[-1], lease("busy"))
+    with engine.open().write() as writer:
+        assert writer.can_take_over("idle")
+        assert not writer.can_take_over("busy")
+        writer.take_over(lease("idle"))
+        taken = writer.next_leased("idle")
+        assert taken is not None
+        assert taken.id == ids[-1]
+        assert not writer.can_take_over("idle")
+        writer.release_leases("idle")
+        assert writer.can_take_over("busy")
+
+
+def test_what_was_left_behind_is_taken_over_before_what_others_have_promised(storage: Storage) -> None:
+    left, *others = [add(storage, new_memory(f"report {number}"), model=None) for number in range(MANY + 1)]
+    with storage.write() as writer:
+        writer.defer_vectors(left, lease("dead", -1))
+        for memory_id in others:
+            writer.defer_vectors(memory_id, lease("busy"))
+        writer.take_over(lease("idle"))
+        taken = writer.next_leased("idle")
+        assert taken is not None
+        assert taken.id == left

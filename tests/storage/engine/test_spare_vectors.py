@@ -135,7 +135,7 @@ def test_after_the_swap_nobody_holds_a_lease_for_the_old_vectors(storage: Storag
         writer.renew_leases(lease)
     with storage.read() as reader:
         assert reader.pending(Scope()).memories == 0
-        assert reader.is_any_left_behind()
+        assert reader.can_take_over("me")
         missing = reader.next_without_vectors(0)
         assert missing is not None
         assert missing.id == second

@@ -75,7 +75,10 @@ def _print_memory_stats(found: MemoryStatsResult, address: MemoryAddress) -> Non
     }
     if found.without_vectors:
         missing = counted(found.without_vectors, "memory", "memories")
-        facts["to do"] = f"{missing} without vectors: run `vector-memory backfill`"
+        coming = f"a server is computing {found.pending_vectors:,} of them" if found.pending_vectors else ""
+        left = found.without_vectors > found.pending_vectors
+        advice = ", ".join(filter(None, [coming, "run `vector-memory backfill`" if left else ""]))
+        facts["to do" if left else "pending"] = f"{missing} without vectors: {advice}"
     out.print(facts_table({name: value for name, value in facts.items() if value}))
 
 

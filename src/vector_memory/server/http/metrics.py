@@ -80,11 +80,15 @@ def of_process() -> Iterator[str]:
 
 
 def of_namespaces(namespaces: Namespaces) -> Iterator[str]:
-    """Yield the size of each namespace, and whether the model is loaded."""
+    """Yield the size and backlog of each namespace, and whether the model is loaded."""
     yield from described("model_loaded", "gauge", "1 while the embedding model is loaded.")
     yield f"vector_memory_model_loaded {int(namespaces.has_model)}"
     yield from described("open_namespaces", "gauge", "Namespaces that are open in this process.")
     yield f"vector_memory_open_namespaces {namespaces.open_count}"
+    name = "pending_vectors"
+    yield from described(name, "gauge", "Memories whose vectors are being computed, in open namespaces.")
+    for namespace, count in namespaces.count_pending().items():
+        yield f'vector_memory_{name}{{namespace="{namespace}"}} {count}'
     try:
         sizes = {name: namespaces.registry.sizes(name) for name in namespaces.registry.names()}
     except DatabaseError:  # readiness says so; the other figures are needed all the same

@@ -17,7 +17,18 @@ from vector_memory.storage.records import Lease, Memory, Pending
 
 MAX_ATTEMPTS = 3
 
-IS_LEFT_BEHIND = f"not ({IS_HELD}) and attempts < {MAX_ATTEMPTS}"
+MANY = 16
+"""Of so many memories that a process has leased, others take some over."""
+
+TO_TAKE_OVER = f"""
+coalesce(
+    (select min(memory_id) from pending_vectors where not ({IS_HELD}) and attempts < {MAX_ATTEMPTS}),
+    (
+        select max(memory_id) from pending_vectors where {IS_HELD} and owner <> %(owner)s
+        group by owner having count(*) >= {MANY} order by count(*) desc limit 1
+    )
+)
+"""
 
 UNTIL = "extract(epoch from clock_timestamp()) + %(seconds)s"
 
@@ -52,11 +63,12 @@ def renew_leases(connection: Connection, lease: Lease) -> None:
 
 
 def take_over(connection: Connection, lease: Lease) -> None:
-    """Take over the oldest memory that was left behind, if there is one, and count this as an attempt."""
+    """Take over a memory, if there is one to take over. If it was left behind, this counts as an attempt."""
     connection.later(
         f"""
-        update pending_vectors set owner = %(owner)s, leased_until = {UNTIL}, attempts = attempts + 1
-        where memory_id = (select min(memory_id) from pending_vectors where {IS_LEFT_BEHIND})
+        update pending_vectors
+        set owner = %(owner)s, leased_until = {UNTIL}, attempts = attempts + ({IS_HELD} is not true)::int
+        where memory_id = {TO_TAKE_OVER}
         """,
         bindings_of(lease),
     )
@@ -97,9 +109,9 @@ def next_leased(connection: Connection, owner: str, most_characters: int | None)
     return fetch_one(connection, memory_from_row, sql, {"owner": owner, "most": most_characters})
 
 
-def is_any_left_behind(connection: Connection) -> bool:
-    """Return whether there is a memory to take over."""
-    return bool(fetch_value(connection, f"select exists (select 1 from pending_vectors where {IS_LEFT_BEHIND})"))
+def can_take_over(connection: Connection, owner: str) -> bool:
+    """Return whether there is a memory for a process to take over."""
+    return fetch_value(connection, f"select {TO_TAKE_OVER}", {"owner": owner}) is not None
 
 
 def next_unindexed(connection: Connection, after_id: int, *, given_up: bool) -> Memory | None:

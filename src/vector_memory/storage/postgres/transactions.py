@@ -191,8 +191,8 @@ class PostgresReader:
     def next_leased(self, owner: str, most_characters: int | None = None) -> Memory | None:
         return pending.next_leased(self.connection, owner, most_characters)
 
-    def is_any_left_behind(self) -> bool:
-        return pending.is_any_left_behind(self.connection)
+    def can_take_over(self, owner: str) -> bool:
+        return pending.can_take_over(self.connection, owner)
 
     def pending(self, scope: Scope, until: int | None = None) -> Pending:
         return pending.pending(self.connection, scope, until)

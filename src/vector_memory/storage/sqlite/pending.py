@@ -26,10 +26,21 @@ ATTEMPTS = "alter table pending_vectors add column attempts integer not null def
 
 MAX_ATTEMPTS = 3
 
+MANY = 16
+"""Of so many memories that a process has leased, others take some over."""
+
 # No lease is as long as a minute: one that ends later was taken before the clock was set back.
 IS_HELD = "leased_until between unixepoch('subsec') and unixepoch('subsec') + 60"
 
-IS_LEFT_BEHIND = f"not {IS_HELD} and attempts < {MAX_ATTEMPTS}"
+TO_TAKE_OVER = f"""
+coalesce(
+    (select min(memory_id) from pending_vectors where not {IS_HELD} and attempts < {MAX_ATTEMPTS}),
+    (
+        select max(memory_id) from pending_vectors where {IS_HELD} and owner <> :owner
+        group by owner having count(*) >= {MANY} order by count(*) desc limit 1
+    )
+)
+"""
 
 
 def defer_vectors(connection: apsw.Connection, memory_id: int, lease: Lease) -> None:
@@ -53,11 +64,11 @@ def renew_leases(connection: apsw.Connection, lease: Lease) -> None:
 
 
 def take_over(connection: apsw.Connection, lease: Lease) -> None:
-    """Take over the oldest memory that was left behind, if there is one, and count this as an attempt."""
+    """Take over a memory, if there is one to take over. If it was left behind, this counts as an attempt."""
     connection.execute(
         f"""
-        update pending_vectors set owner = :owner, leased_until = :until, attempts = attempts + 1
-        where memory_id = (select min(memory_id) from pending_vectors where {IS_LEFT_BEHIND})
+        update pending_vectors set owner = :owner, leased_until = :until, attempts = attempts + not ({IS_HELD})
+        where memory_id = {TO_TAKE_OVER}
         """,
         lease._asdict(),
     )
@@ -97,9 +108,9 @@ def next_leased(connection: apsw.Connection, owner: str, most_characters: int | 
     return fetch_one(connection, memory_from_row, sql, {"owner": owner, "most": most_characters})
 
 
-def is_any_left_behind(connection: apsw.Connection) -> bool:
-    """Return whether there is a memory to take over."""
-    return fetch_value(connection, f"select 1 from pending_vectors where {IS_LEFT_BEHIND}") is not None
+def can_take_over(connection: apsw.Connection, owner: str) -> bool:
+    """Return whether there is a memory for a process to take over."""
+    return fetch_value(connection, f"select {TO_TAKE_OVER}", {"owner": owner}) is not None
 
 
 def next_unindexed(connection: apsw.Connection, after_id: int, *, given_up: bool) -> Memory | None:

@@ -103,7 +103,7 @@ def session_counts(connection: apsw.Connection, session_id: str) -> SessionCount
         SessionCounts,
         """
         select count(*) as total_memories, coalesce(sum(chunk_count), 0) as total_chunks,
-            max(session_iter) as latest_iteration,
+            count(*) - count(embedding_model_id) as without_vectors, max(session_iter) as latest_iteration,
             min(created_at) as earliest_created, max(created_at) as latest_created
         from session_memories where session_id = ?
         """,

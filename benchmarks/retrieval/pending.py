@@ -1,0 +1,86 @@
+"""How well searches find what answers a question while some of the documents have no vectors yet.
+
+uv run benchmarks/retrieval/pending.py SET.json.gz ... [--queries N] [--cache DIR]
+
+Prints nDCG@10 with a growing share of the documents without vectors, drawn at random, beside that of words alone.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from cache import CachedEmbedder
+from judged import JudgedSet, load
+from rankings import SearchModeRanking, filled, load_index, opened
+from scoring import score
+
+from vector_memory.domain import SearchMode
+from vector_memory.embedding import Embedder, load_embedder
+from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
+
+SEED = 20
+SHARES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Of the documents, without vectors."""
+
+
+def measure(judged: JudgedSet, embedder: Embedder) -> dict[str, float]:
+    """Return the mean nDCG@10 of words alone and with each share of the documents without vectors."""
+    found = {}
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "memory.db"
+        with opened(path, SearchMode.KEYWORD, embedder) as store:
+            documents = dict(filled(store, judged))
+            found["words"] = mean_of(store, judged, documents)
+        order = random.Random(SEED).sample(sorted(documents), len(documents))  # noqa: S311 - not a secret
+        lost = 0
+        for share in SHARES:
+            count = round(share * len(order))
+            with opened(path, SearchMode.HYBRID, embedder) as store:
+                lose_vectors(store, order[lost:count])
+                load_index(store)
+                found[f"{share:.0%}"] = mean_of(store, judged, documents)
+            lost = count
+    return found
+
+
+def mean_of(store: SessionMemoryStore, judged: JudgedSet, documents: Mapping[int, str]) -> float:
+    """Return the mean nDCG@10 of the default search."""
+    ranking = SearchModeRanking(store, judged, documents)
+    return float(np.mean([score(ranking.rank(question), question.grades)[0] for question in judged.questions]))
+
+
+def lose_vectors(store: SessionMemoryStore, memory_ids: list[int]) -> None:
+    """Leave memories as they are between their receipt and their vectors."""
+    with store._storage._database.write() as connection:  # type: ignore[attr-defined]  # noqa: SLF001
+        for number in memory_ids:
+            connection.execute("delete from memory_passages where memory_id = ?", (number,))
+            connection.execute("update session_memories set embedding_model_id = null where id = ?", (number,))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="+", type=Path, metavar="SET.json.gz")
+    parser.add_argument("--queries", type=int, metavar="N", help="ask only N questions of each set, drawn at random")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
+    options = parser.parse_args()
+    embedder = load_embedder(Settings(auto_backfill_threshold=0))
+    if options.cache:
+        embedder = CachedEmbedder(embedder, options.cache)
+    print(f"| nDCG@10, without vectors | words alone | {' | '.join(f'{share:.0%}' for share in reversed(SHARES))} |")
+    print("|---" * (len(SHARES) + 2) + "|")
+    for path in options.sets:
+        judged = load(path, options.queries, SEED)
+        print(f"{judged.name}: {len(judged.documents):,} documents", file=sys.stderr)
+        found = measure(judged, embedder)
+        values = [found["words"], *(found[f"{share:.0%}"] for share in reversed(SHARES))]
+        print(f"| {judged.name} | {' | '.join(f'{value:.3f}' for value in values)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
