@@ -95,7 +95,6 @@ def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr(retriever, "BEHIND_SECONDS", 60.0)
     opened.store_memory("report", DOCUMENT, session_id="s")
     threading.Timer(0.2, embedder.gate.set).start()
     answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=5), mode="vector")
@@ -196,7 +195,6 @@ def test_only_a_few_searches_wait_at_the_same_time(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr(retriever, "BEHIND_SECONDS", 60.0)
     opened.store_memory("report", DOCUMENT, session_id="s")
     count = 2 * retriever.MOST_WAITING
     with ThreadPoolExecutor(count) as threads:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from cache import CachedEmbedder
 from judged import JudgedSet, load
-from rankings import SearchModeRanking, filled, load_index, opened
+from rankings import SearchModeRanking, filled, opened
 from scoring import score
 
 from vector_memory.domain import SearchMode
@@ -42,7 +42,8 @@ def measure(judged: JudgedSet, embedder: Embedder) -> dict[str, float]:
             count = round(share * len(order))
             with opened(path, SearchMode.HYBRID, embedder) as store:
                 lose_vectors(store, order[lost:count])
-                load_index(store)
+                store._index.start_loading()  # noqa: SLF001 - only the index: what else runs in the background fills gaps
+                store._index.wait_for_loading()  # noqa: SLF001
                 found[f"{share:.0%}"] = mean_of(store, judged, documents)
             lost = count
     return found
@@ -69,7 +70,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, metavar="N", help="ask only N questions of each set, drawn at random")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
     options = parser.parse_args()
-    embedder = load_embedder(Settings(auto_backfill_threshold=0))
+    embedder = load_embedder(Settings())
     if options.cache:
         embedder = CachedEmbedder(embedder, options.cache)
     print(f"| nDCG@10, without vectors | words alone | {' | '.join(f'{share:.0%}' for share in reversed(SHARES))} |")
