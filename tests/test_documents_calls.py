@@ -62,8 +62,8 @@ def called(server: Server, name: str, *values: Any, **arguments: Any) -> dict[st
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """A server of all tools with the real model, whose answers wait for vectors."""
-    variables = {"TOOLSETS": "all", "EMBEDDING_MODEL": "all-MiniLM-L6-v2", "EMBED_IN_BACKGROUND": "false"}
+    """A server of all tools with the real model, in its default configuration."""
+    variables = {"TOOLSETS": "all", "EMBEDDING_MODEL": "all-MiniLM-L6-v2"}
     with Server(tmp_path, **{f"VECTOR_MEMORY_{name}": value for name, value in variables.items()}) as server:
         yield server.hello()
 
