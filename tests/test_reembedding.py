@@ -185,7 +185,6 @@ def test_a_run_with_another_model_drops_what_was_unfinished(path: Path, model: E
     assert spare_tables(path) == 0
 
 
-@pytest.mark.timeout(600)
 def test_a_killed_run_leaves_an_intact_file_and_the_next_one_finishes(template: Path, tmp_path: Path) -> None:
     def killed_before(change: int) -> Path:
         path = tmp_path / str(change) / "memory.db"

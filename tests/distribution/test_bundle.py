@@ -11,7 +11,7 @@ import pytest
 from clients import connected
 from distribution.building import ROOT
 
-pytestmark = [pytest.mark.distribution, pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.distribution, pytest.mark.anyio]
 
 REPORT = {"agent_id": "a", "session_id": "s", "content": "An engineer replaced the broken cooling fan."}
 

@@ -14,7 +14,7 @@ from distribution.building import MODEL_PACKAGE, Distributions, Installed, insta
 from eras import ERAS
 from tool_calls import SESSION_TOOLS
 
-pytestmark = [pytest.mark.distribution, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.distribution
 
 REPORT = {
     "agent_id": "explorer",

@@ -15,7 +15,7 @@ import pytest
 from distribution.building import Distributions, commands_of, copy_of_the_clone
 from distribution.test_installed import HEAVY, installation
 
-pytestmark = [pytest.mark.distribution, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.distribution
 
 GET_UV = commands_of("uv")
 INSTALLERS = commands_of("The package")

@@ -18,7 +18,7 @@ needs_extra = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
     reason="the extra is not installed: `uv sync --extra sentence-transformers`",
 )
-pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("default")]  # torch and its friends warn
+pytestmark = pytest.mark.filterwarnings("default")  # torch and its friends warn
 
 WITHOUT_NETWORK = """
 import contextlib, pathlib, socket, sys

@@ -18,7 +18,7 @@ from faults.workload import content, memory, open_store, search
 from vector_memory.errors import DatabaseError
 from vector_memory.store import SessionMemoryStore
 
-pytestmark = pytest.mark.timeout(effort(quick=180, long=900))
+pytestmark = pytest.mark.timeout(900)
 
 UNREADABLE = {"read": BROKEN["read"]}
 UNWRITABLE = {operation: code for operation, code in BROKEN.items() if operation != "read"}

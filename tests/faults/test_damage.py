@@ -17,7 +17,7 @@ from vector_memory.domain import Page, Scope
 from vector_memory.errors import DatabaseError, NotFoundError, VectorMemoryError
 from vector_memory.store import SessionMemoryStore
 
-pytestmark = pytest.mark.timeout(effort(quick=180, long=900))
+pytestmark = pytest.mark.timeout(900)
 
 MEMORIES = {number + 1: number for number in range(24)}
 PAGE = 4096

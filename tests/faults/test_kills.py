@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from faults.effort import effort
 from faults.ledger import Ledger, texts
 from faults.originals import copied_original, is_taken_over, original_texts, whole_copies
@@ -47,7 +45,6 @@ def killed_while_working(path: Path, first: int, source: random.Random) -> list[
         return [json.loads(line) for line in lines] + told(process)
 
 
-@pytest.mark.timeout(600)
 def test_a_killed_process_loses_no_acknowledged_memory_and_leaves_no_partial_writes(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     for kill in range(KILLS):
@@ -59,7 +56,6 @@ def test_a_killed_process_loses_no_acknowledged_memory_and_leaves_no_partial_wri
     assert ledger.deleted
 
 
-@pytest.mark.timeout(600)
 def test_a_killed_process_does_not_block_the_others(tmp_path: Path) -> None:
     path, ledger, source = tmp_path / "memory.db", Ledger(), random.Random()
     with open_store(path) as survivor:
@@ -84,7 +80,6 @@ def moments(path: Path, kills: int) -> list[int]:
     return random.sample(range(1, changes + 1), kills)
 
 
-@pytest.mark.timeout(600)
 def test_a_process_killed_while_creating_a_file_leaves_one_that_the_next_process_can_use(tmp_path: Path) -> None:
     for change in moments(tmp_path / "memory.db", KILLS_WHILE_CREATING):
         path = tmp_path / str(change) / "memory.db"
@@ -94,7 +89,6 @@ def test_a_process_killed_while_creating_a_file_leaves_one_that_the_next_process
         assert faults_of(path) == [], change
 
 
-@pytest.mark.timeout(600)
 def test_a_process_killed_during_an_upgrade_or_a_backfill_loses_no_memory_and_the_next_one_finishes(
     tmp_path: Path,
 ) -> None:
@@ -109,7 +103,6 @@ def test_a_process_killed_during_an_upgrade_or_a_backfill_loses_no_memory_and_th
         assert faults_of(path) == [], change
 
 
-@pytest.mark.timeout(600)
 def test_a_killed_server_has_kept_every_memory_whose_receipt_it_sent(tmp_path: Path) -> None:
     path, ledger, numbers = tmp_path / "memory.db", Ledger(), itertools.count()
     for _ in range(KILLS_OF_A_SERVER):
@@ -133,7 +126,6 @@ def long_text(number: int) -> str:
     return f"# Report {number}\n\n" + "\n\n".join(parts)
 
 
-@pytest.mark.timeout(600)
 def test_long_texts_whose_servers_are_killed_get_all_their_vectors_once(tmp_path: Path) -> None:
     path, stored, numbers = tmp_path / "memory.db", dict[int, str](), itertools.count()
     for _ in range(KILLS_IN_LONG_TEXTS):

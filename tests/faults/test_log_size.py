@@ -18,7 +18,7 @@ from vector_memory.storage.sqlite.log_keeper import LONG_PAGES
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
-pytestmark = pytest.mark.timeout(effort(quick=180, long=900))
+pytestmark = pytest.mark.timeout(900)
 
 STORES = effort(quick=100, long=2000)
 PAGE = 4096 + 24

@@ -64,7 +64,6 @@ def verdict(cut: Cut) -> str:
     return "lost" if losses else "whole"
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_power_failure_damages_nothing_and_loses_nothing_that_was_acknowledged(tmp_path: Path, seed: int) -> None:
     for cut in power_failures(tmp_path, seed, CUTS):

@@ -11,7 +11,7 @@ from faults.effort import effort
 from memory_files import SETTINGS
 from vector_memory.store import SessionMemoryStore
 
-pytestmark = pytest.mark.timeout(effort(quick=300, long=20_000))
+pytestmark = pytest.mark.timeout(effort(quick=600, long=20_000))
 
 FILES = effort(quick=8, long=2_000)
 SECONDS_FOR_EACH = 120

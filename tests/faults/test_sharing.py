@@ -6,8 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from faults.effort import effort
 from faults.ledger import Ledger
 from faults.processes import TESTS, started, told
@@ -16,7 +14,6 @@ from faults.soundness import faults_of
 SECONDS = effort(quick=3, long=120)
 
 
-@pytest.mark.timeout(600)
 def test_two_processes_that_write_and_checkpoint_lose_nothing_and_damage_nothing(tmp_path: Path) -> None:
     path, ledger = tmp_path / "memory.db", Ledger()
     with started("share", path, 0) as one, started("share", path, 1_000_000) as other:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fastmcp.tools import ToolResult
 
+from over_http.calling import called
 from over_http.conftest import SETTINGS, Team, running
 from over_http.relays import AWAY, NAMES, REPORT, connected, failure, limit, refused, remote_of, stored
 from vector_memory.errors import DatabaseError, QuotaExceededError
@@ -21,6 +22,7 @@ from vector_memory.server.http.remote import Remote
 from vector_memory.server.http.serving import application
 from vector_memory.server.tools.failures import failed_result
 from vector_memory.settings import HttpOptions, ServerOptions
+from waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -96,9 +98,13 @@ async def test_a_hook_that_has_waited_and_fails_inside_the_server_waits_longer(
     assert not outbox.is_empty()
     await relay.send_waiting()
     assert outbox.is_empty()
-    async with team.client(team.token(next(NAMES))) as client:
-        found = await client.call_tool("search_input_prompts", {"session_id": session})
-    assert [one["content"] for one in found.structured_content["results"]] == [said]
+    secret = team.token(next(NAMES))
+
+    def found() -> list[str]:
+        results = called(team.url, secret, "search_input_prompts", session_id=session)["results"]
+        return [one["content"] for one in results]
+
+    eventually(lambda: found() == [said])
 
 
 class FailingProxy:

@@ -298,8 +298,9 @@ def test_a_store_whose_confirmation_was_lost_is_an_error_and_its_repetition_name
 def test_a_writer_that_stops_in_a_transaction_is_ended_so_that_others_can_write(
     open_memory: Callable[[], PostgresStorage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(connecting.WRITING, "idle_in_transaction_session_timeout", "100ms")
     one, other = open_memory(), open_memory()
+    count_tag(other)  # its connection is not the one that is ended
+    monkeypatch.setitem(connecting.WRITING, "idle_in_transaction_session_timeout", "100ms")
     with pytest.raises(DatabaseError, match=f"{LOST}|This process stopped"), one.write() as stopped:  # noqa: PT012
         stopped.cursor()
         count_tag(other)

@@ -19,7 +19,7 @@ from vector_memory.server.instructions import INSTRUCTIONS
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
-pytestmark = [pytest.mark.real_client, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.real_client
 
 WHO = {"agent_id": "engineer", "session_id": "outage"}
 KILLS = effort(quick=4, long=40)

@@ -11,7 +11,7 @@ from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
 from real_client.scripted_model import ScriptedModel, Turn, memory
 
-pytestmark = [pytest.mark.real_client, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.real_client
 
 CONFIGURATION = """
 model = "gpt-5.5"

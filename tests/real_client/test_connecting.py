@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.real_client, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real_client
 
 needs_claude = pytest.mark.skipif(shutil.which("claude") is None, reason="Claude Code is not installed")
 needs_codex = pytest.mark.skipif(shutil.which("codex") is None, reason="Codex is not installed")

@@ -15,7 +15,7 @@ from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.importing import Importer
 from waiting import eventually
 
-pytestmark = [pytest.mark.real_client, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.real_client
 
 QUESTION = "Find out why the nightly import fails."
 ANSWER = (

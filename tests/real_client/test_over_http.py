@@ -17,7 +17,7 @@ from vector_memory.settings import HttpOptions
 from vector_memory.tenancy.folders import FolderRegistry
 from waiting import eventually
 
-pytestmark = [pytest.mark.real_client, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real_client
 
 TEXT = "An engineer replaced the broken cooling fan."
 TOOLS = "mcp__vector-memory__"
