@@ -360,30 +360,6 @@ def test_a_file_that_another_process_creates_later_is_read_from_then_on(path: Pa
             assert fetch_value(connection, COUNT) == 1
 
 
-def test_the_memory_folder_of_a_project_keeps_the_database_out_of_git(tmp_path: Path) -> None:
-    """With its log and copies, but not the Markdown files beside it; rules that are there stay as they are."""
-    create_file(tmp_path / "memory" / "agent_session_memory.db")
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    names = ["agent_session_memory.db", "agent_session_memory.db-wal", "agent_session_memory.db.before-restore", "a.md"]
-    ignored = subprocess.run(
-        ["git", "-C", tmp_path, "check-ignore", *(f"memory/{name}" for name in names)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ignored.stdout.split() == [f"memory/{name}" for name in names[:3]]
-    rules = tmp_path / "other" / "memory" / ".gitignore"
-    rules.parent.mkdir(parents=True)
-    rules.write_text("mine")
-    create_file(rules.with_name("agent_session_memory.db"))
-    assert rules.read_text() == "mine"
-
-
-def test_a_new_database_in_another_folder_gets_no_rules_for_git(tmp_path: Path) -> None:
-    create_file(tmp_path / "notes" / "x.db")
-    assert not (tmp_path / "notes" / ".gitignore").exists()
-
-
 def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DatabaseError, match="cannot be created"):

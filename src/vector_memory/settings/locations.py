@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from vector_memory.errors import ConfigurationError
 from vector_memory.settings.database_url import DatabaseUrl, MemoryAddress, checked_path
+from vector_memory.settings.repository import main_checkout
 
 MEMORY_FOLDER = "memory"
 """Folder of a project that holds its memory and its memory files."""
@@ -37,9 +38,12 @@ FullPath = Annotated[Path, AfterValidator(full_path)]
 
 
 def project_folder() -> Path:
-    """Return the folder of the client's project. Raises ConfigurationError if the client's path is invalid."""
+    """Return the folder of the client's project; of a checkout by `git worktree` the same folder of the main one.
+
+    Raises ConfigurationError if the client's path is invalid.
+    """
     try:
-        return full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd()))
+        return main_checkout(full_path(Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())))
     except ValueError as error:
         raise ConfigurationError(f"CLAUDE_PROJECT_DIR is invalid: {error}.") from None
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
+from vector_memory.maintenance.doctor.git import git_findings
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
-from vector_memory.settings import EXPORT_FOLDER
 from vector_memory.storage.disk import filesystem
+from vector_memory.storage.disk.ignoring import holds_only
 from vector_memory.storage.sqlite import full_disk
 from vector_memory.storage.sqlite.connecting import is_writable
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
@@ -31,6 +32,7 @@ def place_findings(path: Path) -> Iterator[Finding]:
     """Yield the findings about the storage location. Do not call this while this process has the file open."""
     yield file_system_finding(path)
     yield free_space(path)
+    yield from git_findings(path)
     if path.is_file():
         yield permissions(path)
         yield log_size(path)
@@ -103,16 +105,8 @@ def exposed(path: Path) -> list[Path]:
     if os.name != "posix":
         return []
     files = [file for file in (path, filesystem.log_of(path), filesystem.log_index_of(path)) if file.exists()]
-    folder = [path.parent] if is_own_folder(path) else []
+    folder = [path.parent] if holds_only(path) else []
     return [found for found in (*files, *folder) if mode_of(found) & OTHERS]
-
-
-def is_own_folder(path: Path) -> bool:
-    """Return whether the folder contains only this memory, its copies, its exports and what keeps it out of git."""
-    return all(
-        place.name.startswith(path.name) or place.name in {EXPORT_FOLDER, ".gitignore"}
-        for place in path.parent.iterdir()
-    )
 
 
 def close_to_others(path: Path) -> int:

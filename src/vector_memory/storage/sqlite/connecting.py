@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ from pathlib import Path
 import apsw
 
 from vector_memory.errors import ConfigurationError, DatabaseError
-from vector_memory.settings import DATABASE_NAME, MEMORY_FOLDER
 from vector_memory.storage.disk.filesystem import make_private_folders, require_local
+from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
 from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
@@ -58,18 +59,8 @@ def create_private_file(path: Path) -> bool:
         return False
     except OSError as error:
         raise DatabaseError(CANNOT_CREATE.format(error.strerror)) from None
-    ignore_in_git(path)
+    keep_out_of_git(path)
     return True
-
-
-def ignore_in_git(path: Path) -> None:
-    """Keep a database in the `memory` folder of a project out of its repository, unless the folder has its own rules.
-
-    Markdown files next to it can be committed.
-    """
-    if path.parts[-2:] == (MEMORY_FOLDER, DATABASE_NAME):
-        with contextlib.suppress(OSError), (path.parent / ".gitignore").open("x", encoding="utf-8") as rules:
-            rules.write(f"# The memory of your agents: personal, and it changes all the time.\n{path.name}*\n")
 
 
 @contextlib.contextmanager
@@ -146,11 +137,15 @@ def keep_transaction_in_memory(connection: apsw.Connection) -> None:
 def set_up(connection: apsw.Connection, synchronous: str) -> None:
     """Enforce foreign keys, so that chunks and passages are deleted with their memory; erase deleted bytes.
 
-    `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits.
+    `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits. On
+    macOS, fsync leaves the bytes in the cache of the disk unless it is asked for more.
     """
     connection.pragma("foreign_keys", True)
     overwrite_deleted_bytes(connection)
     connection.pragma("synchronous", synchronous)
+    if sys.platform == "darwin" and synchronous == "FULL":
+        connection.pragma("fullfsync", True)
+        connection.pragma("checkpoint_fullfsync", True)
     keep_transaction_in_memory(connection)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 import apsw
 
 from vector_memory.errors import ClosedMemoryError, DatabaseError, DatabaseLockError
+from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import migrations
 from vector_memory.storage.sqlite.connecting import (
     closed_on_error,
@@ -246,6 +247,8 @@ class Database:
         if self._only_reads and not is_writable(self.path):
             self._full_disk.open_to_read(self._is_present)
             return
+        if not self._only_reads:
+            keep_out_of_git(self.path)
         try:
             self._writer = writer = self._connect()
             with closed_on_error(writer), full_disk_detected(writer):
