@@ -12,7 +12,6 @@ from vector_memory.domain import Scope
 from vector_memory.settings import DatabaseLocation
 from vector_memory.settings.repository import main_checkout, repository_of
 from vector_memory.storage.disk.ignoring import REMARK, keep_out_of_git
-from vector_memory.storage.sqlite.database import Database
 from vector_memory.store import SessionMemoryStore
 
 NAME = "agent_session_memory.db"
@@ -209,17 +208,3 @@ def test_what_is_no_repository_is_none(tmp_path: Path, content: bytes) -> None:
 def test_outside_a_repository_the_folder_has_its_rules_before_it_is_one(project: Path) -> None:
     store(project, "One")
     assert (project / "memory" / ".gitignore").read_text() == f"{REMARK}\n*\n"
-
-
-@pytest.mark.parametrize(("platform", "expected"), [("darwin", 1), ("linux", 0)])
-def test_on_macos_a_commit_reaches_the_disk_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, expected: int
-) -> None:
-    monkeypatch.setattr("vector_memory.storage.sqlite.connecting.sys.platform", platform)
-    database = Database(tmp_path / "memory.db", dimensions=16)
-    try:
-        with database.write() as connection:
-            asked = [connection.pragma(name) for name in ("fullfsync", "checkpoint_fullfsync")]
-    finally:
-        database.close()
-    assert asked == [expected, expected]

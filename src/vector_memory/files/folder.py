@@ -21,6 +21,7 @@ from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, refusal
+from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.disk.locking import lock
 from vector_memory.storage.disk.protection import is_database
 
@@ -207,7 +208,7 @@ def write_all(log: int, data: bytes, size: int) -> None:
         written = os.write(log, data)
         while written < len(data):
             written += os.write(log, data[written:])
-        os.fsync(log)
+        flush_to_disk(log)
     except OSError:
         os.ftruncate(log, size)
         raise

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.filesystem import flush_to_disk, make_private_folders
 from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.callers import Caller, Permission
 
@@ -166,7 +166,7 @@ class TokenFile(Tokens):
             with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as stream:
                 json.dump([asdict(token) for token in tokens], stream, indent=1)
                 stream.flush()
-                os.fsync(stream.fileno())
+                flush_to_disk(stream.fileno())
             draft.replace(self._path)
 
 

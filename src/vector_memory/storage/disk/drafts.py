@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from vector_memory.errors import DatabaseError, ValidationError
+from vector_memory.storage.disk.filesystem import flush_to_disk
 from vector_memory.storage.disk.locking import lock_if_free
 from vector_memory.storage.disk.protection import HEADER_BYTES, Target, is_being_written, why_protected
 
@@ -93,13 +94,13 @@ class Draft:
 
         The rules are checked again right before. Raises like `Rules.check`.
         """
-        os.fsync(self.descriptor)
+        flush_to_disk(self.descriptor)
         self.rules.check(self.target)
         if self.rules.overwrite:
             self._rename()
         else:
             self._link()
-        os.fsync(self.target.folder)
+        flush_to_disk(self.target.folder)
 
     def _rename(self) -> None:
         folder = self.target.folder

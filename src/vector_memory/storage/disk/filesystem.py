@@ -101,3 +101,20 @@ def make_private_folders(folder: Path) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
+
+
+def flush_to_disk(descriptor: int) -> None:
+    """Write what the system holds of a file or folder to the disk; on macOS, fsync leaves it in the cache of the disk.
+
+    Raises OSError.
+    """
+    import fcntl  # noqa: PLC0415 - not available on every system
+
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is None:
+        os.fsync(descriptor)
+        return
+    try:
+        fcntl.fcntl(descriptor, full)
+    except OSError:  # a file system that does not know it, such as a share
+        os.fsync(descriptor)
