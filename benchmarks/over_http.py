@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def mixed(options: argparse.Namespace, folder: Path) -> Figures:
                 time.sleep(seconds / 3)
                 taken.append(server.memory_mb("VmRSS"))
         peak = server.memory_mb("VmHWM")
-        with sqlite3.connect(f"file:{server.database}?mode=ro", uri=True) as connection:
+        with closing(sqlite3.connect(f"file:{server.database}?mode=ro", uri=True)) as connection:
             there = dict(connection.execute("select id, content from session_memories"))
     calls = sum(map(len, load.times.values()))
     return {

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def memory(folder: Path, open_memory: Open) -> FileMemory:
     (folder / ("deep/" * 45) / "link.md").symlink_to(folder / "MEMORY.md")
     (folder / "bell\a" / "notes.md").write_text("A quokka.")
     (folder / "exports" / "export.md").write_text("A quokka.")
-    with sqlite3.connect(folder / "database.md") as database:
+    with closing(sqlite3.connect(folder / "database.md")) as database:
         database.execute("create table quokka (leaves)")
     memory = open_memory(not_indexed=[folder / "exports"])
     index(memory)
