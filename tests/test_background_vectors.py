@@ -102,6 +102,18 @@ def test_a_search_by_meaning_waits_for_the_vectors_of_its_scope(
     assert "lacks vectors" not in (answer.message or "")
 
 
+def test_a_search_waits_for_a_fresh_memory_though_an_old_one_is_pending_too(
+    opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    opened.store_memory("report", "Old lemurs.", session_id="s", created_at="2026-01-01T00:00:00+00:00")
+    fresh = opened.store_memory("report", DOCUMENT, session_id="s")
+    threading.Timer(0.2, embedder.gate.set).start()
+    answer = opened.search_chunks("Paragraph 3 about lemurs.", REPORTS, Page(limit=1))
+    assert answer.results[0].memory_id == fresh.memory_id
+    assert answer.results[0].similarity is not None
+
+
 def test_a_search_that_has_waited_long_enough_says_what_it_lacks(
     opened: SessionMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

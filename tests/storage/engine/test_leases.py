@@ -3,9 +3,9 @@
 import time
 
 from engine_memories import Engine, add, derived, new_memory
-from vector_memory.domain import MemoryKind, Scope
+from vector_memory.domain import MemoryKind, Scope, utc_now
 from vector_memory.storage.base import Storage
-from vector_memory.storage.records import Lease, Pending
+from vector_memory.storage.records import RECENT_SECONDS, Lease, Pending
 from vector_memory.storage.sqlite.pending import MANY
 
 REPORT, PROMPT = new_memory("0123456789 report"), new_memory("prompt", MemoryKind.INPUT_PROMPT, session_id="t")
@@ -30,7 +30,7 @@ def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> 
         everything, session = reader.pending(Scope()), reader.pending(Scope(session_id="t"))
         assert (everything.memories, everything.size, everything.last_id) == (2, 23, prompt)
         assert (session.memories, session.size, session.last_id) == (1, 6, prompt)
-        assert (everything.seconds or 0) > 0
+        assert everything.seconds is None
         assert reader.pending(Scope(), until=report)[:3] == (1, 17, report)
         assert reader.pending(Scope(session_id="nowhere")) == Pending()
         assert reader.next_without_vectors(0) is None
@@ -38,6 +38,18 @@ def test_what_somebody_works_on_is_pending_and_left_to_him(storage: Storage) -> 
         leased = [reader.next_leased("me"), reader.next_leased("me", most_characters=10)]
         assert [memory and memory.id for memory in leased] == [report, prompt]
         assert reader.next_leased("you") is None
+
+
+def test_old_times_do_not_say_how_long_vectors_have_been_pending(storage: Storage) -> None:
+    deferred(storage, lease("me"))
+    recent = add(storage, new_memory("recent"), model=None, at=utc_now())
+    with storage.write() as writer:
+        writer.defer_vectors(recent, lease("me"))
+    with storage.read() as reader:
+        pending = reader.pending(Scope())
+        assert (pending.memories, pending.last_id) == (3, recent)
+        assert pending.seconds is not None
+        assert abs(pending.seconds) < RECENT_SECONDS
 
 
 def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(engine: Engine) -> None:

@@ -4,7 +4,7 @@ The clock of the server counts, since those of several machines differ: a lease 
 """
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from vector_memory.domain import Scope
@@ -13,7 +13,7 @@ from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.memories import COLUMNS, memory_from_row
 from vector_memory.storage.postgres.rows import fetch_one, fetch_value
 from vector_memory.storage.postgres.state import IS_HELD
-from vector_memory.storage.records import Lease, Memory, Pending
+from vector_memory.storage.records import RECENT_SECONDS, Lease, Memory, Pending
 
 MAX_ATTEMPTS = 3
 
@@ -139,15 +139,18 @@ def pending(connection: Connection, scope: Scope, until: int | None) -> Pending:
     condition = memory_filter(scope)
     sql = f"""
         select count(*) as memories, coalesce(sum(m.content_bytes), 0)::bigint as size, max(m.id) as last_id,
-            min(m.created_at) as oldest
+            min(m.created_at) filter (where m.created_at between %(first)s and %(last)s) as oldest
         from pending_vectors p join session_memories m on m.id = p.memory_id
         where {IS_HELD} and (%(until)s::bigint is null or m.id <= %(until)s) and {condition.sql}
     """
-    return fetch_one(connection, pending_since, sql, {**condition.parameters, "until": until}) or Pending()
+    now, recent = datetime.now(UTC), timedelta(seconds=RECENT_SECONDS)
+    first, last = (moment.isoformat(timespec="microseconds") for moment in (now - recent, now + recent))
+    times = {"first": first, "last": last}
+    return fetch_one(connection, pending_since, sql, {**condition.parameters, **times, "until": until}) or Pending()
 
 
 def pending_since(oldest: str | None, **columns: Any) -> Pending:
-    """Return a row of pending memories, of which the oldest was stored at a time."""
+    """Return a row of pending memories, of which the oldest recent one was stored at a time."""
     if oldest is None:
         return Pending(**columns)
     stored = datetime.fromisoformat(oldest)

@@ -9,7 +9,7 @@ seems to kill every process that embeds it.
 import apsw
 
 from vector_memory.domain import Scope
-from vector_memory.storage.records import Lease, Memory, Pending
+from vector_memory.storage.records import RECENT_SECONDS, Lease, Memory, Pending
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.memories import COLUMNS, memory_from_row
 from vector_memory.storage.sqlite.rows import fetch_one, fetch_value
@@ -136,7 +136,9 @@ def pending(connection: apsw.Connection, scope: Scope, until: int | None) -> Pen
     condition = memory_filter(scope)
     sql = f"""
         select count(*) as memories, coalesce(sum(octet_length(m.content)), 0) as size, max(m.id) as last_id,
-            max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) as seconds
+            max(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) filter (
+                where abs(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) < {RECENT_SECONDS}
+            ) as seconds
         from pending_vectors cross join session_memories m on m.id = memory_id
         where {IS_HELD} and (:until is null or m.id <= :until) and {condition.sql}
     """
