@@ -121,6 +121,8 @@ BROKEN: list[tuple[ModuleType, str, str]] = [
     (json_file, '{\n  "servers": [\n', "line 3, column 1: a value is missing"),
     (json_file, "{\n  servers: {}\n}", "line 2, column 3: a name in double quotes is missing"),
     (json_file, '{"servers": tru}', "line 1, column 13: a value is missing or misspelled"),
+    (json_file, '{"servers": {}, "servers": {}}', 'line 1, column 17: "servers" is there twice'),
+    (json_file, '{"a": NaN}', "line 1, column 7: a value is missing or misspelled"),
     (json_file, '{"servers"}', "line 1, column 11: a colon is missing"),
     (json_file, '{"servers": "', "line 1, column 13: a text is not closed"),
     (json_file, '{"servers": []}', 'line 1, column 13: "servers" must be an object'),
@@ -160,10 +162,25 @@ def test_a_table_that_is_written_in_another_way_is_refused(text: str) -> None:
             change()
 
 
-@pytest.mark.parametrize("form", [json_file, toml_file])
-def test_a_snippet_is_the_file_with_nothing_else(form: ModuleType) -> None:
+@pytest.mark.parametrize(("form", "text"), [(json_file, "{"), (toml_file, "="), (toml_file, "")])
+def test_what_to_add_by_hand_is_a_file_with_nothing_else(form: ModuleType, text: str) -> None:
     read: Any = {json_file: json.loads, toml_file: tomllib.loads}[form]
-    assert read(form.snippet("servers", "vm", ENTRY)) == {"servers": {"vm": ENTRY}}
+    _, _, snippet = form.by_hand(text, "servers", "vm", ENTRY).partition("\n\n")
+    assert read(snippet) == {"servers": {"vm": ENTRY}}
+
+
+@pytest.mark.parametrize("held", ["", 'a = { command = "x" }, '])
+def test_what_to_add_to_an_inline_table_fits_between_its_braces(held: str) -> None:
+    text = f"servers = {{ {held.removesuffix(', ')} }} # mine\n"
+    told, _, snippet = toml_file.by_hand(text, "servers", "vm", ENTRY).partition("\n\n")
+    assert told == "put this between the braces of servers:"
+    assert tomllib.loads(f"servers = {{ {held}{snippet} }} # mine\n")["servers"]["vm"] == ENTRY
+
+
+def test_who_wrote_the_entry_in_another_way_is_asked_to_take_it_out_first() -> None:
+    text = '[servers]\nvm = { command = "x" }\n'
+    assert toml_file.by_hand(text, "servers", "vm", ENTRY) == "take vm out of servers, and run the command again."
+    assert toml_file.put("[servers]\n", "servers", "vm", ENTRY), "and then it works"
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -186,4 +203,4 @@ def test_any_json_file_is_as_it_was_after_an_entry_was_added_and_taken_out(
     text = json.dumps({**others, "servers": servers}, indent=indent, ensure_ascii=as_ascii)
     added = json_file.put(text, "servers", "vector-memory", ENTRY)
     assert json.loads(added) == {**others, "servers": {**servers, "vector-memory": ENTRY}}
-    assert json_file.remove(added, "servers", "vector-memory") == text
+    assert json_file.remove(added, "servers", "vector-memory", text) == text

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vector_memory.cli.clients.hooks import handlers_for
 from vector_memory.server.hooks import HOOKS
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,10 @@ def test_each_hook_calls_the_running_server_of_the_plugin(hooks: dict[str, list[
     for [hook] in hooks.values():
         assert (hook["type"], hook["server"]) == ("mcp_tool", f"plugin:{plugin}:{server}")
         assert hook["timeout"] <= 5, "a server that is starting must not keep the user waiting"
+
+
+def test_install_writes_the_same_hooks_for_a_server_of_another_name(hooks: dict[str, list[dict[str, Any]]]) -> None:
+    assert {event: [hook] for event, hook in handlers_for("plugin:vector-memory:vector-memory").items()} == hooks
 
 
 def test_each_hook_hands_over_the_fields_that_its_tool_reads(hooks: dict[str, list[dict[str, Any]]]) -> None:

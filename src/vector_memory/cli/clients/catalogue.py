@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +22,12 @@ class Scope(StrEnum):
 class Client:
     """A client, and for each scope that it has its file and what the user must do there.
 
-    `section`: the object or table of the file that holds the servers. `place`: flags of `serve` for the project's
-    memory, where the client does not start the server in the project. `shared`: scopes in which the client says
-    nothing about the project, so that all projects have one memory. `by_command`: scopes whose file only the client's
-    own command may write, because running sessions write it too.
+    `section`: the object or table of the file that holds the servers. `reads_comments`: whether the client reads a JSON
+    file with comments. `place`: flags of `serve` for the project's memory, where the client does not start the server
+    in the project. `shared`: scopes in which the client says nothing about the project, so that all projects have one
+    memory. `by_command`: scopes whose file only the client's own command may write, because running sessions write it
+    too. `hooks`: the file for hooks in each scope, if they can call tools; `trust`: what the user must do so that they
+    run; `trust_file`: where the client notes that. `instructions`: a file for those of a client without hooks.
     """
 
     title: str
@@ -33,11 +35,15 @@ class Client:
     section: str
     approval: Mapping[Scope, str]
     format: ModuleType = json_file
+    reads_comments: bool = False
     place: tuple[str, ...] = ()
     shared: frozenset[Scope] = frozenset()
     by_command: frozenset[Scope] = frozenset()
     names_transport: bool = False
-    instructions: str = "AGENTS.md"
+    hooks: Mapping[Scope, Callable[[Path], Path]] = field(default_factory=dict)
+    trust: str = ""
+    trust_file: Callable[[], Path] | None = None
+    instructions: str = ""
     checked_with: str = ""
     default: Scope = Scope.USER
 
@@ -59,9 +65,19 @@ def claude_user_file(_project: Path) -> Path:
     return home_of("CLAUDE_CONFIG_DIR", "") / ".claude.json"
 
 
-def claude_settings() -> Path:
-    """Return the file with the plugins of Claude Code's user."""
+def claude_settings(_project: Path) -> Path:
+    """Return the settings of Claude Code's user."""
     return home_of("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+
+
+def claude_settings_of(project: Path) -> Path:
+    """Return the user's own settings of Claude Code for a project, which are not shared with others."""
+    return project / ".claude" / "settings.local.json"
+
+
+def codex_file(name: str) -> Path:
+    """Return a file in the folder of Codex's user."""
+    return home_of("CODEX_HOME", ".codex") / name
 
 
 IN_EDITOR = ("--working-dir", "${workspaceFolder}")
@@ -79,19 +95,26 @@ CLIENTS: dict[str, Client] = {
             Scope.PROJECT: 'Start `claude` in this project and choose "Use this MCP server" when it asks about '
             '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
         },
-        instructions="CLAUDE.md",
+        hooks={Scope.USER: claude_settings, Scope.PROJECT: claude_settings_of},
         checked_with="claude mcp list",
     ),
     "codex": Client(
         title="Codex",
         files={
-            Scope.USER: lambda _project: home_of("CODEX_HOME", ".codex") / "config.toml",
+            Scope.USER: lambda _project: codex_file("config.toml"),
             Scope.PROJECT: lambda project: project / ".codex" / "config.toml",
         },
+        hooks={
+            Scope.USER: lambda _project: codex_file("hooks.json"),
+            Scope.PROJECT: lambda project: project / ".codex" / "hooks.json",
+        },
+        trust='Codex runs no hook that you have not trusted: start `codex`, and when it says "Hooks need review",\n'
+        'choose "Trust all and continue". `codex exec` does not ask.',
+        trust_file=lambda: codex_file("config.toml"),
         section="mcp_servers",
         format=toml_file,
         approval={
-            Scope.USER: "Nothing needs approval: sessions that start from now on are connected.",
+            Scope.USER: "Sessions that start from now on are connected.",
             Scope.PROJECT: "Start `codex` in this project and trust the folder when it asks: Codex ignores the "
             "configuration of folders that are not trusted.",
         },
@@ -104,7 +127,9 @@ CLIENTS: dict[str, Client] = {
             Scope.PROJECT: lambda project: project / ".cursor" / "mcp.json",
         },
         section="mcpServers",
+        reads_comments=True,
         place=IN_EDITOR,
+        instructions="AGENTS.md",
         approval=dict.fromkeys(Scope, "In Cursor, open Settings, MCP, and switch vector-memory on if it is off."),
     ),
     "vscode": Client(
@@ -114,6 +139,8 @@ CLIENTS: dict[str, Client] = {
             Scope.PROJECT: lambda project: project / ".vscode" / "mcp.json",
         },
         section="servers",
+        reads_comments=True,
+        instructions="AGENTS.md",
         names_transport=True,
         place=IN_EDITOR,
         # VS Code does not fill in ${workspaceFolder} in the user's own file.
@@ -129,7 +156,6 @@ CLIENTS: dict[str, Client] = {
         section="mcpServers",
         shared=frozenset({Scope.USER}),
         approval={Scope.USER: "Quit Claude Desktop and start it again. It asks before it first uses a tool."},
-        instructions="",
     ),
 }
 """Every client by the name that `install` takes."""

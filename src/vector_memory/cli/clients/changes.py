@@ -5,16 +5,25 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from pathlib import Path
 
 from vector_memory.errors import ConfigurationError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 
-BACKUP = ".before-vector-memory"
+SUFFIX = ".before-vector-memory"
 """Ends the name of the copy beside a changed file."""
 
 USUAL_MODE = 0o644
+
+
+class Backup(Enum):
+    """What to do with the copy of a file that is about to change."""
+
+    LEAVE = auto()
+    WRITE = auto()
+    DELETE = auto()
 
 
 def read(path: Path) -> str | None:
@@ -34,21 +43,21 @@ def read(path: Path) -> str | None:
 
 
 def backup_of(path: Path) -> Path:
-    """Return the path of the copy of a file as it was before its last change."""
-    return path.with_name(path.name + BACKUP)
+    """Return the path of the copy of a file as it was before this server was added."""
+    return path.with_name(path.name + SUFFIX)
 
 
 @dataclass(frozen=True)
 class FileChange:
     """A file before and after a change; None where it does not exist.
 
-    `new_backup`: copy the old file first. `has_own_folder`: the folder goes with the file if nothing else is in it.
+    `has_own_folder`: the folder goes with the file if nothing else is in it.
     """
 
     path: Path
     before: str | None
     after: str | None
-    new_backup: bool = False
+    backup: Backup = Backup.LEAVE
     has_own_folder: bool = False
 
     def shown(self) -> Iterator[str]:
@@ -63,21 +72,60 @@ class FileChange:
             raise ConfigurationError(f"{self.path} was changed by another program: run the command again.")
         if self.after is None:
             self._delete()
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        mode = stat.S_IMODE(self.path.stat().st_mode) if self.before is not None else USUAL_MODE
-        backup = backup_of(self.path)
-        if self.new_backup and self.before is not None:
-            _write(backup, self.before, mode)
-        _write(self.path, self.after, mode)
-        if backup.is_file() and read(backup) == self.after:
-            backup.unlink()
+        else:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.backup is Backup.WRITE:
+                back_up(self.path)
+            _write(self.path, self.after, _mode(self.path))
+        if self.backup is Backup.DELETE:
+            backup_of(self.path).unlink(missing_ok=True)
 
     def _delete(self) -> None:
-        self.path.unlink()
+        Path(os.path.realpath(self.path)).unlink()  # a link stays: it was there before the file
         if self.has_own_folder:
             with suppress(OSError):  # something else is in it
                 self.path.parent.rmdir()
+
+
+class Plan:
+    """Changes of files, each of which may be edited in several steps."""
+
+    def __init__(self) -> None:
+        self._changes: dict[Path, FileChange] = {}
+
+    def text(self, path: Path) -> str | None:
+        """Return a file's text after the steps so far."""
+        return self._changes[path].after if path in self._changes else read(path)
+
+    def write(
+        self, path: Path, text: str | None, backup: Backup = Backup.LEAVE, *, has_own_folder: bool = False
+    ) -> None:
+        """Let a file have this text; None deletes it."""
+        if path not in self._changes:
+            before = read(path)
+            self._changes[path] = FileChange(path, before, before)
+        change = self._changes[path]
+        self._changes[path] = replace(
+            change,
+            after=text,
+            backup=change.backup if backup is Backup.LEAVE else backup,
+            has_own_folder=has_own_folder or change.has_own_folder,
+        )
+
+    def changes(self) -> list[FileChange]:
+        """Return the changes in the order in which their files were first written to."""
+        return [change for change in self._changes.values() if change.after != change.before]
+
+
+def back_up(path: Path) -> None:
+    """Copy a file, if there is one, beside it."""
+    text = read(path)
+    if text is not None:
+        _write(backup_of(path), text, _mode(path))
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else USUAL_MODE
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -5,10 +5,13 @@ import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from vector_memory.cli.clients.changes import FileChange, back_up, backup_of, read
 from vector_memory.errors import ConfigurationError
 
 PATIENCE = 60
@@ -17,8 +20,9 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class CommandChange:
-    """An entry before and after a change; None where there is none."""
+    """An entry of Claude Code's file before and after a change; None where there is none."""
 
+    file: Path
     name: str
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
@@ -26,7 +30,7 @@ class CommandChange:
     def shown(self) -> Iterator[str]:
         """Yield the lines of a diff of the entry, and the commands that make the change."""
         old, new = (_rendered(self.name, entry) for entry in (self.before, self.after))
-        yield from difflib.unified_diff(old, new, "before", "after", lineterm="")
+        yield from difflib.unified_diff(old, new, str(self.file), str(self.file), lineterm="")
         yield ""
         yield from (f"$ {shlex.join(words)}" for words in self.commands())
 
@@ -37,6 +41,8 @@ class CommandChange:
 
     def make(self) -> None:
         """Run the commands. Raises ConfigurationError if one fails; what was removed before is then added again."""
+        if self.before is None:
+            back_up(self.file)
         for number, words in enumerate(self.commands()):
             try:
                 _run(words)
@@ -44,6 +50,16 @@ class CommandChange:
                 if number and self.before:
                     _run(self._adding(self.before))
                 raise
+        if self.after is None:
+            self._restore()
+
+    def _restore(self) -> None:
+        """Write the file as it was before the entry was added, unless more than the entry has changed since."""
+        backup, text = read(backup_of(self.file)), read(self.file)
+        with suppress(ValueError, TypeError):
+            if backup and text and json.loads(text) == {"mcpServers": {}} | json.loads(backup):
+                FileChange(self.file, text, backup).make()
+        backup_of(self.file).unlink(missing_ok=True)
 
     def _adding(self, entry: Mapping[str, Any]) -> list[str]:
         return ["claude", "mcp", "add-json", "--scope", "user", self.name, json.dumps(entry, ensure_ascii=False)]
@@ -58,13 +74,16 @@ def require_claude() -> None:
         )
 
 
-def has_plugin(settings: str | None, name: str) -> bool:
-    """Return whether Claude Code's settings enable a plugin of this name. Settings that are not JSON enable nothing."""
-    try:
-        enabled = json.loads(settings or "{}").get("enabledPlugins", {})
-        return any(plugin.split("@")[0] == name for plugin, is_enabled in enabled.items() if is_enabled)
-    except (ValueError, AttributeError):
-        return False
+def plugin_in(settings: Iterable[str | None], name: str) -> str | None:
+    """Return the enabled plugin of this name, with its catalog; None if there is none.
+
+    `settings`: those that decide last come last. Settings that are not JSON enable nothing.
+    """
+    enabled: dict[str, Any] = {}
+    for text in settings:
+        with suppress(ValueError, AttributeError, TypeError):
+            enabled |= json.loads(text or "{}").get("enabledPlugins", {})
+    return next((plugin for plugin in enabled if enabled[plugin] and plugin.split("@")[0] == name), None)
 
 
 def _run(words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Edits one entry of a JSON file, which may have comments and trailing commas; every other character stays."""
+"""Edits values of a JSON file, which may have comments and trailing commas; every other character stays."""
 
 import json
 import re
@@ -13,83 +13,90 @@ from vector_memory.errors import ConfigurationError
 TRIVIA = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 SCALAR = re.compile(r"[^\s,:\]}\[{/\"]+")
 
+BLANK = "\ufeff \t\r\n"
+
 Edit = tuple[int, int, str]
 """Start and end of a part of the text, and what replaces it."""
 
 
 @dataclass
 class Node:
-    """A value and its place in the text. Objects also have their members."""
+    """A value and its place in the text. Objects and arrays also have their members, by names or numbers."""
 
     start: int
     end: int = 0
     value: Any = None
-    members: dict[str, "Member"] = field(default_factory=dict)
+    members: dict[Any, "Member"] = field(default_factory=dict)
 
 
 @dataclass
 class Member:
-    """A member of an object; `comma` is the place of the comma after it."""
+    """A member of an object or array; `comma` is the place of the comma after it."""
 
     start: int
     node: Node
     comma: int | None = None
 
 
+def content_of(text: str) -> dict[str, Any]:
+    """Return the object that a file holds; an empty one for an empty file. Raises ConfigurationError for mistakes."""
+    if not text.strip(BLANK):
+        return {}
+    root = _Parser(text).document()
+    if not isinstance(root.value, dict):
+        _refuse(text, root.start, "the file must hold an object")
+    return root.value
+
+
+def require_plain(text: str) -> None:
+    """Raise ConfigurationError if a text that `content_of` accepts has comments or trailing commas."""
+    try:
+        json.loads(text.lstrip("\ufeff") if text.strip(BLANK) else "{}")
+    except json.JSONDecodeError as error:
+        _refuse(text, error.pos, "this client reads no file with comments or commas before a closing bracket")
+
+
+def rewritten(text: str, wanted: Mapping[str, Any]) -> str:
+    """Return the text with this content: what does not differ stays as it is written."""
+    if not text.strip(BLANK):
+        return _rendered(wanted, "  ", "", "\n") + "\n"
+    while edits := _next_edits(text, _Parser(text).document(), wanted):
+        text = _edited(text, edits)
+    return text
+
+
 def entry(text: str, section: str, name: str) -> dict[str, Any] | None:
     """Return the entry `name` in the object `section`. Raises ConfigurationError for text that is not JSON."""
-    held = _section(text, section)
-    found = held.members.get(name) if held else None
-    return dict(found.node.value) if found and isinstance(found.node.value, dict) else None
+    found = _section(text, section).get(name)
+    return dict(found) if isinstance(found, dict) else None
 
 
 def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
     """Return the text with this entry added, or in place of the one that is there."""
-    if not text.strip("\ufeff \t\r\n"):
-        return _rendered({section: {name: value}}, "  ", "", "\n") + "\n"
-    root = _Parser(text).document()
+    return rewritten(text, content_of(text) | {section: _section(text, section) | {name: dict(value)}})
+
+
+def remove(text: str, section: str, name: str, original: str = "") -> str:
+    """Return the text without this entry, and without the section if that is empty and the original had none."""
     held = _section(text, section)
-    if held is None:
-        changed = _edited(text, _insertion(text, root, section, {name: value}))
-    elif name in held.members:
-        node = held.members[name].node
-        changed = _edited(text, [(node.start, node.end, _as_there(text, node, value))])
-    else:
-        changed = _edited(text, _insertion(text, held, name, value))
-    _require_same(changed, root.value | {section: (root.value.get(section) or {}) | {name: dict(value)}})
-    return changed
-
-
-def remove(text: str, section: str, name: str) -> str:
-    """Return the text without this entry."""
-    held = _section(text, section) if text.strip() else None
-    if held is None or name not in held.members:
+    if name not in held:
         return text
-    changed = _edited(text, _removal(text, held, name))
-    before = _Parser(text).document().value
-    rest = {key: value for key, value in before[section].items() if key != name}
-    _require_same(changed, before | {section: rest})
-    return changed
+    content = content_of(text) | {section: {key: value for key, value in held.items() if key != name}}
+    if not content[section] and section not in content_of(original):
+        del content[section]
+    return rewritten(text, content)
 
 
-def snippet(section: str, name: str, value: Mapping[str, Any]) -> str:
-    """Return what to paste into an empty file."""
-    return _rendered({section: {name: value}}, "  ", "", "\n")
+def by_hand(_text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+    """Return what to tell a user whose file cannot be edited."""
+    return f"put this into the file:\n\n{json.dumps({section: {name: value}}, indent=2, ensure_ascii=False)}"
 
 
-def _section(text: str, section: str) -> Node | None:
-    root = _Parser(text).document() if text.strip("\ufeff \t\r\n") else Node(0, value={})
-    if not isinstance(root.value, dict):
-        _refuse(text, root.start, "the file must hold an object")
-    member = root.members.get(section)
-    if member is not None and not isinstance(member.node.value, dict):
-        _refuse(text, member.node.start, f'"{section}" must be an object')
-    return member.node if member else None
-
-
-def _require_same(changed: str, expected: Any) -> None:
-    if _Parser(changed).document().value != expected:
-        raise ConfigurationError("the part for this server cannot be changed alone, because of the way it is written")
+def _section(text: str, section: str) -> dict[str, Any]:
+    held = content_of(text).get(section, {})
+    if not isinstance(held, dict):
+        _refuse(text, _Parser(text).document().members[section].node.start, f'"{section}" must be an object')
+    return held
 
 
 def _refuse(text: str, place: int, reason: str) -> NoReturn:
@@ -142,6 +149,8 @@ class _Parser:
             if self.next() != '"':
                 _refuse(self.text, self.place, "a name in double quotes is missing")
             key = self.string()
+            if key in node.members:
+                _refuse(self.text, start, f'"{key}" is there twice')
             if self.next() != ":":
                 _refuse(self.text, self.place, "a colon is missing")
             self.place += 1
@@ -154,8 +163,10 @@ class _Parser:
         node.value = []
         self.place += 1
         while self.next() != "]":
-            node.value.append(self.node().value)
-            self.separator("]")
+            member = Member(self.place, self.node())
+            node.members[len(node.value)] = member
+            node.value.append(member.node.value)
+            member.comma = self.separator("]")
         self.place += 1
 
     def separator(self, closing: str) -> int | None:
@@ -178,11 +189,34 @@ class _Parser:
     def scalar(self) -> Any:
         word = SCALAR.match(self.text, self.place)
         try:
-            value = json.loads(word[0] if word else "")
-        except ValueError:  # also for a number of thousands of digits
+            value = json.loads(word[0] if word else "", parse_constant=int)
+        except ValueError:  # also for NaN, which is no integer, and for a number of thousands of digits
             _refuse(self.text, self.place, "a value is missing or misspelled")
         self.place += len(word[0]) if word else 0
         return value
+
+
+def _next_edits(text: str, node: Node, wanted: Any) -> list[Edit]:
+    """Return the edits of one step from the value that is there to the wanted one; none if they are equal."""
+    there = node.value
+    if there == wanted:
+        return []
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        ours: dict[Any, Any] = wanted
+        gone = [name for name in there if name not in wanted]
+    elif isinstance(there, list) and isinstance(wanted, list):
+        ours = dict(enumerate(wanted))
+        gone = [place for place, one in enumerate(there) if one != ours.get(place)] if len(there) > len(wanted) else []
+    else:
+        return [(node.start, node.end, _as_there(text, node, wanted))]
+    if gone:
+        return _removal(text, node, gone[0])
+    for key, value in ours.items():
+        if key not in node.members:
+            return _insertion(text, node, key, value)
+        if edits := _next_edits(text, node.members[key].node, value):
+            return edits
+    return []
 
 
 def _edited(text: str, edits: list[Edit]) -> str:
@@ -191,30 +225,32 @@ def _edited(text: str, edits: list[Edit]) -> str:
     return text
 
 
-def _insertion(text: str, into: Node, key: str, value: Mapping[str, Any]) -> list[Edit]:
-    """Return the edits that add a member at the end of an object, in the style of the file."""
+def _insertion(text: str, into: Node, key: str | int, value: Any) -> list[Edit]:
+    """Return the edits that add a member at the end of an object or array, in the style of the file."""
+    name = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(key, str) else ""
     close = into.end - 1
     place = len(text[:close].rstrip())
     last = list(into.members.values())[-1] if into.members else None
     comma = [(last.node.end, last.node.end, ",")] if last and last.comma is None else []
     end = "," if last and last.comma is not None else ""
-    if last and "\n" not in text[into.start : into.end]:
-        return [*comma, (place, place, f' "{key}": {json.dumps(value, ensure_ascii=False)}{end}')]
+    if "\n" not in (text[into.start : into.end] if last else text.strip()):
+        space = " " if last else ""
+        return [*comma, (place, place, f"{space}{name}{json.dumps(value, ensure_ascii=False)}{end}")]
     newline = "\r\n" if "\r\n" in text else "\n"
     outer, unit = _indent(text, into.start), _unit(text)
     inner = _indent(text, last.start) if last else outer + unit
-    member = f'{newline}{inner}"{key}": {_rendered(value, unit, inner, newline)}{end}'
+    member = f"{newline}{inner}{name}{_rendered(value, unit, inner, newline)}{end}"
     ending = "" if "\n" in text[place:close] else newline + outer
     return [*comma, (place, place, member + ending)]
 
 
-def _as_there(text: str, node: Node, value: Mapping[str, Any]) -> str:
+def _as_there(text: str, node: Node, value: Any) -> str:
     if "\n" not in text[node.start : node.end] and "\n" not in text.strip():
         return json.dumps(value, ensure_ascii=False)
     return _rendered(value, _unit(text), _indent(text, node.start), "\r\n" if "\r\n" in text else "\n")
 
 
-def _removal(text: str, held: Node, name: str) -> list[Edit]:
+def _removal(text: str, held: Node, name: str | int) -> list[Edit]:
     """Return the edits that remove a member, its comma, and the line it leaves empty."""
     names = list(held.members)
     number, member = names.index(name), held.members[name]
@@ -232,7 +268,8 @@ def _removal(text: str, held: Node, name: str) -> list[Edit]:
         spaces = len(after) - len(after.lstrip(" \t"))
         edits = [(member.start, member.comma + 1 + spaces, "")]
     inside = _edited(text[: held.end - 1], edits)[held.start + 1 :]
-    return edits if inside.strip() else [(held.start, held.end, "{}")]
+    empty = "{}" if isinstance(held.value, dict) else "[]"
+    return edits if inside.strip() else [(held.start, held.end, empty)]
 
 
 def _rendered(value: Any, unit: str, indent: str, newline: str) -> str:

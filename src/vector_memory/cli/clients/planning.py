@@ -1,112 +1,117 @@
 """What has to change to connect a client, or to disconnect it."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vector_memory.cli.clients import ignoring
-from vector_memory.cli.clients.catalogue import Client, Scope
-from vector_memory.cli.clients.changes import FileChange, backup_of, read
+from vector_memory.cli.clients import codex_trust, hooks, ignoring, json_file
+from vector_memory.cli.clients.catalogue import Scope
+from vector_memory.cli.clients.changes import Backup, FileChange, Plan, backup_of, read
 from vector_memory.cli.clients.claude_command import CommandChange, require_claude
 from vector_memory.cli.clients.launching import NAME, merged
+from vector_memory.cli.clients.parts import Held, Part, Place, explained, hook_calls, original_of, server_entry
 from vector_memory.errors import ConfigurationError
 
 Change = FileChange | CommandChange
 
 
-@dataclass(frozen=True)
-class Place:
-    """A client's configuration in one scope. `project`: the folder for the scope of a project."""
+def installation(place: Place, entry: dict[str, Any], *, with_hooks: bool) -> list[Change]:
+    """Return the changes that connect a client; none if it is connected in this way.
 
-    client: Client
-    scope: Scope
-    project: Path
-
-    @property
-    def file(self) -> Path:
-        """The client's file."""
-        return self.client.files[self.scope](self.project)
-
-    def entry(self, snippet: str = "") -> dict[str, Any] | None:
-        """Return the entry of this server; None if there is none.
-
-        Raises ConfigurationError, with the snippet to paste, if the file has a mistake.
-        """
-        text = read(self.file) or ""
-        if self.scope in self.client.by_command:
-            return _of_claude(self.file, text)
-        with explained(self.file, snippet):
-            return self.client.format.entry(text, self.client.section, NAME)  # type: ignore[no-any-return]
-
-    def put(self, text: str, entry: dict[str, Any]) -> str:
-        """Return the text of the client's file with this entry."""
-        return str(self.client.format.put(text, self.client.section, NAME, entry))
-
-
-def installation(place: Place, entry: dict[str, Any]) -> list[Change]:
-    """Return the changes that connect a client; none if it is connected in this way."""
-    snippet = place.client.format.snippet(place.client.section, NAME, entry)
-    there = place.entry(snippet)
-    wanted = merged(there, entry)
-    if there == wanted:
-        return []
+    `with_hooks`: whether the client, if its hooks can, is to store and recall without being asked.
+    """
+    plan, command = Plan(), None
     if place.scope in place.client.by_command:
-        require_claude()
-        return [CommandChange(NAME, there, wanted)]
-    before = read(place.file)
-    is_known, original = _original(place, before, there)
-    with explained(place.file, snippet):
-        after = place.put((original or "") if is_known else (before or ""), wanted)
-    change = FileChange(place.file, before, after, new_backup=not is_known or there is None)
-    private = place.file if is_known and original is None else backup_of(place.file)
-    # The rules come first: if this process is killed in between, the file is never committed by mistake.
-    return [*_rules(place, ignoring.ignored, private), change]
+        command = _command(place, entry)
+    else:
+        _add(plan, place, server_entry(place), entry)
+    if place.hooks_file and with_hooks:
+        _add(plan, place, hook_calls(place.hooks_file), hooks.handlers_for(NAME))
+    elif place.hooks_file:
+        _take_out_hooks(plan, place, place.hooks_file)
+    # The rules come first: if this process is killed in between, no file is committed by mistake.
+    files = sorted(plan.changes(), key=lambda change: change.path != _rules_file(place))
+    return [*([command] if command else []), *files]
 
 
 def removal(place: Place) -> list[Change]:
     """Return the changes that disconnect a client; none if it is not connected."""
-    there = place.entry()
-    if there is None:
-        return []
+    plan, command = Plan(), None
+    if place.hooks_file:
+        _take_out_hooks(plan, place, place.hooks_file)
     if place.scope in place.client.by_command:
-        require_claude()
-        return [CommandChange(NAME, there, None)]
-    before = read(place.file)
-    is_known, original = _original(place, before, there)
-    if is_known:
-        is_own_folder = place.file.parent not in {place.project, Path.home()}
-        change = FileChange(place.file, before, original, has_own_folder=is_own_folder)
-        private = place.file if original is None else backup_of(place.file)
-        return [change, *_rules(place, ignoring.not_ignored, private)]
-    with explained(place.file):
-        after = place.client.format.remove(before or "", place.client.section, NAME)
-    return [FileChange(place.file, before, after, new_backup=True)]
+        command = _command(place, None)
+    else:
+        _take_out(plan, place, server_entry(place))
+    files = sorted(plan.changes(), key=lambda change: change.path == _rules_file(place))
+    return [*files, *([command] if command else [])]
 
 
-def _original(place: Place, text: str | None, there: dict[str, Any] | None) -> tuple[bool, str | None]:
-    """Return whether it is known what the file was before this server was added, and what it was."""
+def _add(plan: Plan, place: Place, part: Part, new: Held) -> None:
+    before = plan.text(part.file)
+    text = before or ""
+    with explained(part, text, new):
+        there = part.found(text)
+        part.check(text)
+    wanted = part.merged(there, new) if there else new
+    if there == wanted:
+        return
+    is_known, original = original_of(part, text, there) if there else (True, before)
+    with explained(part, text, wanted):
+        after = part.put((original or "") if is_known else text, wanted)
+    plan.write(part.file, after, Backup.WRITE if there is None or not is_known else Backup.LEAVE)
+    _write_rules(plan, place, ignoring.ignored, part.file if is_known and original is None else backup_of(part.file))
+
+
+def _take_out(plan: Plan, place: Place, part: Part) -> None:
+    text = plan.text(part.file) or ""
+    with explained(part, text):
+        there = part.found(text)
     if there is None:
-        return True, text
-    backup = read(backup_of(place.file))
-    try:
-        if backup is not None and place.client.format.entry(backup, place.client.section, NAME) is not None:
-            return False, None
-        return place.put(backup or "", there) == text, backup
-    except ConfigurationError:
-        return False, None
+        return
+    is_known, original = original_of(part, text, there)
+    if is_known:
+        after, has_own_folder = original, part.file.parent not in {place.project, Path.home()}
+    else:
+        with explained(part, text):
+            after, has_own_folder = part.remove(text, read(backup_of(part.file)) or ""), False
+    plan.write(part.file, after, Backup.DELETE, has_own_folder=has_own_folder)
+    for private in (part.file, backup_of(part.file)):
+        _write_rules(plan, place, ignoring.not_ignored, private)
 
 
-def _rules(place: Place, changed: Any, private: Path) -> list[FileChange]:
-    """Return the change of the project's .gitignore for a file with paths of this machine."""
-    if place.scope is not Scope.PROJECT or not ignoring.is_in_repository(place.project):
-        return []
-    file = place.project / ignoring.NAME
-    before = read(file)
-    after = changed(before, f"/{private.relative_to(place.project).as_posix()}")
-    return [FileChange(file, before, after)] if after != before else []
+def _take_out_hooks(plan: Plan, place: Place, file: Path) -> None:
+    """Take out the hooks, and what the client has noted about them."""
+    part = hook_calls(file)
+    text = plan.text(file) or ""
+    with explained(part, text):
+        where = hooks.places(json_file.content_of(text), NAME)
+    trust_file = place.client.trust_file
+    if where and trust_file and (noted := plan.text(trust_file())):
+        plan.write(trust_file(), codex_trust.without(noted, file, where))
+    _take_out(plan, place, part)
+
+
+def _rules_file(place: Place) -> Path:
+    return place.project / ignoring.NAME
+
+
+def _write_rules(plan: Plan, place: Place, changed: Any, private: Path) -> None:
+    """Change the project's .gitignore for a file that is only for this machine."""
+    if place.scope is Scope.PROJECT and ignoring.is_in_repository(place.project):
+        line = f"/{private.relative_to(place.project).as_posix()}"
+        plan.write(_rules_file(place), changed(plan.text(_rules_file(place)), line))
+
+
+def _command(place: Place, entry: Mapping[str, Any] | None) -> CommandChange | None:
+    """Return the change of the file that only the client's own command may write; None if it is as it should be."""
+    there = _of_claude(place.file, read(place.file) or "")
+    wanted = merged(there, dict(entry)) if entry else None
+    if there == wanted:
+        return None
+    require_claude()
+    return CommandChange(place.file, NAME, there, wanted)
 
 
 def _of_claude(file: Path, text: str) -> dict[str, Any] | None:
@@ -123,13 +128,3 @@ def _of_claude(file: Path, text: str) -> dict[str, Any] | None:
     servers = content.get("mcpServers")
     found = servers.get(NAME) if isinstance(servers, dict) else None
     return dict(found) if isinstance(found, dict) else None
-
-
-@contextmanager
-def explained(file: Path, snippet: str = "") -> Iterator[None]:
-    """Add to an error in the file which file it is, and what can be pasted instead."""
-    try:
-        yield
-    except ConfigurationError as error:
-        paste = f" To connect the client by hand, put this into the file:\n\n{snippet}" if snippet else ""
-        raise ConfigurationError(f"{file}, {error}. Nothing was changed.{paste}") from None

@@ -14,11 +14,16 @@ NOT_A_STATEMENT = re.compile(r"\s*(#.*)?$")
 
 def entry(text: str, section: str, name: str) -> dict[str, Any] | None:
     """Return the table `section.name`. Raises ConfigurationError for text that is not TOML."""
-    tables = _parsed(text).get(section, {})
-    if not isinstance(tables, dict):
-        raise ConfigurationError(f'"{section}" must be a table')
-    found = tables.get(name)
+    found = table(_parsed(text), section).get(name)
     return dict(found) if isinstance(found, dict) else None
+
+
+def table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a table; an empty one if there is none. Raises ConfigurationError if it is something else."""
+    found = content.get(name, {})
+    if not isinstance(found, dict):
+        raise ConfigurationError(f'"{name}" must be a table')
+    return found
 
 
 def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
@@ -27,7 +32,7 @@ def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
     there = entry(text, section, name) or {}
     statements = [f"{line}{newline}" for line in _statements(value, there)]
     lines = text.splitlines(keepends=True)
-    block = _block(lines, section, name)
+    block = _block(lines, (section, name))
     if block is None:
         end = newline if text and not text.endswith("\n") else ""
         gap = newline if text.strip() else ""
@@ -41,26 +46,29 @@ def put(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
     return changed
 
 
-def remove(text: str, section: str, name: str) -> str:
+def remove(text: str, section: str, name: str, _original: str = "") -> str:
     """Return the text without this table and the tables below it."""
-    before = _parsed(text)
-    if entry(text, section, name) is None:
-        return text
+    return text if entry(text, section, name) is None else without_table(text, section, name)
+
+
+def without_table(text: str, *path: str) -> str:
+    """Return the text without a table that it holds, and without the tables below that."""
     lines = text.splitlines(keepends=True)
-    first, end = _block(lines, section, name) or (0, 0)
+    first, end = _block(lines, path) or (0, 0)
     if first and not lines[first - 1].strip():
         first -= 1
     changed = "".join([*lines[:first], *lines[end:]])
-    rest = {key: table for key, table in before[section].items() if key != name}
-    _require_same(
-        changed, {key: part for key, part in before.items() if key != section} | ({section: rest} if rest else {})
-    )
+    _require_same(changed, _less(_parsed(text), *path))
     return changed
 
 
-def snippet(section: str, name: str, value: Mapping[str, Any]) -> str:
-    """Return what to paste into an empty file."""
-    return "\n".join([f"[{section}.{name}]", *_statements(value, {})])
+def by_hand(text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+    """Return what to tell a user whose file cannot be edited."""
+    if _can_be_read(text) and entry(text, section, name) is not None:
+        return f"take {name} out of {section}, and run the command again."
+    if _can_be_read(text) and not _can_be_read(f"{text}\n[{section}.{name}]\n"):
+        return f"put this between the braces of {section}:\n\n{name} = {{ {', '.join(_statements(value, {}))} }}"
+    return "put this into the file:\n\n" + "\n".join([f"[{section}.{name}]", *_statements(value, {})])
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -73,12 +81,28 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _require_same(changed: str, expected: dict[str, Any]) -> None:
-    try:
-        is_same = tomllib.loads(changed) == expected
-    except tomllib.TOMLDecodeError:
-        is_same = False
-    if not is_same:
+    if not _can_be_read(changed) or _filled(tomllib.loads(changed)) != _filled(expected):
         raise ConfigurationError("the part for this server cannot be changed alone, because of the way it is written")
+
+
+def _can_be_read(text: str) -> bool:
+    try:
+        _parsed(text)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _filled(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables without empty ones: a table is there if it has a header, or one below it has."""
+    parts = ((key, _filled(value) if isinstance(value, dict) else value) for key, value in tables.items())
+    return {key: value for key, value in parts if value != {}}
+
+
+def _less(tables: Mapping[str, Any], first: str, *more: str) -> dict[str, Any]:
+    """Return the tables without the one at this path."""
+    rest = {key: value for key, value in tables.items() if key != first}
+    return rest | {first: _less(tables[first], *more)} if more else rest
 
 
 def _statements(value: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
@@ -86,11 +110,12 @@ def _statements(value: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]
     return [f"{key} = {json.dumps(one, ensure_ascii=False)}" for key, one in value.items() if there.get(key) != one]
 
 
-def _block(lines: list[str], section: str, name: str) -> tuple[int, int] | None:
+def _block(lines: list[str], path: tuple[str, ...]) -> tuple[int, int] | None:
     """Return the first line of a table, and the line after it and its sub-tables; None if it has no header."""
-    word = rf"""(?:"{name}"|'{name}'|{name})"""
-    header = re.compile(rf"\s*\[\s*{section}\s*\.\s*{word}\s*\]")
-    below = re.compile(rf"\s*\[\[?\s*{section}\s*\.\s*{word}\s*\.")
+    keys = (re.escape(key) for key in path)
+    dotted = r"\s*\.\s*".join(rf"""(?:"{key}"|'{key}'|{key})""" for key in keys)
+    header = re.compile(rf"\s*\[\s*{dotted}\s*\]")
+    below = re.compile(rf"\s*\[\[?\s*{dotted}\s*\.")
     first = next((number for number, line in enumerate(lines) if header.match(line)), None)
     if first is None:
         return None
@@ -111,19 +136,11 @@ def _without(keys: set[str], lines: list[str], block: tuple[int, int]) -> Iterat
         if HEADER.match(lines[start]):
             yield from lines[start:end]
             return
-        while number < end and not _is_complete("".join(lines[start:number])):
+        while number < end and not _can_be_read("".join(lines[start:number])):
             number += 1
         if not keys.intersection(_keys("".join(lines[start:number]))):
             yield from lines[start:number]
 
 
-def _is_complete(statement: str) -> bool:
-    try:
-        tomllib.loads(statement)
-    except tomllib.TOMLDecodeError:
-        return False
-    return True
-
-
 def _keys(statement: str) -> set[str]:
-    return set(tomllib.loads(statement)) if _is_complete(statement) else set()
+    return set(tomllib.loads(statement)) if _can_be_read(statement) else set()

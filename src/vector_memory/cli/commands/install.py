@@ -16,7 +16,8 @@ from vector_memory.errors import ConfigurationError
 from vector_memory.settings import DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
-    from vector_memory.cli.clients.planning import Change, Place
+    from vector_memory.cli.clients.parts import Place
+    from vector_memory.cli.clients.planning import Change
 
     ClientName = str
     ProfileName = str
@@ -42,7 +43,7 @@ class How:
 
     def place(self, name: str) -> "Place":
         """Return the place that is to change. Raises ConfigurationError for a scope that the client does not have."""
-        from vector_memory.cli.clients.planning import Place
+        from vector_memory.cli.clients.parts import Place
 
         if self.user and self.project:
             raise ConfigurationError("Use either --user or --project, not both.")
@@ -60,7 +61,19 @@ def _current_folder() -> Path:
         raise ConfigurationError("The current folder was deleted: change to another one first.") from None
 
 
+PLUGIN_IS_THERE = """\
+Claude Code has the plugin {plugin}, with the same tools and hooks: nothing was changed. With both, two servers would
+start, and both would store what is said. To use this installation instead, first run:
+
+  claude plugin disable {plugin}
+
+If this installation was there before the plugin: `vector-memory uninstall claude` takes it out."""
+
 HowFlags = Annotated[How, Parameter(name="*")]
+
+HOOKS = """\
+Prompts, long answers, reports of sub-agents and summaries are stored, without secrets, and a session begins with a
+recap of the last one. --tools-only leaves that out."""
 
 INSTRUCTIONS = """\
 ## Memory
@@ -91,13 +104,16 @@ def install(
     ] = False,
     http: Annotated[str | None, Parameter(help="Use the shared memory at this URL; needs --token-file.")] = None,
     token_file: Annotated[Path | None, Parameter(help="File with the token for the shared memory.")] = None,
+    tools_only: Annotated[
+        bool,
+        Parameter(
+            help="Add no hooks: nothing is stored or told unless an agent asks.", negative=(), show_default=False
+        ),
+    ] = False,
     how: HowFlags = How(),
 ) -> int:
-    """Add this server to the configuration of a client, with absolute paths. Shows the change and asks first."""
-    from vector_memory.cli.clients.catalogue import claude_settings
-    from vector_memory.cli.clients.changes import read
-    from vector_memory.cli.clients.claude_command import has_plugin
-    from vector_memory.cli.clients.launching import NAME, entry_for, shared_memory
+    """Connect a client: its agents get the tools, and hooks remember without being asked. Shows the change and asks."""
+    from vector_memory.cli.clients.launching import entry_for, shared_memory
     from vector_memory.cli.clients.planning import installation
     from vector_memory.storage.disk.filesystem import make_private_folders
 
@@ -107,19 +123,22 @@ def install(
     here = _file(database_path) or _database(database_url, database_password_file)
     memory = _remote(http, token_file) or here
     entry = entry_for(place.client, place.scope, _flags(profile, toolsets, read_only=read_only), memory)
-    changes = installation(place, entry)
+    with_hooks = bool(place.hooks_file) and not tools_only
+    if client == "claude" and (plugin := _plugin(place.project)):
+        say(PLUGIN_IS_THERE.format(plugin=plugin))
+        return 0
+    changes = installation(place, entry, with_hooks=with_hooks)
     if not changes:
         say(f"{place.client.title} is already connected in this way: nothing to change.")
+        _say_trust(place, with_hooks=with_hooks)
         return 0
-    if client == "claude" and has_plugin(read(claude_settings()), NAME):
-        say("The plugin vector-memory is enabled: with this entry too, Claude Code starts two servers.\n")
     if not _agreed(place, changes, how):
         return 0 if how.dry_run else 1
     if str(shared_memory()) in entry["args"]:
         make_private_folders(shared_memory().parent)
     for change in changes:
         change.make()
-    _say_what_follows(place, entry["args"])
+    _say_what_follows(place, entry["args"], with_hooks=with_hooks)
     return 0
 
 
@@ -138,6 +157,17 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
         change.make()
     say(f"Disconnected {place.client.title}. No memory was deleted.")
     return 0
+
+
+def _plugin(project: Path) -> str | None:
+    """Return the plugin that has the tools and hooks already; None if Claude Code has none in this project."""
+    from vector_memory.cli.clients.catalogue import claude_settings, claude_settings_of
+    from vector_memory.cli.clients.changes import read
+    from vector_memory.cli.clients.claude_command import plugin_in
+    from vector_memory.cli.clients.launching import NAME
+
+    shared = project / ".claude" / "settings.json"
+    return plugin_in(map(read, (claude_settings(project), shared, claude_settings_of(project))), NAME)
 
 
 def _file(database: Path | None) -> list[str]:
@@ -212,18 +242,30 @@ def _where(place: "Place") -> str:
     return "for all your projects" if place.scope is Scope.USER else f"for the project {place.project}"
 
 
-def _say_what_follows(place: "Place", words: list[str]) -> None:
+def _say_what_follows(place: "Place", words: list[str], *, with_hooks: bool) -> None:
     client = place.client
-    whose = "each project" if place.scope is Scope.USER else "this project"
-    memory = f"memory/agent_session_memory.db in {whose}"
-    if "--remote" in words:
-        memory = f"the shared one at {words[words.index('--remote') + 1]}"
-    for flag in ("--database-path", "--database-url"):
-        if flag in words:
-            memory = f"{words[words.index(flag) + 1]}, for all projects"
     say(f"Connected {client.title}. {client.approval[place.scope]}")
-    say(f"The memory is {memory}.")
+    _say_trust(place, with_hooks=with_hooks)
+    if with_hooks:
+        say(HOOKS)
+    say(f"The memory is {_memory(place, words)}.")
     if client.checked_with:
         say(f"To check: `{client.checked_with}`.")
     if client.instructions:
         say(f"\nTo make sure that agents use it, paste this into {client.instructions}:\n\n{INSTRUCTIONS}")
+
+
+def _say_trust(place: "Place", *, with_hooks: bool) -> None:
+    if with_hooks and place.client.trust:
+        say(place.client.trust)
+
+
+def _memory(place: "Place", words: list[str]) -> str:
+    """Return which memory the flags of a server name."""
+    if "--remote" in words:
+        return f"the shared one at {words[words.index('--remote') + 1]}"
+    for flag in ("--database-path", "--database-url"):
+        if flag in words:
+            return f"{words[words.index(flag) + 1]}, for all projects"
+    whose = "each project" if place.scope is Scope.USER else "this project"
+    return f"memory/agent_session_memory.db in {whose}"

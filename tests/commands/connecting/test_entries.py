@@ -16,6 +16,7 @@ import pytest
 
 from clients import connected
 from commands.conftest import Run
+from commands.connecting.conftest import everything
 from vector_memory.cli.clients import catalogue, changes, launching
 from vector_memory.cli.clients.catalogue import CLIENTS, Client, Scope
 
@@ -29,18 +30,20 @@ COMMENTED = {
     "json": '{\n  // mine\n  "mcpServers": {"other": {"command": "x"}},\n  "servers": {"other": {"command": "x"}}\n}\n',
     "toml": '# mine\n[mcp_servers.other] # keep\ncommand = "x"',
 }
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty home; the current folder is a project in a repository."""
-    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH", raising=False)
-    home = tmp_path / "home"
-    (tmp_path / "project" / ".git").mkdir(parents=True)
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(tmp_path / "project")
-    return home
+THEIRS = {
+    "tidy": COMMENTED | {"plain": '{\n  "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}\n}\n'},
+    "odd": {
+        "json": '{ "mcpServers" :{\n"other":\t{"command":"x"} } ,"servers":{}, /* mine */ }',
+        "toml": "\n\n[mcp_servers]\n  [mcp_servers.'other']\n  command='x'\n\n\n# the end\n\n",
+        "plain": '{"hooks" :{ "Stop":[ \n {"hooks":[{"type":"command","command":"x"}  ]}\n\n]} ,\n"mcpServers":{} }',
+    },
+    "of Windows": {
+        "json": '\ufeff{\r\n\t"mcpServers": {}\r\n}\r\n',
+        "toml": 'model = "m"\r\n[mcp_servers.other]\r\ncommand = "x"\r\n',
+        "plain": '\ufeff{\r\n\t"hooks": {\r\n\t}\r\n}',
+    },
+}
+"""Files that a user wrote; the plain ones for clients that read no comments."""
 
 
 def file_of(client: Client, scope: Scope) -> Path:
@@ -52,20 +55,24 @@ def written(client: Client, scope: Scope) -> dict[str, Any]:
     return dict(client.format.entry(text, client.section, launching.NAME))
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def write_all(name: str, scope: Scope, texts: dict[str, str]) -> None:
+    """Write the files of a client."""
+    client = CLIENTS[name]
+    hooks = client.hooks.get(scope)
+    for file in (file_of(client, scope), *([hooks(Path.cwd())] if hooks else [])):
+        reads_plain = file.suffix == ".json" and not client.reads_comments
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(texts["plain" if reads_plain else file.suffix.removeprefix(".")].encode())
 
 
 @pytest.mark.parametrize(("name", "scope"), PLACES)
-@pytest.mark.parametrize("there", [False, True], ids=["no file", "a file with comments"])
+@pytest.mark.parametrize("there", [None, *THEIRS])
 def test_uninstall_leaves_every_file_as_it_was_before_install(
-    name: str, scope: Scope, there: bool, run: Run, tmp_path: Path
+    name: str, scope: Scope, there: str | None, run: Run, tmp_path: Path
 ) -> None:
     client = CLIENTS[name]
-    file = file_of(client, scope)
     if there:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(COMMENTED[file.suffix.removeprefix(".")], encoding="utf-8")
+        write_all(name, scope, THEIRS[there])
         Path(".gitignore").write_text("*.log", encoding="utf-8")
     before = everything(tmp_path)
     assert run("install", name, f"--{scope}", "--yes").code == 0
@@ -78,18 +85,22 @@ def test_uninstall_leaves_every_file_as_it_was_before_install(
 
 
 @pytest.mark.parametrize(("name", "scope"), PLACES)
-def test_a_file_that_changed_after_install_keeps_the_changes(name: str, scope: Scope, run: Run) -> None:
+def test_a_file_that_changed_after_install_keeps_the_changes_and_no_copy_stays(
+    name: str, scope: Scope, run: Run, tmp_path: Path
+) -> None:
     client = CLIENTS[name]
     file = file_of(client, scope)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"{}" if file.suffix == ".json" else b'model = "m"\n')
     run("install", name, f"--{scope}", "--yes")
+    assert file.with_name(f"{file.name}.before-vector-memory").is_file()
     text = file.read_text(encoding="utf-8")
-    more = client.format.put(text, client.section, "other", {"command": "x"})
-    file.write_text(more, encoding="utf-8")
+    file.write_text(client.format.put(text, client.section, "other", {"command": "x"}), encoding="utf-8")
     run("uninstall", name, f"--{scope}", "--yes")
     left = file.read_text(encoding="utf-8")
     assert client.format.entry(left, client.section, "other") == {"command": "x"}
     assert client.format.entry(left, client.section, launching.NAME) is None
-    assert file.with_name(f"{file.name}.before-vector-memory").read_text(encoding="utf-8") == more
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
 @pytest.mark.parametrize(("name", "scope"), PLACES)
@@ -184,15 +195,21 @@ def test_a_mistake_in_the_file_is_an_error_with_its_line_and_what_to_add(run: Ru
     assert [path.name for path in Path(".vscode").iterdir()] == ["mcp.json"]
 
 
-def test_a_file_that_cannot_be_edited_alone_is_refused_with_what_to_add(run: Run, home: Path) -> None:
-    (home / ".codex").mkdir()
+def test_the_hint_for_an_inline_table_fits_and_install_then_adds_the_rest(run: Run, home: Path) -> None:
+    config = home / ".codex" / "config.toml"
+    config.parent.mkdir()
     text = 'mcp_servers = { a = { command = "x" } }\n'
-    (home / ".codex" / "config.toml").write_text(text, encoding="utf-8")
+    config.write_text(text, encoding="utf-8")
     ended = run("install", "codex", "--yes")
     assert ended.code == 2
-    snippet = ended.err[ended.err.index("[mcp_servers") :]
-    assert tomllib.loads(snippet)["mcp_servers"]["vector-memory"]["args"] == ["serve", "--profile", "core"]
-    assert (home / ".codex" / "config.toml").read_text(encoding="utf-8") == text
+    assert config.read_text(encoding="utf-8") == text
+    told, _, snippet = ended.err.partition(":\n\n")
+    assert told.endswith("To connect the client by hand, put this between the braces of mcp_servers")
+    config.write_text(text.replace(" }\n", f", {snippet.strip()} }}\n"), encoding="utf-8")
+    assert tomllib.loads(config.read_text())["mcp_servers"]["vector-memory"]["args"] == ["serve", "--profile", "core"]
+    assert run("install", "codex", "--yes").code == 0
+    assert "hook_prompt" in (home / ".codex" / "hooks.json").read_text(encoding="utf-8")
+    assert "already connected" in run("install", "codex").out
 
 
 def test_a_file_that_is_not_text_is_refused(run: Run) -> None:
@@ -260,39 +277,23 @@ def test_the_repository_ignores_what_has_paths_of_this_machine(run: Run) -> None
     run("install", "claude", "--project", "--yes")
     run("install", "cursor", "--project", "--yes")
     lines = Path(".gitignore").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if not line.startswith("#")] == ["/.mcp.json", "/.cursor/mcp.json"]
+    rules = [line for line in lines if not line.startswith("#")]
+    assert rules == ["/.mcp.json", "/.claude/settings.local.json", "/.cursor/mcp.json"]
     run("uninstall", "claude", "--project", "--yes")
-    assert "/.mcp.json" not in Path(".gitignore").read_text(encoding="utf-8").splitlines()
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_said"),
-    [
-        ('{"enabledPlugins": {"vector-memory@somewhere": true}}', True),
-        ('{"enabledPlugins": {"vector-memory@somewhere": false, "other@x": true}}', False),
-        ("[]", False),
-        ("{", False),
-    ],
-)
-def test_who_has_the_plugin_is_told_that_there_would_be_two_servers(
-    settings: str, is_said: bool, run: Run, home: Path
-) -> None:
-    (home / ".claude").mkdir()
-    (home / ".claude" / "settings.json").write_text(settings, encoding="utf-8")
-    assert ("two servers" in run("install", "claude", "--project", "--dry-run").out) == is_said
+    assert "claude" not in Path(".gitignore").read_text(encoding="utf-8")
 
 
 def test_outside_a_repository_no_gitignore_is_written(run: Run) -> None:
     Path(".git").rmdir()
     run("install", "claude", "--project", "--yes")
-    assert [path.name for path in Path.cwd().iterdir()] == [".mcp.json"]
+    assert sorted(path.name for path in Path.cwd().iterdir()) == [".claude", ".mcp.json"]
 
 
 def test_the_user_is_told_what_to_approve_and_where_the_memory_is(run: Run, home: Path) -> None:
     said = run("install", "claude", "--project", "--yes").out
     assert 'choose "Use this MCP server"' in said
     assert "memory/agent_session_memory.db in this project" in said
-    assert "paste this into CLAUDE.md" in said
+    assert "paste this into AGENTS.md" in run("install", "cursor", "--yes").out
     assert str(home / ".vector-memory" / "memory.db") in run("install", "desktop", "--yes").out
 
 
@@ -375,31 +376,6 @@ def test_applications_keep_their_files_where_the_system_says(
 ) -> None:
     monkeypatch.setattr(catalogue.sys, "platform", system)
     assert CLIENTS["vscode"].files[Scope.USER](home) == home / folder / "mcp.json"
-
-
-STAND_IN = f"""#!{sys.executable}
-import json, os, pathlib, sys
-file = pathlib.Path(os.environ["HOME"], ".claude.json")
-held = json.loads(file.read_text()) if file.exists() else {{"mcpServers": {{}}}}
-_, action, _, _, name, *entry = sys.argv[1:]
-if entry and "broken" in entry[0]:
-    sys.exit("Invalid configuration")
-if action == "remove":
-    del held["mcpServers"][name]
-else:
-    held["mcpServers"][name] = json.loads(entry[0])
-file.write_text(json.dumps(held))
-"""
-"""Does what `claude mcp add-json` and `claude mcp remove` do; tests/real_client/test_connecting.py has the real one."""
-
-
-@pytest.fixture
-def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that stands in for Claude Code's."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "claude").write_text(STAND_IN, encoding="utf-8")
-    (tmp_path / "bin" / "claude").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
 
 @pytest.mark.usefixtures("claude")

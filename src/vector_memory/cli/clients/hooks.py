@@ -1,0 +1,110 @@
+"""The hooks in a client's settings: they call the running server, which stores and recalls without being asked."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from vector_memory.errors import ConfigurationError
+
+EVENTS = {
+    "UserPromptSubmit": ("hook_prompt", ("session_id", "transcript_path", "prompt")),
+    "SubagentStop": ("hook_subagent", ("session_id", "agent_type", "last_assistant_message")),
+    "Stop": ("hook_answer", ("session_id", "transcript_path", "last_assistant_message")),
+    "PostCompact": ("hook_compaction", ("session_id", "compact_summary")),
+}
+"""For each event of a client the tool that its hook calls, and the fields of the event that the tool reads."""
+
+TIMEOUT_SECONDS = 5
+"""A server that is starting does not keep the user waiting for longer."""
+
+Handlers = dict[str, dict[str, Any]]
+"""A hook for each event."""
+
+
+class Place(NamedTuple):
+    """Where a hook is: in a group of an event."""
+
+    event: str
+    group: int
+    number: int
+
+
+def handlers_for(server: str) -> Handlers:
+    """Return the hooks that call the tools of a server."""
+    return {event: _handler(server, tool, fields) for event, (tool, fields) in EVENTS.items()}
+
+
+def found(content: Mapping[str, Any], server: str) -> Handlers:
+    """Return the hooks of a server that are in a client's settings."""
+    return {place.event: handler for place, handler in _ours(content, server)}
+
+
+def places(content: Mapping[str, Any], server: str) -> list[Place]:
+    """Return where the hooks of a server are in a client's settings."""
+    return [place for place, _ in _ours(content, server)]
+
+
+def merged(old: Handlers, new: Handlers) -> Handlers:
+    """Return the new hooks with what the user changed in the old ones, such as the timeout."""
+    return {event: handler | old.get(event, {}) | {"input": handler["input"]} for event, handler in new.items()}
+
+
+def added(content: Mapping[str, Any], server: str, handlers: Handlers) -> dict[str, Any]:
+    """Return the settings with these hooks, each in place of the one that is there or in a group of its own."""
+    changed = deepcopy(dict(content))
+    there = {place.event: place for place in places(content, server)}
+    hooks = changed.setdefault("hooks", {})
+    for event, handler in handlers.items():
+        if event in there:
+            hooks[event][there[event].group]["hooks"][there[event].number] = handler
+        else:
+            hooks.setdefault(event, []).append({"hooks": [handler]})
+    return changed
+
+
+def removed(content: Mapping[str, Any], server: str, original: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without the hooks of a server, and without the lists that are empty now and were not there.
+
+    `original`: the settings before the hooks were added.
+    """
+    changed = deepcopy(dict(content))
+    hooks = _hooks(changed)
+    for event, group, number in reversed(places(content, server)):
+        del hooks[event][group]["hooks"][number]
+        if not hooks[event][group]["hooks"]:
+            del hooks[event][group]
+        if not hooks[event] and event not in _hooks(original):
+            del hooks[event]
+    if not hooks and "hooks" not in original:
+        changed.pop("hooks", None)
+    return changed
+
+
+def _handler(server: str, tool: str, fields: tuple[str, ...]) -> dict[str, Any]:
+    handed_over = {field: f"${{{field}}}" for field in fields}
+    return {"type": "mcp_tool", "server": server, "tool": tool, "input": handed_over, "timeout": TIMEOUT_SECONDS}
+
+
+def _ours(content: Mapping[str, Any], server: str) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for event, groups in _hooks(content).items():
+        if event not in EVENTS:
+            continue
+        if not isinstance(groups, list):
+            raise ConfigurationError(f'"hooks.{event}" must be a list')
+        for group_number, group in enumerate(groups):
+            handlers = group.get("hooks") if isinstance(group, dict) else None
+            for number, handler in enumerate(handlers if isinstance(handlers, list) else ()):
+                if isinstance(handler, dict) and _is_ours(event, handler, server):
+                    yield Place(event, group_number, number), handler
+
+
+def _is_ours(event: str, handler: Mapping[str, Any], server: str) -> bool:
+    tool, _ = EVENTS[event]
+    return (handler.get("type"), handler.get("server"), handler.get("tool")) == ("mcp_tool", server, tool)
+
+
+def _hooks(content: Mapping[str, Any]) -> dict[str, Any]:
+    hooks = content.get("hooks", {})
+    if not isinstance(hooks, dict):
+        raise ConfigurationError('"hooks" must be an object')
+    return hooks

@@ -1,0 +1,47 @@
+"""A user with an empty home, in a project, and a command that stands in for Claude Code's."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty home; the current folder is a project in a repository."""
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH", raising=False)
+    home = tmp_path / "home"
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path / "project")
+    return home
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+STAND_IN = f"""#!{sys.executable}
+import json, os, pathlib, sys
+file = pathlib.Path(os.environ["HOME"], ".claude.json")
+held = json.loads(file.read_text()) if file.exists() else {{"mcpServers": {{}}}}
+_, action, _, _, name, *entry = sys.argv[1:]
+if entry and "broken" in entry[0]:
+    sys.exit("Invalid configuration")
+if action == "remove":
+    del held["mcpServers"][name]
+else:
+    held["mcpServers"][name] = json.loads(entry[0])
+file.write_text(json.dumps(held))
+"""
+"""Does what `claude mcp add-json` and `claude mcp remove` do; tests/real_client has the real one."""
+
+
+@pytest.fixture
+def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that stands in for Claude Code's."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").write_text(STAND_IN, encoding="utf-8")
+    (tmp_path / "bin" / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
