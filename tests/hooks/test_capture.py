@@ -28,6 +28,7 @@ IGNORED: dict[str, tuple[str, dict[str, object]]] = {
     "interruption": ("hook_prompt", {"prompt": "[Request interrupted by user for tool use]"}),
     "slash command": ("hook_prompt", {"prompt": "/compact keep the plan"}),
     "slash command of a plugin": ("hook_prompt", {"prompt": "/vector-memory:recall locks"}),
+    "task of a sub-agent": ("hook_prompt", {"prompt": PROMPT, "transcript_path": "/x/rollout-2026-t.jsonl"}),
     "white space": ("hook_prompt", {"prompt": " \n"}),
     "no prompt": ("hook_prompt", {}),
     "null": ("hook_prompt", {"prompt": None}),
@@ -62,6 +63,11 @@ async def test_each_event_is_stored_as_what_it_is(talk: Any) -> None:
     ]
     assert {one.session_id for one in talk.memories()} == {"s"}
     assert [one.metadata for one in talk.memories()] == [{"project": "/work/shop"}] * 4
+
+
+async def test_a_prompt_in_codex_is_stored(talk: Any) -> None:
+    await talk.hook("hook_prompt", session_id="s", prompt=PROMPT, transcript_path="/x/rollout-2026-11-25-s.jsonl")
+    assert [one.content for one in talk.memories()] == [PROMPT]
 
 
 @pytest.mark.parametrize("name", IGNORED)

@@ -23,3 +23,8 @@ def read_own(path: Path, session_id: str, project: Path) -> Transcript | None:
             is_own = transcript is not None and transcript.session_id == session_id and is_within(transcript, project)
             return transcript if is_own else None
     return None
+
+
+def is_of_subagent(path: Path, session_id: str) -> bool:
+    """Return whether a transcript is that of a sub-agent: in Codex it has an id of its own, in the user's session."""
+    return path.name.startswith("rollout-") and not path.name.endswith(f"{session_id}.jsonl")

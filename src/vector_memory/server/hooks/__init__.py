@@ -7,6 +7,7 @@ errors of hooks.
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -21,6 +22,7 @@ from vector_memory.server.conversation import HeardSession, client_of, conversat
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
 from vector_memory.server.hooks.prompts import hear_prompt
+from vector_memory.transcripts.own import is_of_subagent
 
 logger = logging.getLogger(__name__)
 
@@ -66,14 +68,17 @@ class HookTools(Middleware):
 
 
 async def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
-    """Return the event that a call reports; None on a server without session tools."""
+    """Return the event that a call reports; None on a server without session tools, and for a sub-agent's task."""
     if context is None or "conversation" not in context.lifespan_context:
         return None
     conversation = conversation_of(context)
     given = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    session_id = given.get("session_id", "").strip()
+    if is_of_subagent(Path(given.get("transcript_path", "")), session_id):
+        return None
     if is_over_http(context):  # the path would be one of this machine, which is not the client's
         given.pop("transcript_path", None)
-    if session_id := given.get("session_id", "").strip():
+    if session_id:
         conversation.enter(session_id)
     store, session_id = store_of_caller(context.lifespan_context), conversation.session()
     if session_id not in conversation.heard:
