@@ -1,9 +1,9 @@
 """The demo: the real server on real files, in separate processes."""
 
 import io
-import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_demo_stores_and_asks_at_each_grain(shown: str) -> None:
 def test_output_is_plain_text_of_80_columns_without_a_terminal(shown: str) -> None:
     """A pipe gets no control codes and no long lines, but for the lines to copy."""
     assert "\x1b" not in shown
-    assert max(map(len, shown.split("To go on", maxsplit=1)[0].splitlines())) <= 80
+    assert max(map(len, shown.split("Next steps", maxsplit=1)[0].splitlines())) <= 80
 
 
 def test_files_that_cannot_be_stored_are_named_with_the_reason(shown: str) -> None:
@@ -74,12 +74,13 @@ def test_files_that_cannot_be_stored_are_named_with_the_reason(shown: str) -> No
     assert "not stored: blank.md: content must not be empty" in shown
 
 
-def test_snippet_starts_the_server_that_was_shown(shown: str) -> None:
-    """The lines for .mcp.json are JSON, and their command is a server."""
-    snippet = json.loads(shown[shown.index("{\n") : shown.rindex("\n}") + 2])
-    server = snippet["mcpServers"]["vector-memory"]
-    ended = subprocess.run([server["command"], *server["args"], "--help"], capture_output=True, text=True, check=True)
-    assert "Serve an MCP client" in ended.stdout
+def test_the_last_step_is_one_command_that_connects_an_agent(kept: Path, shown: str, tmp_path: Path) -> None:
+    """It can be run as it is printed."""
+    (line,) = [line for line in shown.splitlines() if line.startswith("  vector-memory install")]
+    words = shlex.split(line)
+    assert words == ["vector-memory", "install", "claude", "--database-path", str(kept)]
+    ended = finished(*words[1:], "--project", "--dry-run", cwd=tmp_path)
+    assert f'"{kept}"' in ended.stdout
 
 
 def test_kept_memory_is_asked_again(folder: Path, kept: Path, shown: str) -> None:
@@ -111,11 +112,11 @@ def test_limit_is_said(folder: Path) -> None:
 
 
 def test_a_temporary_memory_is_reported() -> None:
-    """A deleted memory is not searched for, and the snippet does not name it."""
+    """A deleted memory is not searched for, and the command does not name it."""
     text = io.StringIO()
-    Output(Console(file=text, width=80)).next_steps(["python", "serve"], None)
+    Output(Console(file=text, width=80)).next_steps("uv run main.py", None)
     assert "The demo's memory was temporary." in text.getvalue()
-    assert "--database-path" not in text.getvalue()
+    assert "  uv run main.py install claude\n" in text.getvalue()
 
 
 def test_folder_without_markdown_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Output of the demo: fits 80 columns, plain text if standard output is not a terminal."""
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,19 +166,18 @@ class Output:
         if not answer.results:
             self._console.print(Text(f"  {one_line(answer.message or '')}", style="yellow"), width=self._width)
 
-    def next_steps(self, server: Sequence[str], database: Path | None) -> None:
-        """Print the next steps: a client's configuration and what else to try."""
-        command, *arguments = server
-        place = ["--database-path", str(database)] if database else []
-        snippet = {"mcpServers": {"vector-memory": {"command": command, "args": [*arguments, *place]}}}
+    def next_steps(self, program: str, database: Path | None) -> None:
+        """Print the next steps: the command that gives an agent a memory, and what else to try."""
+        place = f" --database-path {shlex.quote(str(database))}" if database else ""
         kept = f"The memory is kept in {database}." if database else "The demo's memory was temporary."
         self._console.print()
         self._console.print(Text("Next steps", style="bold"))
-        self._console.print(Text(f"{kept} To give your agent a memory, add this to .mcp.json:"), width=self._width)
+        self._console.print(Text(f"{kept} To give your agent a memory:"), width=self._width)
         self._console.print()
-        self._console.print(Text(json.dumps(snippet, indent=2)), soft_wrap=True)
+        self._console.print(Text(f"  {program} install claude{place}"), soft_wrap=True)
         self._console.print()
-        self._console.print(Text("Try your own files and questions: vector-memory demo FOLDER --question '...'"))
+        self._console.print(Text("Or codex, cursor, vscode, desktop. It shows what it will change, and asks."))
+        self._console.print(Text(f"Try your own files and questions: {program} demo FOLDER --question '...'"))
 
     def _finding(self, found: Found, question: str) -> Text:
         path, text = _place_and_text(found)
