@@ -20,8 +20,8 @@ from vector_memory.store import SessionMemoryStore
 PREFIXES = ("VECTOR_MEMORY_", "CWE_", "FASTMCP_", "HF_", "PG")
 VARIABLES = {
     *map(str.upper, SPECIFIED),
-    *("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
-    *("COLUMNS", "FORCE_COLOR", "NO_COLOR"),
+    *("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+    *("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TIKTOKEN_CACHE_DIR"),
     *("PYTHONIOENCODING", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONWARNINGS"),
     # Where nothing is compiled ahead, as in many containers, every server would compile all libraries: for seconds.
     "PYTHONDONTWRITEBYTECODE",
@@ -30,8 +30,7 @@ VARIABLES = {
 
 for name in [name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES)]:
     del os.environ[name]
-for name in ("NO_PROXY", "no_proxy"):
-    os.environ[name] = f"{os.environ.get(name, '')},127.0.0.1,localhost,::1"
+os.environ |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost,::1")
 os.umask(0o022)
 sys.dont_write_bytecode = False
 

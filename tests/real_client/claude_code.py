@@ -1,4 +1,4 @@
-"""The real Claude Code: one user's home, one project, and this checkout's plugin."""
+"""The real Claude Code: one user's home, one project, and this checkout's plugin unless it is left out."""
 
 import contextlib
 import json
@@ -13,23 +13,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from real_client.received import Answer, answers_in
-from real_client.scripted_model import PLUGIN, ScriptedModel, Turn
+from real_client.scripted_model import PLUGIN, SERVER, ScriptedModel, Turn
 from waiting import eventually
 
 CHECKOUT = Path(__file__).parents[2]
-ALLOWED = (f"{PLUGIN}*", "Agent", "ToolSearch")
+ALLOWED = (f"{PLUGIN}*", f"{SERVER}*", "Agent", "ToolSearch")
 WORDS = (
     *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-hook-events"),
-    *(
-        "--forward-subagent-text",
-        "--permission-mode",
-        "default",
-        "--plugin-dir",
-        str(CHECKOUT / "plugin"),
-        "--allowedTools",
-        *ALLOWED,
-    ),
+    *("--forward-subagent-text", "--permission-mode", "default", "--allowedTools", *ALLOWED),
 )
+WITH_PLUGIN = ("--plugin-dir", str(CHECKOUT / "plugin"))
 ALONE = {
     "ANTHROPIC_API_KEY": "none",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -47,6 +40,7 @@ class User:
 
     def __init__(self, command: Path, folder: Path, model: ScriptedModel) -> None:
         self.command = command
+        self.words = (*WITH_PLUGIN, *WORDS)
         self.model = model
         self.home, self.project, self.log = folder / "home", folder / "project", folder / "server.log"
         self.home.mkdir()
@@ -78,7 +72,7 @@ class Session:
         self._model = user.model
         self._errors = (user.home / "errors.txt").open("ab")
         self._process = subprocess.Popen(
-            [user.command, *WORDS],
+            [user.command, *user.words],
             env={**user.variables, **variables},
             cwd=user.project,
             stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ from real_client.received import Request
 PATH = "/v1/responses"
 
 NAMESPACE = "mcp__vector_memory"
-"""How Codex calls the tools of the server vector-memory, which are the only ones that scripts call."""
+"""How Codex calls the tools of the server vector-memory, however Claude Code calls them."""
 
 _numbers = itertools.count(1)
 
@@ -31,8 +31,8 @@ def _role_and_blocks(item: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
         case "function_call":
             return "assistant", [{"type": "tool_use", "id": item["call_id"]}]
         case "function_call_output":
-            text = item["output"].partition("Output:\n")[2]  # after the time that the call took
-            return "user", [{"type": "tool_result", "tool_use_id": item["call_id"], "content": text}]
+            before, _, text = item["output"].partition("Output:\n")  # after the time that a call of a server took
+            return "user", [{"type": "tool_result", "tool_use_id": item["call_id"], "content": text or before}]
         case "message":
             return item["role"], [{"type": "text", "text": part["text"]} for part in item["content"]]
     return "system", []
@@ -51,11 +51,11 @@ def streamed(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _item(block: dict[str, Any]) -> dict[str, Any]:
     if block["type"] == "text":
         return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": block["text"]}]}
-    name = block["name"].rpartition("__")[2]
+    namespace, _, name = block["name"].rpartition("__")
     arguments = json.dumps(block["input"])
     return {
         "type": "function_call",
-        "namespace": NAMESPACE,
+        "namespace": NAMESPACE if namespace.startswith("mcp__") else namespace,
         "name": name,
         "call_id": block["id"],
         "arguments": arguments,

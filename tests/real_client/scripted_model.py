@@ -33,6 +33,9 @@ from real_client.received import Answer, Request
 PLUGIN = "mcp__plugin_vector-memory_vector-memory__"
 """How Claude Code begins the names of the tools of this project's plugin."""
 
+SERVER = "mcp__vector-memory__"
+"""How it begins those of a server that `install` has added."""
+
 
 @dataclass(frozen=True)
 class Say:

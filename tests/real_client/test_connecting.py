@@ -1,94 +1,244 @@
-"""install and uninstall with the real clients, where they are installed: they find the server and connect to it."""
+"""install and uninstall with the real clients: an agent remembers unasked, and afterwards nothing is left."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from real_client.claude_code import Session, User
+from real_client.codex_terminal import CodexTerminal
+from real_client.scripted_model import SERVER, Call, Say, ScriptedModel, Turn
+from vector_memory.domain import Scope
+from vector_memory.server.instructions import CORE
+from vector_memory.store import SessionMemoryStore
+from waiting import eventually
+
 pytestmark = pytest.mark.real_client
 
-needs_claude = pytest.mark.skipif(shutil.which("claude") is None, reason="Claude Code is not installed")
-needs_codex = pytest.mark.skipif(shutil.which("codex") is None, reason="Codex is not installed")
+QUESTION = "Find out why the nightly import fails."
+ANSWER = (
+    "The nightly import fails because the disk of the staging machine is full: the job writes its temporary files to "
+    "the root partition. It needs 40 GB, and 12 GB are left. Moving its scratch folder to the data partition would "
+    "repair it; I have changed nothing so far."
+)
+REPORT = "The cooling fan of rack 7 is broken. The spare one is in the cellar, on the shelf beside the old printers."
+SETTINGS = '{ "hooks" :{ "Stop":[\n\t{"hooks":[{"type":"command","command":"true"}  ]}\n\n]} ,\r\n"theme":"dark" }'
+"""Settings with a hook of the user, written by hand."""
+
+CONFIGURATION = """\
+# mine
+model = "gpt-5.5"
+model_provider = "scripted"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1" # for the test
+wire_api = "responses"
+
+[tui]
+screen_reader_detection_done = true
+
+[projects."{project}"]
+trust_level = "trusted"
+"""
+
+CHOSEN = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+
+WAITING = ["-c", "mcp_servers.vector-memory.required=true", "-c", "mcp_servers.vector-memory.startup_timeout_sec=60"]
+"""Otherwise the first prompt may come before the server is connected."""
 
 
-class Machine:
-    """A user with an empty home, in a project."""
+def run(*words: str | Path, env: Mapping[str, str], cwd: Path) -> str:
+    """Run a command and return what it says."""
+    done = subprocess.run(
+        words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        self.project = folder / "project"
-        for made in (self.home, self.project):
-            made.mkdir()
 
-    def run(self, *words: str, says: int = 0) -> str:
-        """Run a command in the project and return what it says; `says`: the exit code it must end with."""
-        quiet = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("CLAUDE", "CODEX", "VECTOR_"))
-        }
-        done = subprocess.run(
-            words,
-            env={**kept, **quiet, "HOME": str(self.home), "VECTOR_MEMORY_EMBEDDING_MODEL": "toy"},
-            cwd=self.project,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == says, done.stdout + done.stderr
-        return done.stdout
+def ours(*words: str, env: Mapping[str, str], cwd: Path) -> str:
+    return run(sys.executable, "-P", "-m", "vector_memory", *words, env=env, cwd=cwd)
+
+
+def stored(project: Path, kind: str) -> list[str]:
+    """Return the texts of this kind in the project's memory."""
+    with SessionMemoryStore(project / "memory" / "agent_session_memory.db") as store:
+        return [found.content for found in store.search_scoped(Scope(kind)).results]
+
+
+def files(*folders: Path) -> dict[Path, bytes]:
+    """Return what the user has, without what clients write by themselves."""
+    own = {"backups", "projects", "telemetry", "plugins", ".cache", "memory"}
+    paths = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    return {path: path.read_bytes() for path in paths if not own.intersection(path.parts)}
+
+
+class Connecting:
+    """A user of Claude Code, who has no plugin, and the commands that the user types."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        user.words = user.words[2:]
+        self.variables = {**user.variables, "PATH": f"{user.command.parent}:{os.environ['PATH']}"}
 
     def ours(self, *words: str) -> str:
-        return self.run(sys.executable, "-P", "-m", "vector_memory", *words)
+        return ours(*words, env=self.variables, cwd=self.user.project)
+
+    def claude(self, *words: str) -> str:
+        return run(self.user.command, *words, env=self.variables, cwd=self.user.project)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def connecting(user: User) -> Connecting:
+    return Connecting(user)
 
 
-@needs_claude
-def test_claude_code_connects_after_install_and_has_nothing_after_uninstall(machine: Machine) -> None:
-    machine.ours("install", "claude", "--yes")
-    assert "Connected" in machine.run("claude", "mcp", "list")
-    machine.ours("install", "claude", "--profile", "full", "--yes")
-    assert "Connected" in machine.run("claude", "mcp", "list")
-    assert "already connected" in machine.ours("install", "claude", "--profile", "full")
-    machine.ours("uninstall", "claude", "--yes")
-    assert "vector-memory" not in machine.run("claude", "mcp", "list")
+def told(session: Session) -> str:
+    """Return what the hooks have added to the prompts of a session."""
+    outputs = [json.loads(hook["output"] or "{}") for hook in session.hooks("UserPromptSubmit")]
+    return "\n".join(output.get("hookSpecificOutput", {}).get("additionalContext", "") for output in outputs)
 
 
-@needs_claude
-def test_claude_code_waits_for_approval_in_a_project_as_install_says(machine: Machine) -> None:
-    assert "pending approval" in machine.ours("install", "claude", "--project", "--yes")
-    assert "Pending approval" in machine.run("claude", "mcp", "list")
+def test_claude_code_remembers_unasked_after_install(connecting: Connecting, model: ScriptedModel) -> None:
+    user = connecting.user
+    settings = user.home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_bytes(SETTINGS.encode())
+    connecting.ours("install", "claude", "--yes")
+    model.script["Inspect the racks."] = [[Say(REPORT)]]
+    task = {
+        "description": "Inspect",
+        "prompt": "Inspect the racks.",
+        "subagent_type": "general-purpose",
+        "run_in_background": False,
+    }
+    with user.session() as first:
+        first.ask(QUESTION, [Call("Agent", {**task, "run_in_background": False})], [Say(ANSWER)])
+        assert CORE.strip() in model.requests[-1].text, "the instructions need no other file"
+        assert told(first) == ""
+    assert stored(user.project, "input_prompt") == [QUESTION]
+    assert stored(user.project, "working_memory") == [ANSWER]
+    assert stored(user.project, "report") == [REPORT]
+    with user.session() as second:
+        (found,) = second.ask("Go on.", [Call(f"{SERVER}search_reports_specific_chunks", {"query": "cooling"})])
+        assert found.fields["results"][0]["chunk_content"] == REPORT
+        assert QUESTION in told(second)
+        assert told(second).strip() in model.requests[-1].text
+    connecting.ours("uninstall", "claude", "--yes")
+    assert settings.read_bytes() == SETTINGS.encode()
+    assert [path.name for path in settings.parent.glob("settings*")] == ["settings.json"]
+    assert "vector-memory" not in connecting.claude("mcp", "list")
+    with user.session() as third:
+        third.ask("Is anything left?")
+        assert told(third) == ""
+    assert "Is anything left?" not in stored(user.project, "input_prompt")
 
 
-@needs_codex
-def test_codex_lists_the_server_and_keeps_the_file_readable(machine: Machine) -> None:
-    (machine.home / ".codex").mkdir()
-    config = machine.home / ".codex" / "config.toml"
-    text = '# mine\n[mcp_servers.other]\ncommand = "x" # keep\n'
-    config.write_text(text, encoding="utf-8")
-    machine.ours("install", "codex", "--yes")
-    listed = {server["name"]: server for server in json.loads(machine.run("codex", "mcp", "list", "--json"))}
-    assert listed["vector-memory"]["transport"]["args"] == ["serve", "--profile", "core"]
-    assert listed["vector-memory"]["enabled"]
-    assert text in config.read_text(encoding="utf-8")
-    machine.ours("uninstall", "codex", "--yes")
-    assert "vector-memory" not in machine.run("codex", "mcp", "list")
-    assert config.read_text(encoding="utf-8") == text
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_claude_code_has_every_file_as_before_after_uninstall(connecting: Connecting, scope: str) -> None:
+    user = connecting.user
+    connecting.claude("mcp", "list")  # writes the client's own files
+    for file in (user.home / ".claude" / "settings.json", user.project / ".claude" / "settings.local.json"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(SETTINGS.encode())
+    before = files(user.home, user.project)
+    connecting.ours("install", "claude", f"--{scope}", "--yes")
+    connecting.ours("install", "claude", f"--{scope}", "--profile", "full", "--yes")
+    assert "already connected" in connecting.ours("install", "claude", f"--{scope}", "--profile", "full")
+    state = "Connected" if scope == "user" else "Pending approval"
+    assert state in connecting.claude("mcp", "list")
+    connecting.ours("uninstall", "claude", f"--{scope}", "--yes")
+    assert files(user.home, user.project) == before
 
 
-@needs_codex
-def test_codex_reads_the_entry_of_a_project_that_is_trusted(machine: Machine) -> None:
-    machine.ours("install", "codex", "--project", "--yes")
-    assert "vector-memory" not in machine.run("codex", "mcp", "list")
-    (machine.home / ".codex").mkdir(exist_ok=True)
-    trusted = f'[projects."{machine.project}"]\ntrust_level = "trusted"\n'
-    (machine.home / ".codex" / "config.toml").write_text(trusted, encoding="utf-8")
-    assert "vector-memory" in machine.run("codex", "mcp", "list")
+def test_the_plugin_is_noticed_and_gives_way_as_install_says(connecting: Connecting) -> None:
+    catalog = str(Path(__file__).parents[2])
+    connecting.claude("plugin", "marketplace", "add", catalog)
+    connecting.claude("plugin", "install", "vector-memory@vector-memory")
+    before = files(connecting.user.home, connecting.user.project)
+    said = connecting.ours("install", "claude", "--yes")
+    assert files(connecting.user.home, connecting.user.project) == before
+    (command,) = [line.split() for line in said.splitlines() if line.startswith("  claude")]
+    connecting.claude(*command[1:])
+    assert "Connected Claude Code" in connecting.ours("install", "claude", "--yes")
+
+
+class Codex:
+    """A user of Codex, who has a configuration."""
+
+    def __init__(self, command: Path, folder: Path, url: str) -> None:
+        self.command, self.home, self.project = command, folder / "home", folder / "project"
+        self.config = self.home / ".codex" / "config.toml"
+        self.config.parent.mkdir(parents=True)
+        self.project.mkdir()
+        self.config.write_text(CONFIGURATION.format(url=url, project=self.project), encoding="utf-8")
+        self.variables = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+
+    def files(self) -> dict[Path, bytes]:
+        """Return the user's files, without what Codex writes by itself."""
+        configuration = [self.config, *self.config.parent.glob("hooks*"), *self.config.parent.glob("*.before-*")]
+        return files(self.project) | {path: path.read_bytes() for path in configuration}
+
+    def ours(self, *words: str) -> str:
+        return ours(*words, env=self.variables, cwd=self.project)
+
+    def trust_hooks(self) -> None:
+        """Do what `install` says."""
+        with CodexTerminal(self.command, self.project, self.variables) as terminal:
+            terminal.wait_for(lambda shown: "Trust all and continue" in shown)
+            terminal.press_until("2", CHOSEN + "2. Trust all and continue")
+            terminal.press("\r")
+            terminal.wait_for(lambda _: self.config.read_text(encoding="utf-8").count("trusted_hash") == 4)
+
+    def ask(self, prompt: str) -> str:
+        is_there = "vector-memory" in "".join(path.read_text() for path in self.files() if path.name == "config.toml")
+        words = ["exec", "--skip-git-repo-check", *(WAITING if is_there else ()), prompt]
+        return run(self.command, *words, env=self.variables, cwd=self.project)
+
+
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_codex_remembers_unasked_after_install_and_trust(
+    codex: Path, scope: str, tmp_path: Path, model: ScriptedModel
+) -> None:
+    user = Codex(codex, tmp_path, model.url)
+    if scope == "user":  # who edits a file by hand may leave out its last line end
+        user.config.write_text(user.config.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
+    before = user.files()
+    assert '"Trust all and continue"' in user.ours("install", "codex", f"--{scope}", "--yes")
+    user.trust_hooks()
+
+    def as_soon_as_it_has_reported() -> Turn:
+        eventually(lambda: stored(user.project, "report"))
+        return [Say(ANSWER)]
+
+    delegated = Call("multi_agent_v1__spawn_agent", {"message": "Inspect the racks.", "agent_type": "default"})
+    answering = [as_soon_as_it_has_reported, [Say(ANSWER)]]  # the second, if Codex tells of the end meanwhile
+    model.script |= {"Inspect the racks.": [[Say(REPORT)]], QUESTION: [[delegated], *answering]}
+    user.ask(QUESTION)
+    assert "Search this memory before you begin a task" in model.requests[-1].text, "no other file needs to say it"
+    assert stored(user.project, "input_prompt") == [QUESTION]
+    assert stored(user.project, "working_memory") == [ANSWER]
+    assert stored(user.project, "report") == [REPORT]
+    user.ask("Go on.")
+    assert f"Last answer (memory 3): {ANSWER}" in model.requests[-1].text
+    user.ours("uninstall", "codex", f"--{scope}", "--yes")
+    assert user.files() == before
+    user.ask("Is anything left?")
+    assert "Is anything left?" not in stored(user.project, "input_prompt")
+
+
+def test_codex_lists_the_server_of_a_project_that_is_trusted(codex: Path, tmp_path: Path) -> None:
+    user = Codex(codex, tmp_path, "http://127.0.0.1:9")
+    user.ours("install", "codex", "--project", "--tools-only", "--yes")
+    listed = run(codex, "mcp", "list", "--json", env=user.variables, cwd=user.project)
+    (server,) = json.loads(listed)
+    assert server["transport"]["args"] == ["serve", "--profile", "core"]
+    user.config.write_text(user.config.read_text().partition("[projects.")[0], encoding="utf-8")
+    assert json.loads(run(codex, "mcp", "list", "--json", env=user.variables, cwd=user.project)) == []

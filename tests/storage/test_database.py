@@ -1,6 +1,5 @@
 """One file, several threads and processes."""
 
-import random
 import stat
 import subprocess
 import sys
@@ -242,20 +241,6 @@ def test_closing_releases_writers_that_wait_for_another_process(path: Path) -> N
             thread.join(20)
         assert sent_away == ["The memory store is closed: open it again."] * 3
     first.close()
-
-
-def test_a_writer_that_waits_leaves_the_random_numbers_of_the_program_alone() -> None:
-    state = random.getstate()
-    busy = [True, True, False]
-
-    def begin() -> None:
-        if busy.pop(0):
-            raise BlockingIOError
-
-    with write_lock.WriteLock((BlockingIOError,)).turn(60) as turn:
-        turn.take(begin)
-    assert not busy
-    assert random.getstate() == state
 
 
 def test_a_writer_whose_turn_comes_after_closing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

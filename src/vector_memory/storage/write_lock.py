@@ -1,11 +1,11 @@
 """The write lock: waits first for other threads of this process, then for other processes, within one time limit."""
 
 import math
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from random import SystemRandom
 
 from vector_memory.errors import CancelledCallError, ClosedMemoryError, DatabaseLockError
 from vector_memory.storage.calls import current_call
@@ -17,9 +17,6 @@ LOCK_TIMEOUT_SECONDS = 30.0
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
 """Seconds between two attempts. A waiting thread notices a cancellation within the longest pause."""
-
-SPREAD = SystemRandom()
-"""Varies the pauses of processes that wait. Not `random` itself: its state belongs to the program."""
 
 STALLED_SECONDS = 2.0
 """If no writer gets the lock for this long, it counts as stuck. Until then, even a call whose time is over keeps
@@ -108,7 +105,7 @@ class Turn:
         """Call `begin` until it does not fail because another process is writing."""
         pause = SHORTEST_PAUSE
         while not self._taken(begin):
-            time.sleep(pause * SPREAD.uniform(0.5, 1.0))
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads processes out, protects nothing
             pause = min(pause * 2, LONGEST_PAUSE)
         self._stall.end()
         if self._call is not None:

@@ -29,23 +29,22 @@ def git_findings(path: Path) -> Iterator[Finding]:
         tracked = git(
             real.parent, "ls-files", "-z", "--", f":(glob){escaped(real.name)}*", f":(literal){EXPORT_FOLDER}"
         )
-        branches = branches_with(real)
+        branches = [] if not tracked else branches_with(real)
     except (OSError, subprocess.SubprocessError):
         return
-    if not tracked and not branches:
+    if not tracked:
         yield fine("git", "Git does not track the memory.")
         return
     named = ", ".join(tracked[:NAMED]) + (", ..." if len(tracked) > NAMED else "")
-    what = f"{counted(len(tracked), 'file')} of the memory: {named}" if tracked else "the memory on another branch"
-    tops = sorted({name.partition("/")[0] for name in tracked}) or [real.name]
+    tops = sorted({name.partition("/")[0] for name in tracked})
     command = shlex.join(["git", "-C", str(real.parent), "rm", "-r", "--cached", "--", *tops])
-    where = f", on each of these branches: {', '.join(branches)}" if branches else ""
+    where = f", on each of the branches {', '.join(branches)}" if len(branches) > 1 else ""
     yield problem(
         "git",
-        f"Git tracks {what}. A change of branch overwrites or deletes it, and whoever clones the repository can read "
-        "it.",
-        f"Stop all servers, copy the memory with `vector-memory backup`, run `{command}` and commit{where}; then "
-        "restore the copy. Earlier commits keep what was stored then.",
+        f"Git tracks {counted(len(tracked), 'file')} of the memory: {named}. A change of branch can overwrite it, and "
+        "whoever clones the repository can read it.",
+        f"Copy the memory with `vector-memory backup`, then run `{command}` and commit{where}. Earlier commits keep "
+        "what was stored then.",
     )
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from vector_memory.storage.disk.filesystem import make_private_folders, require_
 from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite.identity import require_no_orphaned_log
 from vector_memory.storage.sqlite.lock_table import require_own_log
-from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS, SPREAD
+from vector_memory.storage.write_lock import LOCK_TIMEOUT_SECONDS
 
 CANNOT_CREATE = "The database cannot be created ({}): choose another --database-path."
 
@@ -163,7 +164,7 @@ def retry_while_locked(action: Callable[[], object]) -> None:
         except (apsw.BusyError, apsw.LockedError):
             if time.monotonic() > deadline:
                 raise
-            time.sleep(pause * SPREAD.uniform(0.5, 1.5))
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes out, protects nothing
             pause = min(pause * 2, 0.25)
         else:
             return
