@@ -105,7 +105,7 @@ def test_claude_code_uses_the_memory_that_its_snippet_adds(user: User, team: Tea
 
 def test_claude_code_uses_the_memory_that_install_adds(user: User, team: Team, token_file: Path) -> None:
     with_claude = {**user.variables, "PATH": f"{user.command.parent}:{os.environ['PATH']}"}
-    words = ["install", "claude", "--http", team.url, "--token-file", str(token_file), "--yes"]
+    words = ["install", "claude", "--http", team.url, "--token-file", str(token_file), "--tools-only", "--yes"]
     ours(*words, env=with_claude, cwd=user.project)
     assert_found(asked_of_claude(user))
 
@@ -144,7 +144,7 @@ def test_codex_uses_the_memory_that_install_adds(
     codex: Path, team: Team, token_file: Path, tmp_path: Path, model: ScriptedModel
 ) -> None:
     (tmp_path / "config.toml").write_text(MODEL.format(url=model.url), encoding="utf-8")
-    words = ["install", "codex", "--http", team.url, "--token-file", str(token_file), "--yes"]
+    words = ["install", "codex", "--http", team.url, "--token-file", str(token_file), "--tools-only", "--yes"]
     ours(*words, env=of_codex(tmp_path), cwd=tmp_path)
     assert_found(asked_of_codex(codex, tmp_path, model))
 
