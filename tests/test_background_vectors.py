@@ -145,6 +145,20 @@ def test_no_search_waits_while_much_text_lacks_vectors(
     assert opened.search_chunks("lemurs", REPORTS).results
 
 
+def test_a_process_waits_for_its_own_vectors_though_another_one_has_much_to_do(
+    tmp_path: Path, opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retriever, "PATIENCE_SECONDS", 60.0)
+    opened.store_memory("report", DOCUMENT * (retriever.MOST_PENDING // len(DOCUMENT) + 1), session_id="s")
+    own = GatedEmbedder()
+    with deferring(tmp_path / "deferring.db", own) as other:
+        fresh = other.store_memory("report", "Quokkas dig tunnels.", session_id="s").memory_id
+        threading.Timer(0.2, own.gate.set).start()
+        found = other.search_chunks("Quokkas dig tunnels.", REPORTS).results
+        assert (found[0].memory_id, found[0].similarity) == (fresh, 1.0)
+        assert not embedder.gate.is_set()
+
+
 def test_a_search_does_not_wait_for_what_is_stored_after_it(
     opened: SessionMemoryStore, embedder: GatedEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ class BackgroundVectors:
         self._storage = storage
         self._indexer = indexer
         self._most_pending = most_pending
-        self._owner = uuid.uuid4().hex
+        self.owner = uuid.uuid4().hex
         self._thread: threading.Thread | None = None
         self._defers = self._works = False
         self._wanted = threading.Event()
@@ -99,14 +99,14 @@ class BackgroundVectors:
             return
         try:
             with self._storage.read() as reader:
-                left = reader.next_leased(self._owner)
+                left = reader.next_leased(self.owner)
             if left is not None:
                 self._release()
         except VectorMemoryError as error:  # then the leases run out by themselves
             logger.info("Leases were not released: %s", error)
 
     def _lease(self) -> Lease:
-        return Lease(self._owner, time.time() + LEASE_SECONDS)
+        return Lease(self.owner, time.time() + LEASE_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -139,15 +139,15 @@ class BackgroundVectors:
         others. Raises EmbeddingUnavailableError, having taken nothing over, without a model whose vectors can be used.
         """
         with self._storage.read() as reader:
-            memory = reader.next_leased(self._owner)
-            if memory is not None or not reader.can_take_over(self._owner):
+            memory = reader.next_leased(self.owner)
+            if memory is not None or not reader.can_take_over(self.owner):
                 return memory
         fingerprint = self._indexer.fingerprint
         with self._storage.read() as reader:
             reader.require_comparable(fingerprint)
         with self._storage.write() as writer:
             writer.take_over(self._lease())
-            return writer.next_leased(self._owner)  # another process may have been faster
+            return writer.next_leased(self.owner)  # another process may have been faster
 
     def _complete(self, memory: Memory, on_progress: EmbeddingProgress) -> None:
         try:
@@ -175,7 +175,7 @@ class BackgroundVectors:
 
     def _next_short(self) -> Memory | None:
         with self._storage.read() as reader:
-            return reader.next_leased(self._owner, SHORT)
+            return reader.next_leased(self.owner, SHORT)
 
     @contextmanager
     def _kept_leases(self) -> Iterator[None]:
@@ -201,4 +201,4 @@ class BackgroundVectors:
 
     def _release(self) -> None:
         with self._storage.write() as writer:
-            writer.release_leases(self._owner)
+            writer.release_leases(self.owner)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from vector_memory.domain import Scope, SearchMode
 from vector_memory.domain.validation import MAX_QUERY, check_text
@@ -27,7 +28,7 @@ needs a fraction of a second, a busy one several. Vectors that are missing for l
 
 MOST_PENDING = 100_000
 """If texts of more bytes than this wait for their vectors, computing them takes seconds even on a quiet machine: no
-search waits."""
+search waits, unless this process has promised less and stored what it waits for itself."""
 
 MOST_WAITING = 8
 """Searches of all memories of a process that wait at the same time. Further ones answer at once, so that there are
@@ -38,6 +39,17 @@ POLL_SECONDS = 0.01
 _places_to_wait = threading.BoundedSemaphore(MOST_WAITING)
 
 EVERYTHING = Scope()
+
+
+class Awaited(NamedTuple):
+    """Vectors to wait for: of memories of a scope with ids up to `last_id`. `owner`: the process that computes them.
+
+    `owner` None: any.
+    """
+
+    scope: Scope
+    last_id: int | None
+    owner: str | None = None
 
 
 class Retriever:
@@ -89,20 +101,17 @@ class Retriever:
         are likely to come soon. Raises EmbeddingUnavailableError if only meaning may be compared, and cannot be.
         """
         with self._storage.read() as reader:
-            last_id, known = self._at_first(reader, scope, question.terms)
-            if question.vector is None or last_id is None:
+            awaited, known = self._at_first(reader, scope, question.terms)
+            if question.vector is None or awaited is None:
                 yield self.within(reader, question, known)
                 return
-        self._wait_for_vectors(scope, last_id)
+        self._wait_for_vectors(awaited)
         with self._storage.read() as reader:
             _, known = self._at_first(reader, scope, question.terms)
             yield self.within(reader, question, known)
 
-    def _wait_for_vectors(self, scope: Scope, last_id: int) -> None:
-        """Wait while vectors of memories with ids up to `last_id` are likely to come soon.
-
-        Not at all if many searches wait already.
-        """
+    def _wait_for_vectors(self, awaited: Awaited) -> None:
+        """Wait while vectors are likely to come soon; not at all if many searches wait already."""
         if not _places_to_wait.acquire(blocking=False):
             return
         try:
@@ -111,13 +120,13 @@ class Retriever:
                 if not self._background.pause(POLL_SECONDS):
                     raise ClosedMemoryError
                 with self._storage.read() as reader:
-                    if awaited(reader.pending(scope, last_id), reader.pending(EVERYTHING)) is None:
+                    if awaited_in(reader, awaited.scope, awaited.owner, awaited.last_id) is None:
                         return
         finally:
             _places_to_wait.release()
 
-    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[int | None, "Known"]:
-        """Return up to which memory it is worth waiting for vectors, and what else a search of the scope asks for."""
+    def _at_first(self, reader: Reader, scope: Scope, terms: Sequence[str] | None) -> tuple[Awaited | None, "Known"]:
+        """Return which vectors are worth waiting for, and what else a search of the scope asks for."""
         visible = reader.visible(scope)
         index = self._index if self._index is not None and self._index.is_used else None
         needs_members = index is not None and not Units.knows(visible)
@@ -128,7 +137,11 @@ class Retriever:
             lambda reader: reader.feed.memories_in(visible) if needs_members and reader.feed is not None else None,
             lambda reader: index.read_ahead(reader.feed, visible, terms) if index is not None and terms else None,
         )
-        return awaited(pending, everywhere), Known(scope, missing, pending.memories, visible, members)
+        is_soon = comes_soon(pending, everywhere)
+        awaited = Awaited(scope, pending.last_id) if is_soon else None
+        if pending.memories and not is_soon:  # others may have much to do, and this process little
+            awaited = awaited_in(reader, scope, self._background.owner)
+        return awaited, Known(scope, missing, pending.memories, visible, members)
 
     def within(self, reader: Reader, question: Question, known: "Known | None" = None) -> "Retrieval":
         """Return a retrieval over the snapshot of the caller. Waits for no vectors."""
@@ -142,8 +155,14 @@ class Retriever:
         return Retrieval(reader, question, self._index, self._method, self.threshold, known)
 
 
-def awaited(pending: Pending, everywhere: Pending) -> int | None:
-    """Return the last of the pending memories of a scope if their vectors are likely to come soon, or else None."""
-    if pending.seconds is None or pending.seconds >= PATIENCE_SECONDS or everywhere.size > MOST_PENDING:
+def awaited_in(reader: Reader, scope: Scope, owner: str | None, last_id: int | None = None) -> Awaited | None:
+    """Return the vectors of a scope, with ids up to `last_id`, that are worth waiting for; None: there are none."""
+    pending = reader.pending(scope, last_id, owner)
+    if not pending.memories or not comes_soon(pending, reader.pending(EVERYTHING, owner=owner)):
         return None
-    return pending.last_id
+    return Awaited(scope, pending.last_id, owner)
+
+
+def comes_soon(pending: Pending, everywhere: Pending) -> bool:
+    """Return whether vectors are likely to come soon, given all that is pending beside them."""
+    return pending.seconds is not None and pending.seconds < PATIENCE_SECONDS and everywhere.size <= MOST_PENDING

@@ -217,8 +217,11 @@ class Reader(Protocol):
     def can_take_over(self, owner: str) -> bool:
         """Return whether there is a memory for a process to take over: left behind, or of one that has many."""
 
-    def pending(self, scope: Scope, until: int | None = None) -> Pending:
-        """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
+        """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`.
+
+        `owner`: only those that this process has promised.
+        """
 
     def token_states(self, kind: MemoryKind, unit_ids: Sequence[int]) -> dict[int, list[bytes | None]]:
         """Return the states of the tokens of each passage of units of a kind, by unit; None: they are not kept."""

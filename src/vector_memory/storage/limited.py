@@ -160,8 +160,8 @@ class LimitedReader(Limited):
     def require_comparable(self, fingerprint: Fingerprint) -> None:
         self._reader.require_comparable(fingerprint)
 
-    def pending(self, scope: Scope, until: int | None = None) -> Pending:
-        return self._reader.pending(self.visible(scope), until)
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
+        return self._reader.pending(self.visible(scope), until, owner)
 
     def candidates(self, scope: Scope, method: "Method") -> "CandidateSource":
         return self._reader.candidates(self.visible(scope), method)

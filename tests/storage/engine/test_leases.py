@@ -52,6 +52,17 @@ def test_old_times_do_not_say_how_long_vectors_have_been_pending(storage: Storag
         assert abs(pending.seconds) < RECENT_SECONDS
 
 
+def test_what_one_process_has_promised_can_be_told_from_the_rest(storage: Storage) -> None:
+    _, prompt = deferred(storage, lease("me"))
+    with storage.write() as writer:
+        writer.settle(prompt)
+        writer.defer_vectors(prompt, lease("you"))
+    with storage.read() as reader:
+        yours = reader.pending(Scope(), owner="you")
+        assert (yours.memories, yours.last_id, yours.size) == (1, prompt, len("prompt"))
+        assert reader.pending(Scope(session_id="t"), owner="me") == Pending()
+
+
 def test_what_was_left_behind_is_taken_over_and_after_several_attempts_given_up(engine: Engine) -> None:
     report, _ = deferred(engine.storage, lease("dead", -1))
     other = engine.open()

@@ -132,7 +132,7 @@ def next_unindexed(connection: Connection, after_id: int, *, given_up: bool) -> 
     )
 
 
-def pending(connection: Connection, scope: Scope, until: int | None) -> Pending:
+def pending(connection: Connection, scope: Scope, until: int | None, owner: str | None) -> Pending:
     """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
     if not connection.state.pending:
         return Pending()
@@ -141,12 +141,16 @@ def pending(connection: Connection, scope: Scope, until: int | None) -> Pending:
         select count(*) as memories, coalesce(sum(m.content_bytes), 0)::bigint as size, max(m.id) as last_id,
             min(m.created_at) filter (where m.created_at between %(first)s and %(last)s) as oldest
         from pending_vectors p join session_memories m on m.id = p.memory_id
-        where {IS_HELD} and (%(until)s::bigint is null or m.id <= %(until)s) and {condition.sql}
+        where {IS_HELD} and (%(until)s::bigint is null or m.id <= %(until)s)
+            and (%(owner)s::text is null or p.owner = %(owner)s) and {condition.sql}
     """
     now, recent = datetime.now(UTC), timedelta(seconds=RECENT_SECONDS)
     first, last = (moment.isoformat(timespec="microseconds") for moment in (now - recent, now + recent))
     times = {"first": first, "last": last}
-    return fetch_one(connection, pending_since, sql, {**condition.parameters, **times, "until": until}) or Pending()
+    return (
+        fetch_one(connection, pending_since, sql, {**condition.parameters, **times, "until": until, "owner": owner})
+        or Pending()
+    )
 
 
 def pending_since(oldest: str | None, **columns: Any) -> Pending:

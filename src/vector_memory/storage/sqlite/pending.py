@@ -131,7 +131,7 @@ def next_unindexed(connection: apsw.Connection, after_id: int, *, given_up: bool
     )
 
 
-def pending(connection: apsw.Connection, scope: Scope, until: int | None) -> Pending:
+def pending(connection: apsw.Connection, scope: Scope, until: int | None, owner: str | None) -> Pending:
     """Return which memories of a scope have vectors that somebody is computing now, with ids up to `until`."""
     condition = memory_filter(scope)
     sql = f"""
@@ -140,6 +140,7 @@ def pending(connection: apsw.Connection, scope: Scope, until: int | None) -> Pen
                 where abs(unixepoch('subsec') - unixepoch(m.created_at, 'subsec')) < {RECENT_SECONDS}
             ) as seconds
         from pending_vectors cross join session_memories m on m.id = memory_id
-        where {IS_HELD} and (:until is null or m.id <= :until) and {condition.sql}
+        where {IS_HELD} and (:until is null or m.id <= :until) and (:owner is null or owner = :owner)
+            and {condition.sql}
     """
-    return fetch_one(connection, Pending, sql, {**condition.bindings, "until": until}) or Pending()
+    return fetch_one(connection, Pending, sql, {**condition.bindings, "until": until, "owner": owner}) or Pending()

@@ -195,8 +195,8 @@ class SqliteReader:
     def can_take_over(self, owner: str) -> bool:
         return pending.can_take_over(self.connection, owner)
 
-    def pending(self, scope: Scope, until: int | None = None) -> Pending:
-        return pending.pending(self.connection, scope, until)
+    def pending(self, scope: Scope, until: int | None = None, owner: str | None = None) -> Pending:
+        return pending.pending(self.connection, scope, until, owner)
 
     def canonical_tags(self, among: Collection[str] | None = None) -> list[CanonicalTag]:
         from vector_memory.storage.sqlite import tags
