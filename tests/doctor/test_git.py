@@ -38,7 +38,26 @@ def test_a_tracked_memory_is_a_problem_and_the_command_takes_it_out(repository: 
     subprocess.run(shlex.split(finding.advice.split("`")[3]), check=True, capture_output=True)
     git(repository, "commit", "-qm", "Without")
     assert path.is_file()
+    assert "Git tracks" not in said(examine(path), "git")
+
+
+def test_a_memory_that_only_another_branch_contains_is_a_problem_until_it_is_taken_out_there(
+    repository: Path, path: Path, tmp_path: Path
+) -> None:
+    git(repository, "rm", "-rq", "--cached", "--", str(path), str(path.parent / "exports"))
+    git(repository, "commit", "-qm", "Without")
+    report = examine(path)
+    assert "Other branches contain the memory: feature." in said(report, "git")
+    [finding] = [one for one in report.parts["place"] if one.name == "git"]
+    assert finding.advice is not None
+    other = tmp_path / "other checkout"
+    git(repository, "worktree", "add", "-q", str(other), "feature")
+    subprocess.run(shlex.split(finding.advice.split("`")[5]), check=True, capture_output=True, cwd=other)
+    git(other, "commit", "-qm", "Without")
     assert "git" not in found(examine(path))
+    before = path.read_bytes()
+    git(repository, "checkout", "-q", "--detach", "feature")
+    assert path.read_bytes() == before
 
 
 def test_an_untracked_memory_is_fine(path: Path) -> None:

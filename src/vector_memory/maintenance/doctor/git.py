@@ -23,28 +23,49 @@ BRANCHES = 50
 def git_findings(path: Path) -> Iterator[Finding]:
     """Yield whether a repository tracks the memory; nothing outside of one, or if Git does not answer."""
     real = Path(os.path.realpath(path))
-    if repository_of(real.parent) is None:
+    repository = repository_of(real.parent)
+    if repository is None:
         return
     try:
         tracked = git(
             real.parent, "ls-files", "-z", "--", f":(glob){escaped(real.name)}*", f":(literal){EXPORT_FOLDER}"
         )
-        branches = [] if not tracked else branches_with(real)
+        branches = branches_with(real)
     except (OSError, subprocess.SubprocessError):
         return
-    if not tracked:
+    if tracked:
+        yield problem_here(real, tracked, branches)
+    elif branches:
+        yield problem_elsewhere(real.relative_to(repository.work_tree), branches)
+    else:
         yield fine("git", "Git does not track the memory.")
-        return
+
+
+def problem_here(path: Path, tracked: list[str], branches: list[str]) -> Finding:
+    """Return what to do about files that this checkout tracks."""
     named = ", ".join(tracked[:NAMED]) + (", ..." if len(tracked) > NAMED else "")
     tops = sorted({name.partition("/")[0] for name in tracked})
-    command = shlex.join(["git", "-C", str(real.parent), "rm", "-r", "--cached", "--", *tops])
+    command = shlex.join(["git", "-C", str(path.parent), "rm", "-r", "--cached", "--", *tops])
     where = f", on each of the branches {', '.join(branches)}" if len(branches) > 1 else ""
-    yield problem(
+    return problem(
         "git",
         f"Git tracks {counted(len(tracked), 'file')} of the memory: {named}. A change of branch can overwrite it, and "
         "whoever clones the repository can read it.",
         f"Copy the memory with `vector-memory backup`, then run `{command}` and commit{where}. Earlier commits keep "
         "what was stored then.",
+    )
+
+
+def problem_elsewhere(path: Path, branches: list[str]) -> Finding:
+    """Return what to do about branches that contain the memory, at this place in the repository, if ours does not."""
+    names = [str(path), str(path.parent / EXPORT_FOLDER)]
+    command = shlex.join(["git", "rm", "-r", "--cached", "--ignore-unmatch", "--", *names])
+    return problem(
+        "git",
+        f"Other branches contain the memory: {', '.join(branches)}. A change to one of them overwrites it without a "
+        "question, and the change back deletes it.",
+        "Copy the memory with `vector-memory backup`. For each branch run `git worktree add FOLDER BRANCH`, which "
+        f"changes nothing here, then in that folder `{command}`, and commit.",
     )
 
 
