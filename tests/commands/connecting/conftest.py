@@ -24,6 +24,8 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 STAND_IN = f"""#!{sys.executable}
 import json, os, pathlib, sys
+if sys.argv[1:] == ["--version"]:
+    sys.exit(print(os.environ.get("CLAUDE_VERSION", "2.1.330"), "(Claude Code)"))
 file = pathlib.Path(os.environ["HOME"], ".claude.json")
 held = json.loads(file.read_text()) if file.exists() else {{"mcpServers": {{}}}}
 _, action, _, _, name, *entry = sys.argv[1:]
@@ -35,7 +37,8 @@ else:
     held["mcpServers"][name] = json.loads(entry[0])
 file.write_text(json.dumps(held))
 """
-"""Does what `claude mcp add-json` and `claude mcp remove` do; tests/real_client has the real one."""
+"""Does what `claude mcp add-json`, `claude mcp remove` and `claude --version` do;
+tests/real_client has the real one."""
 
 
 @pytest.fixture

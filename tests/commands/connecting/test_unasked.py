@@ -132,6 +132,18 @@ def test_a_file_that_the_client_does_not_read_is_refused_with_the_reason(
     assert everything(tmp_path) == before, "not even the tools"
 
 
+@pytest.mark.parametrize(("version", "is_old"), [("2.1.52", True), ("2.1.117", True), ("2.1.118", False), ("?", False)])
+def test_a_client_that_would_ignore_the_file_gets_no_hooks(
+    version: str, is_old: bool, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_VERSION", version)
+    before = everything(tmp_path)
+    ended = run("install", "claude", "--yes")
+    assert (ended.code, "update it to 2.1.118 or later" in ended.err) == ((2, True) if is_old else (0, False))
+    assert (everything(tmp_path) == before) == is_old
+    assert run("install", "claude", "--tools-only", "--yes").code == 0
+
+
 def test_links_are_followed_and_permissions_stay(run: Run, settings: Path, tmp_path: Path) -> None:
     kept = settings.rename(tmp_path / "dotfiles.json")
     settings.symlink_to(kept)
@@ -151,6 +163,20 @@ def test_a_link_to_a_file_that_is_not_there_yet_stays(run: Run, settings: Path, 
     run("uninstall", "claude", "--yes")
     assert settings.is_symlink()
     assert not (tmp_path / "dotfiles.json").exists()
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_if_one_file_cannot_be_written_none_is_changed(name: str, run: Run, home: Path, tmp_path: Path) -> None:
+    for first in ("install", "uninstall"):  # the stand-in for Claude Code writes its own file for the first time
+        run(first, "claude", "--yes")
+    file = home / {"claude": ".claude/settings.json", "codex": ".codex/hooks.json"}[name]
+    file.parent.mkdir(exist_ok=True)
+    file.symlink_to("/proc/not-to-be-written.json")
+    before = everything(tmp_path)
+    ended = run("install", name, "--yes")
+    assert ended.code == 2
+    assert f"{file} could not be written" in ended.err
+    assert everything(tmp_path) == before
 
 
 ENABLED: dict[str, Any] = {"enabledPlugins": {"vector-memory@catalog": True}}

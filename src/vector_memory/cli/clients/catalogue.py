@@ -26,8 +26,9 @@ class Client:
     file with comments. `place`: flags of `serve` for the project's memory, where the client does not start the server
     in the project. `shared`: scopes in which the client says nothing about the project, so that all projects have one
     memory. `by_command`: scopes whose file only the client's own command may write, because running sessions write it
-    too. `hooks`: the file for hooks in each scope, if they can call tools; `trust`: what the user must do so that they
-    run; `trust_file`: where the client notes that. `instructions`: a file for those of a client without hooks.
+    too. `hooks`: the file for hooks in each scope, if they can call tools; `hooks_since`: the first release of the
+    `command` in which they can; `trust`: what the user must do so that they run; `trust_file`: where the client notes
+    that. `instructions`: a file for those of a client without hooks.
     """
 
     title: str
@@ -41,6 +42,8 @@ class Client:
     by_command: frozenset[Scope] = frozenset()
     names_transport: bool = False
     hooks: Mapping[Scope, Callable[[Path], Path]] = field(default_factory=dict)
+    command: str = ""
+    hooks_since: str = ""
     trust: str = ""
     trust_file: Callable[[], Path] | None = None
     instructions: str = ""
@@ -96,6 +99,8 @@ CLIENTS: dict[str, Client] = {
             '.mcp.json; another answer is preselected. Until then the server is "pending approval".',
         },
         hooks={Scope.USER: claude_settings, Scope.PROJECT: claude_settings_of},
+        command="claude",
+        hooks_since="2.1.118",
         checked_with="claude mcp list",
     ),
     "codex": Client(
@@ -108,6 +113,8 @@ CLIENTS: dict[str, Client] = {
             Scope.USER: lambda _project: codex_file("hooks.json"),
             Scope.PROJECT: lambda project: project / ".codex" / "hooks.json",
         },
+        command="codex",
+        hooks_since="0.148.0",
         trust='Codex runs no hook that you have not trusted: start `codex`, and when it says "Hooks need review",\n'
         'choose "Trust all and continue". `codex exec` does not ask.',
         trust_file=lambda: codex_file("config.toml"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
 
-from vector_memory.errors import ConfigurationError
+from vector_memory.errors import ConfigurationError, DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_of
 
 SUFFIX = ".before-vector-memory"
@@ -73,12 +73,16 @@ class FileChange:
         if self.after is None:
             self._delete()
         else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.backup is Backup.WRITE:
                 back_up(self.path)
             _write(self.path, self.after, _mode(self.path))
         if self.backup is Backup.DELETE:
             backup_of(self.path).unlink(missing_ok=True)
+
+    def reversed(self) -> "FileChange":
+        """Return the change that takes this one back."""
+        backup = {Backup.WRITE: Backup.DELETE, Backup.DELETE: Backup.WRITE}.get(self.backup, self.backup)
+        return FileChange(self.path, self.after, self.before, backup, has_own_folder=self.before is None)
 
     def _delete(self) -> None:
         Path(os.path.realpath(self.path)).unlink()  # a link stays: it was there before the file
@@ -129,9 +133,16 @@ def _mode(path: Path) -> int:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Replace a file whole, also behind a link, or leave it as it was."""
-    with draft_of(path, Rules(overwrite=True)) as draft:
-        with draft.open() as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(text.encode())
-        draft.publish()
+    """Replace a file whole, also behind a link, or leave it as it was. Raises ConfigurationError if that fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft_of(path, Rules(overwrite=True)) as draft:
+            with draft.open() as stream:
+                os.fchmod(stream.fileno(), mode)
+                stream.write(text.encode())
+            draft.publish()
+    except (DatabaseError, OSError) as error:
+        reason = error if isinstance(error, OSError) else error.__cause__
+        raise ConfigurationError(
+            f"{path} could not be written ({getattr(reason, 'strerror', '')}): nothing was changed."
+        ) from None

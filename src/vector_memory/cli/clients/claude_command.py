@@ -53,6 +53,10 @@ class CommandChange:
         if self.after is None:
             self._restore()
 
+    def reversed(self) -> "CommandChange":
+        """Return the change that takes this one back."""
+        return CommandChange(self.file, self.name, self.after, self.before)
+
     def _restore(self) -> None:
         """Write the file as it was before the entry was added, unless more than the entry has changed since."""
         backup, text = read(backup_of(self.file)), read(self.file)

@@ -1,7 +1,8 @@
 """What has to change to connect a client, or to disconnect it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,20 @@ def removal(place: Place) -> list[Change]:
         _take_out(plan, place, server_entry(place))
     files = sorted(plan.changes(), key=lambda change: change.path == _rules_file(place))
     return [*files, *([command] if command else [])]
+
+
+def make(changes: Sequence[Change]) -> None:
+    """Make all changes, or none: if one fails, those before it are taken back. Raises ConfigurationError."""
+    made: list[Change] = []
+    try:
+        for change in changes:
+            change.make()
+            made.append(change)
+    except ConfigurationError:
+        for change in reversed(made):
+            with suppress(ConfigurationError):  # the first error is the one to report
+                change.reversed().make()
+        raise
 
 
 def _add(plan: Plan, place: Place, part: Part, new: Held) -> None:

@@ -114,7 +114,8 @@ def install(
 ) -> int:
     """Connect a client: its agents get the tools, and hooks remember without being asked. Shows the change and asks."""
     from vector_memory.cli.clients.launching import entry_for, shared_memory
-    from vector_memory.cli.clients.planning import installation
+    from vector_memory.cli.clients.planning import installation, make
+    from vector_memory.cli.clients.versions import require_hooks
     from vector_memory.storage.disk.filesystem import make_private_folders
 
     place = how.place(client)
@@ -127,6 +128,8 @@ def install(
     if client == "claude" and (plugin := _plugin(place.project)):
         say(PLUGIN_IS_THERE.format(plugin=plugin))
         return 0
+    if with_hooks:
+        require_hooks(place.client)
     changes = installation(place, entry, with_hooks=with_hooks)
     if not changes:
         say(f"{place.client.title} is already connected in this way: nothing to change.")
@@ -136,15 +139,14 @@ def install(
         return 0 if how.dry_run else 1
     if str(shared_memory()) in entry["args"]:
         make_private_folders(shared_memory().parent)
-    for change in changes:
-        change.make()
+    make(changes)
     _say_what_follows(place, entry["args"], with_hooks=with_hooks)
     return 0
 
 
 def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
     """Take this server out of the configuration of a client. Memories stay. Shows the change and asks first."""
-    from vector_memory.cli.clients.planning import removal
+    from vector_memory.cli.clients.planning import make, removal
 
     place = how.place(client)
     changes = removal(place)
@@ -153,8 +155,7 @@ def uninstall(client: Name, /, *, how: HowFlags = How()) -> int:
         return 0
     if not _agreed(place, changes, how):
         return 0 if how.dry_run else 1
-    for change in changes:
-        change.make()
+    make(changes)
     say(f"Disconnected {place.client.title}. No memory was deleted.")
     return 0
 
