@@ -77,6 +77,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="session")
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leave the folder of this user alone in which texts wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def chosen_engine(pytestconfig: pytest.Config) -> Iterator[None]:
     """Keep the memories of all tests where `--engine` says."""
     with nullcontext() if pytestconfig.option.engine == "sqlite" else schemas_instead_of_files():

@@ -13,6 +13,7 @@ from vector_memory.indexing.indexer import EmbeddingProgress, Indexer
 from vector_memory.maintenance.backfill import Backfill, Progress
 from vector_memory.maintenance.reembed import Reembedded, Reembedding
 from vector_memory.maintenance.transfer import Exported, Imported, Transfer
+from vector_memory.outbox.places import outboxes_of
 from vector_memory.results import documents, overview, sessions
 from vector_memory.results.budget import Packer
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
@@ -24,6 +25,7 @@ from vector_memory.sessions.changes import Changes
 from vector_memory.sessions.context import TaskContext
 from vector_memory.sessions.deletion import Deletion
 from vector_memory.sessions.exports import ExportFolders
+from vector_memory.sessions.intake import Intake
 from vector_memory.sessions.overview import Overview
 from vector_memory.sessions.past import Past
 from vector_memory.sessions.reader import Documents
@@ -81,11 +83,13 @@ class SessionMemoryStore:
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._assemble(storage)
+        self.intake = Intake(outboxes_of(address), self._writer)
 
     def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
         view = copy(self)
         view._assemble(cast("Storage", LimitedStorage(self._storage, names)))  # noqa: SLF001 - our own copy
+        view.intake = self.intake.limited_to(names)
         return view
 
     def _assemble(self, storage: Storage) -> None:
@@ -122,6 +126,7 @@ class SessionMemoryStore:
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
         if not self._storage.read_only:
+            self.intake.start()
             self._background.start()
             self._backfill.start(self.settings.auto_backfill_threshold, self._background)
 
@@ -132,8 +137,8 @@ class SessionMemoryStore:
 
     @property
     def is_busy(self) -> bool:
-        """Whether vectors are being computed in the background."""
-        return self._background.is_busy
+        """Whether texts are being stored or vectors computed in the background."""
+        return self.intake.is_busy or self._background.is_busy
 
     def unload_idle(self) -> None:
         """Give the model's memory back if it was not used for as long as the settings say; the next use loads it."""
@@ -141,6 +146,7 @@ class SessionMemoryStore:
 
     def close(self) -> None:
         """Close the file. A write that is under way is finished first; repeated calls do nothing."""
+        self.intake.stop()
         self._index.close()
         self._backfill.stop()
         self._background.stop()

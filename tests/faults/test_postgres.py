@@ -18,6 +18,8 @@ from faults.agents import Agents, Served, losses
 from faults.conftest import mounted
 from faults.effort import effort
 from faults.proxy import Proxy, proxy_to
+from hooks.test_kept_process import REPORTS, report
+from servers import Server
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.postgres.database import PostgresDatabase
 from vector_memory.storage.postgres.storage import PostgresStorage
@@ -257,3 +259,23 @@ def test_a_full_disk_of_the_database_server_loses_nothing_and_servers_go_on_when
                     assert agents.store_more(MORE)
             assert [server.starts for server in agents.servers] == [1] * SERVERS
         assert losses(memories(url), agents) == []
+
+
+def test_what_hooks_report_while_the_database_does_not_answer_is_stored_when_it_does(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    url = cluster.create_database("hooked")
+    with proxy_to(cluster.folder) as proxy:
+        with Server(tmp_path, url=proxy.url("hooked"), XDG_STATE_HOME=str(tmp_path)) as server:
+            report(server.hello(), REPORTS[0])
+            eventually(lambda: memories(url))
+            proxy.silent.set()
+            for text in REPORTS[1:]:
+                report(server, text)
+            server.process.kill()
+        proxy.cut()
+        proxy.silent.clear()
+        assert len(memories(url)) == 1
+        with Server(tmp_path, url=proxy.url("hooked"), XDG_STATE_HOME=str(tmp_path)) as server:
+            server.hello()
+            eventually(lambda: list(memories(url).values()) == REPORTS)

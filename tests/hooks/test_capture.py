@@ -14,8 +14,9 @@ from hook_texts import ANSWER, PROMPT, REPORT
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import EmbeddingUnavailableError
 from vector_memory.server.hooks import HOOKS
+from vector_memory.sessions.past import Past
+from vector_memory.sessions.writer import MemoryWriter
 from vector_memory.settings import Redact, ServerOptions, Settings
-from vector_memory.store import SessionMemoryStore
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +90,9 @@ async def test_the_same_words_again_are_stored_once_and_without_a_word(
         await talk.prompt("s", "continue")
         assert await talk.prompt("s", "continue") is None
     assert len(talk.memories()) == 1
-    assert not [record for record in caplog.records if record.name.startswith("vector_memory.server")]
+    assert not [
+        record for record in caplog.records if record.name.startswith(("vector_memory.server", "vector_memory.outbox"))
+    ]
 
 
 async def test_without_a_session_the_project_and_the_day_name_it(talk: Any) -> None:
@@ -116,7 +119,7 @@ async def test_private_parts_are_in_no_byte_of_the_file(
             agent_type="a",
             last_assistant_message=f"{REPORT} <private>hunter2</private>",
         )
-    found = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    found = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"and look" in found
     assert (b"hunter2" in found) == (redact is Redact.OFF)
 
@@ -158,17 +161,16 @@ async def test_a_server_without_session_tools_answers_nothing(talking: Callable[
         assert not talk.memories()
 
 
-@pytest.mark.parametrize("failing", ["store_memory", "past"])
+@pytest.mark.parametrize("failing", [(MemoryWriter, "store"), (Past, "latest_in"), (Past, "recap")])
 async def test_a_failure_is_logged_without_content_and_not_shown(
-    talk: Any, failing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    talk: Any, failing: tuple[type, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(PROMPT)
 
-    target = (SessionMemoryStore, failing) if failing == "store_memory" else (talk.store.past, "latest_in")
-    monkeypatch.setattr(*target, fail)
+    monkeypatch.setattr(*failing, fail)
     assert await talk.prompt("s", PROMPT) is None
-    assert [record.levelname for record in caplog.records if record.name.startswith("vector_memory.server")]
+    assert [record.levelname for record in caplog.records if record.name.startswith("vector_memory")] == ["WARNING"]
     assert PROMPT not in caplog.text
 
 

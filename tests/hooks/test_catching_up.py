@@ -12,7 +12,7 @@ from anyio import create_task_group, sleep
 from hook_texts import PROMPT
 from transcripts.conftest import LONG, SHOP, Write, agent, user, write
 from vector_memory.domain import Project
-from vector_memory.server.hooks import capture, catching_up
+from vector_memory.server.hooks import catching_up
 from vector_memory.settings import Settings
 from vector_memory.transcripts import own
 
@@ -38,13 +38,13 @@ def first_turn(**time: float) -> list[dict[str, Any]]:
 async def ask(talk: Any, path: Path | str, prompt: str = NEXT, session_id: str = "s1") -> str | None:
     """Send a prompt as a client with transcripts does, and wait until everything is stored."""
     told = await talk.hook("hook_prompt", session_id=session_id, transcript_path=str(path), prompt=prompt)
-    await settled()
+    await settled(talk)
     return told
 
 
-async def settled() -> None:
+async def settled(talk: Any) -> None:
     """Wait until hooks have done what nobody waits for."""
-    while capture._at_work:
+    while catching_up._at_work or talk.store.intake.is_busy:
         await sleep(0.01)
 
 
@@ -86,7 +86,7 @@ async def test_the_prompt_after_it_is_told_the_recap(talking: Callable[..., Any]
         await talk.prompt("s0", PROMPT)
         path = write(*first_turn(minutes=1))
         await talk.hook("hook_answer", session_id="s1", transcript_path=str(path))
-        await settled()
+        await settled(talk)
         assert FIRST in contents(talk)
         assert PROMPT in (await ask(talk, path) or "")
 

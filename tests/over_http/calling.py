@@ -26,12 +26,20 @@ def post(url: str, secret: str | None = None, *, tool: str = "list_sessions", **
 
 def send(url: str, secret: str | None, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
     """Send a request of the older era, or of the newer one if `params` have an envelope."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    return send_bytes(url, secret, method, params, body, **headers)
+
+
+def send_bytes(
+    url: str, secret: str | None, method: str, params: dict[str, Any], body: bytes, **headers: str
+) -> httpx2.Response:
+    """Send a request whose body is written already."""
     era = MODERN if "_meta" in params else LEGACY
     said = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": era, "Mcp-Method": method}
     said |= {"Mcp-Name": params["name"]} if "name" in params else {}
     said |= {} if secret is None else {"Authorization": f"Bearer {secret}"}
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return httpx2.post(url, json=body, headers=said | headers, timeout=60)
+    said |= {"Content-Type": "application/json"}
+    return httpx2.post(url, content=body, headers=said | headers, timeout=60)
 
 
 def message_of(answer: httpx2.Response) -> dict[str, Any]:

@@ -1,18 +1,21 @@
 """Relays in this process, and what their clients do."""
 
+import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastmcp import Client
 
 from over_http.conftest import Team
-from vector_memory.server.http.outbox import Outbox
-from vector_memory.server.http.relay import create_relay
-from vector_memory.server.http.remote import Remote
-from vector_memory.settings import ServerOptions
+from vector_memory.outbox import Outbox
+from vector_memory.server.http.relay import Relay, create_relay
+from vector_memory.server.http.remote import NOBODY, Remote
+from vector_memory.server.http.sending import call_of
+from vector_memory.settings import Redact, ServerOptions
 from vector_memory.tenancy.folders import FolderRegistry
 from vector_memory.tenancy.quotas import Quota
 
@@ -30,7 +33,7 @@ def remote_of(team: Team, permission: str = "write", **limits: object) -> Remote
 @asynccontextmanager
 async def connected(remote: Remote, outbox: Outbox, era: str = "auto", **options: Any) -> AsyncIterator[Client]:
     """Connect a client to a relay."""
-    async with Client(create_relay(remote, outbox, ServerOptions()), mode=era, **options) as client:
+    async with Client(create_relay(Relay(remote, outbox), ServerOptions()), mode=era, **options) as client:
         yield client
 
 
@@ -58,5 +61,20 @@ def limit(team: Team, name: str, **quota: int) -> str:
 
 def refused(outbox: Outbox) -> list[str]:
     """Return the texts that were set aside."""
-    files = sorted((outbox._folder / "refused").glob("*"))
-    return [json.loads(file.read_bytes())["arguments"]["content"] for file in files]
+    return [json.loads(path.read_bytes())["arguments"]["content"] for path, _ in outbox.refused()]
+
+
+def add(outbox: Outbox, tool: str, **arguments: object) -> None:
+    """Let a call wait."""
+    outbox.add(call_of(tool, arguments, NOBODY, Redact.CAPTURED))
+
+
+def calls(outbox: Outbox) -> list[dict[str, Any]]:
+    """Return the calls that wait."""
+    return [waiting.body for waiting in outbox.waiting()]
+
+
+async def send_waiting(relay: Relay) -> None:
+    """Try to send what waits once."""
+    relay._sender.begin(asyncio.get_running_loop())
+    await run_sync(relay.delivery.deliver_waiting)

@@ -1,71 +1,22 @@
 """A client without HTTP in front of a shared memory that comes and goes."""
 
 import random
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faults.effort import effort
-from over_http.processes import Running, running
+from over_http.processes import Running
+from over_http.shared import Shared
 from servers import LEGACY, MODERN, Server
-from vector_memory.server.http.outbox import Outbox
-from vector_memory.server.http.relaying import outbox_of
-from vector_memory.tenancy.callers import Permission
-from vector_memory.tenancy.folders import FolderRegistry
-from vector_memory.tenancy.tokens import token_file
 from waiting import eventually
 
 STORES = effort(quick=6, long=60)
-
-
-def free_port() -> int:
-    """Return a port that is free, and that no system gives to whoever asks for any."""
-    for port in random.Random().sample(range(10_000, 30_000), 1_000):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise OSError("there is no free port")
-
-
-class Shared:
-    """A shared memory on a port of its own, which comes and goes, and relays to it that have one outbox."""
-
-    def __init__(self, folder: Path) -> None:
-        self._team, self._here = folder / "team", folder / "here"
-        self._here.mkdir()
-        self._port = str(free_port())
-        self.url = f"http://127.0.0.1:{self._port}/mcp"
-        FolderRegistry(self._team).create("red")
-        self._token = self._here / "token"
-        self._token.write_text(f"{token_file(self._team).create('relay', 'red', Permission.WRITE)}\n")
-        self._token.chmod(0o600)
-
-    def running(self) -> AbstractContextManager[Running]:
-        """Run the server."""
-        return running(self._team, "--port", self._port)
-
-    @contextmanager
-    def relay(self, version: str = LEGACY) -> Iterator[Server]:
-        """Run a relay."""
-        place = {"VECTOR_MEMORY_REMOTE": self.url, "VECTOR_MEMORY_TOKEN_FILE": str(self._token)}
-        with Server(self._here, version=version, XDG_STATE_HOME=str(self._here), **place) as relay:
-            yield relay.hello()
-
-    @property
-    def outbox(self) -> Outbox:
-        """What waits for the shared memory."""
-        return Outbox(self.folder)
-
-    @property
-    def folder(self) -> Path:
-        return self._here / "vector-memory" / "outbox" / outbox_of(self.url, self._token).name
 
 
 @pytest.fixture
@@ -128,8 +79,10 @@ def test_hooks_are_never_shown_an_error_and_what_they_store_arrives(shared: Shar
         answer = relay.request("tools/call", name="hook_prompt", arguments=arguments)["result"]
         assert (answer["content"][0]["text"], answer.get("isError", False)) == ("{}", False)
         with shared.running() as server:
-            eventually(shared.outbox.is_empty)
             eventually(lambda: server.call("search_input_prompts", session_id="mine")["results"])
+            found = server.call("search_input_prompts", session_id="mine")["results"]
+            assert [one["content"] for one in found] == ["Why does the nightly import fail?"]
+            eventually(shared.outbox.is_empty)
             later = {"session_id": "another", "prompt": "Go on where we stopped."}
             told = relay.request("tools/call", name="hook_prompt", arguments=later)["result"]["content"][0]["text"]
             assert "Why does the nightly import fail?" in told
@@ -187,7 +140,8 @@ def test_a_store_that_the_shared_memory_refuses_is_set_aside_and_does_not_block_
         with shared.running() as server:
             eventually(shared.outbox.is_empty)
             assert texts(server) == ["Report 1"]
-    assert len(list((shared.folder / "refused").iterdir())) == 1
+    [(_, reason)] = shared.outbox.refused()
+    assert reason.startswith("content must not be empty")
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from mcp import MCPError
 from mcp_types import Implementation, PromptReference
 
 from over_http.conftest import Team
-from over_http.relays import AWAY, NAMES, REPORT, connected, failure, limit, remote_of, stored
+from over_http.relays import AWAY, NAMES, REPORT, calls, connected, failure, limit, remote_of, send_waiting, stored
 from vector_memory.errors import ConfigurationError, DatabaseError
+from vector_memory.outbox import Outbox
 from vector_memory.server.http import remote as remote_module
-from vector_memory.server.http.outbox import Outbox
 from vector_memory.server.http.relay import Relay
 from vector_memory.server.http.relaying import read_token
 from vector_memory.server.http.remote import Remote
@@ -55,7 +55,7 @@ async def test_without_the_shared_memory_all_tools_are_listed_and_reading_says_w
         assert (await stored(client))["queued"]
         hooked = await client.call_tool("hook_prompt", {"session_id": "s", "prompt": "Why?"})
         assert hooked.content[0].text == "{}"
-    assert [call.tool for call in outbox.waiting()] == ["store_report", "hook_prompt"]
+    assert [call["tool"] for call in calls(outbox)] == ["store_report", "hook_prompt"]
 
 
 @ERAS
@@ -115,7 +115,7 @@ async def test_a_store_that_leaves_out_names_is_of_the_client_and_of_the_session
         await client.call_tool("hook_prompt", {"session_id": session, "prompt": "And why not at noon, of all times?"})
         await client.call_tool("store_report", {"content": "# Later\n\nIt was the disk."})
     relay = Relay(remote_of(team), outbox)
-    await relay.send_waiting()
+    await send_waiting(relay)
     assert outbox.is_empty()
     assert (at_once["session_id"], at_once["agent_id"]) == (session, "some-client")
     async with team.client(team.token(next(NAMES))) as client:

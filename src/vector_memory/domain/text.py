@@ -11,6 +11,11 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def without_halves(text: str) -> str:
+    """Return a text that UTF-8 can encode: half a character, as JSON may escape it, becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class Span(NamedTuple):
     """A half-open range of character offsets."""
 

@@ -16,9 +16,12 @@ from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import CallToolResult, InputRequiredResult
 
+from vector_memory.server.jsonrpc import without_half_characters
+
 if TYPE_CHECKING:  # only HTTP and relays need them
     from fastmcp import Client
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = [
     "MemoryServer",
@@ -75,6 +78,22 @@ async def call_once(
     return answer
 
 
+def reading_hooks(app: "ASGIApp") -> "ASGIApp":
+    """Return an application that gets the calls of hooks without half characters, for which it would refuse them.
+
+    Bodies arrive in one piece.
+    """
+
+    async def read(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def repaired() -> "Message":
+            message = await receive()
+            return {**message, "body": without_half_characters(message["body"])} if message.get("body") else message
+
+        await app(scope, repaired, send)
+
+    return read
+
+
 def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body: int) -> "Starlette":
     """Return a server's application for streamable HTTP, without sessions, at `/mcp`.
 
@@ -93,6 +112,7 @@ def http_app(server: FastMCP, *, hosts: list[str], origins: list[str], max_body:
                 manager = getattr(getattr(endpoint, "app", endpoint), "session_manager", None)
                 if manager is not None:
                     manager.asgi_app.max_body_size = max_body
+                    manager.asgi_app.app = reading_hooks(manager.asgi_app.app)
             yield state
 
     app.router.lifespan_context = lifespan

@@ -1,8 +1,9 @@
 """Parses lines into JSON-RPC messages, or answers with a JSON-RPC error; and writes messages."""
 
+import json
 import logging
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from mcp_types import (
     INTERNAL_ERROR,
@@ -13,12 +14,15 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
+    JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 from pydantic_core import from_json
+
+from vector_memory.domain.text import without_halves
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +37,14 @@ PARAMS_NO_OBJECT = "params must be an object."
 UNEXPECTED = "The server could not handle this message; its log names the error."
 MAX_ERROR = 2_000
 """Characters of an error message. The SDK repeats the client's input in some messages, whatever its length."""
+
+HOOK = "hook_"
+"""Begins the names of the tools for hooks."""
+
+HOOK_CALL = re.compile(rb'"name"\s*:\s*"' + HOOK.encode())
+
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""Half a character, or one of the two halves of a character."""
 
 EDGE = 1024
 PIECE = 2**16
@@ -80,7 +92,7 @@ def read_message(line: bytes) -> JSONRPCMessage:
 def parsed(line: bytes) -> JSONRPCMessage:
     """Parse a line once and return its message. Raises RefusedLineError."""
     try:
-        value = from_json(line)
+        value = value_in(line)
     except ValueError:
         raise RefusedLineError(PARSE_ERROR, UNREADABLE, visible_id(line)) from None
     try:
@@ -91,6 +103,44 @@ def parsed(line: bytes) -> JSONRPCMessage:
     if isinstance(message, JSONRPCNotification) and "id" in value:
         raise RefusedLineError(INVALID_REQUEST, NO_MESSAGE, None)
     return message
+
+
+def value_in(line: bytes) -> Any:
+    """Return the JSON value on a line. Raises ValueError.
+
+    Clients cut texts in the middle of an emoji. What a hook reports is not lost for that, because nobody would repeat
+    it: half a character becomes U+FFFD. Any other call is refused, and its caller repeats it.
+    """
+    try:
+        return from_json(line)
+    except ValueError:
+        if not HOOK_CALL.search(line):
+            raise
+    try:
+        value = json.loads(line.decode(errors="replace"))
+    except RecursionError:
+        raise ValueError("too deep") from None
+    return json.loads(without_halves(json.dumps(value, ensure_ascii=False))) if is_hook_call(value) else from_json(line)
+
+
+def without_half_characters(body: bytes) -> bytes:
+    """Return the body of a request over HTTP; half characters in the call of a hook become U+FFFD."""
+    if not (HOOK_CALL.search(body) and SURROGATE.search(body)):
+        return body
+    try:
+        return json.dumps(value_in(body)).encode()
+    except ValueError:
+        return body
+
+
+def is_hook_call(message: object) -> bool:
+    """Return whether a message, parsed or as JSON, is the call of a tool for hooks."""
+    match message:
+        case JSONRPCRequest(method="tools/call", params={"name": str(name)}):
+            return name.startswith(HOOK)
+        case {"method": "tools/call", "params": {"name": str(name)}}:
+            return name.startswith(HOOK)
+    return False
 
 
 def refused(value: object) -> RefusedLineError:

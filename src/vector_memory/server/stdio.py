@@ -23,7 +23,7 @@ from mcp_types import (
 )
 
 from vector_memory.server.fastmcp_adapter import MessageStream, SessionMessage, create_client_server_memory_streams
-from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_id, read_line, read_message
+from vector_memory.server.jsonrpc import PIECE, RefusedLineError, as_line, is_hook_call, is_id, read_line, read_message
 from vector_memory.server.lanes import MAX_LONG_AT_ONCE, MAX_WRITES_AT_ONCE, Lane, Request
 from vector_memory.storage.calls import current_call
 
@@ -46,7 +46,8 @@ class Wire:
 
     `at_end` is called when the input has ended and its requests are answered, or when nobody reads the answers.
     `is_writing` tells which requests may wait for the database's write lock. These, and long lines, wait in separate
-    lanes, so that all other requests are answered meanwhile.
+    lanes, so that all other requests are answered meanwhile. The calls of hooks wait for no others: a client gives them
+    up after seconds, and nobody repeats them.
     """
 
     def __init__(
@@ -63,7 +64,8 @@ class Wire:
         # Separate threads: tools may keep all others busy.
         self._reading = ThreadPoolExecutor(1, "stdin")
         self._writing = ThreadPoolExecutor(1, "stdout")
-        self._reads, self._writes, self._long = self._lanes = Lane(), Lane(MAX_WRITES_AT_ONCE), Lane(MAX_LONG_AT_ONCE)
+        self._lanes = Lane(), Lane(), Lane(MAX_WRITES_AT_ONCE), Lane(MAX_LONG_AT_ONCE)
+        self._hooks, self._reads, self._writes, self._long = self._lanes
         self._changed = asyncio.Event()
 
     @asynccontextmanager
@@ -99,16 +101,21 @@ class Wire:
                 await self._to_server.send(SessionMessage(message))
             return
         request = Request(message.id, line)
-        lane = self._long if len(line) > LONG else self._writes if self._is_writing(message) else self._reads
+        lane = self._lane_of(message, line)
         if lane.has_room_for(request):
             await self._start(lane, request, message)
-        elif lane.is_full() and lane is not self._reads:
+        elif lane.is_full() and lane in (self._writes, self._long):
             error = ErrorData(code=SERVER_BUSY, message=TOO_MUCH_WAITS)
             await self._write(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
         else:
             await self._until(lambda: not lane.is_full())
             lane.hold(request)
             self._note_change()
+
+    def _lane_of(self, message: JSONRPCRequest, line: bytes) -> Lane:
+        if is_hook_call(message):
+            return self._hooks
+        return self._long if len(line) > LONG else self._writes if self._is_writing(message) else self._reads
 
     async def _start_held(self) -> None:
         while True:

@@ -52,11 +52,11 @@ class Past:
         self._storage = storage
         self._retriever = retriever
 
-    def latest_in(self, session_id: str) -> str | None:
-        """Return the time of the latest memory of a session; None if nothing is stored in it."""
+    def latest_in(self, session_id: str, before: str) -> str | None:
+        """Return the time of the latest memory of a session before a time; None if there is none."""
         with self._storage.read() as reader:
-            latest = reader.timeline(Scope(session_id=session_id), 1, 0)
-            return latest[0].created_at if latest else None
+            latest = reader.timeline(Scope(session_id=session_id, created_before=before), 2, 0)
+            return max((one.created_at for one in latest if one.created_at < before), default=None)
 
     def last_session(self, project: Project, besides: str | None) -> str | None:
         """Return the session that the word "last" stands for: one of that name if it exists, else that of a recap."""

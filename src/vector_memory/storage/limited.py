@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from vector_memory.storage.ranking import CandidateSource, IndexFeed, Method
 
 
+def denied(sessions: Collection[str]) -> AccessDeniedError:
+    """Return the error for whatever is not in the sessions that a token is limited to."""
+    return AccessDeniedError(f"This token is limited to sessions: {', '.join(sessions)}.")
+
+
 class Limited:
     """What is limited to some sessions."""
 
@@ -51,10 +56,7 @@ class Limited:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise self._denied()
-
-    def _denied(self) -> AccessDeniedError:
-        return AccessDeniedError(f"This token is limited to sessions: {', '.join(self._sessions)}.")
+        raise denied(self._sessions)
 
 
 class LimitedReader(Limited):
@@ -173,7 +175,7 @@ class LimitedReader(Limited):
     def require_writable(self, session_id: str | None) -> None:
         """Raise AccessDeniedError for a session that is not one of these."""
         if session_id not in self._sessions:
-            raise self._denied()
+            raise denied(self._sessions)
 
     def _seen(self, memory_ids: Sequence[int]) -> list[int]:
         seen = self.origins(memory_ids)

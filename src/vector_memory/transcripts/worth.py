@@ -6,6 +6,7 @@ Hooks and readers of transcripts both ask here: what one of them has stored, the
 import re
 from dataclasses import replace
 
+from vector_memory.domain.text import without_halves
 from vector_memory.domain.validation import MAX_CONTENT
 from vector_memory.redaction import Redacted, redact
 
@@ -50,6 +51,6 @@ def summary_in(text: str) -> str:
 
 def storable(text: str, *, redacts: bool) -> Redacted:
     """Return a text as it is stored: without secrets and private parts if `redacts`, then cut to the maximum length."""
-    text = text.encode(errors="replace").decode()  # JSON may hold half a character
+    text = without_halves(text)
     found = redact(text) if redacts else Redacted(text, 0)
     return replace(found, text=found.text[:MAX_CONTENT].strip())

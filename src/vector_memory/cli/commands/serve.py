@@ -44,7 +44,7 @@ def serve(
     if http.remote and http.token_file:
         from vector_memory.server.http.relaying import run_relay
 
-        run_relay(http.remote, http.token_file, offer)
+        run_relay(http.remote, http.token_file, offer, settings.redact)
     if http.http:
         from vector_memory.server.http.serving import run_http_server
 

@@ -9,6 +9,7 @@ from vector_memory.errors import VectorMemoryError
 from vector_memory.maintenance.backfill import Progress
 from vector_memory.maintenance.doctor.installation import installation_findings
 from vector_memory.maintenance.doctor.report import Finding, Report
+from vector_memory.maintenance.doctor.waiting import OUTBOX, outbox_finding, try_again
 from vector_memory.settings import MemoryAddress, Settings
 from vector_memory.storage.opening import driver_at_hand
 
@@ -50,7 +51,8 @@ class Doctor:
     def examine(self) -> Report:
         """Run all checks. Nothing is changed or created."""
         installation = list(installation_findings(self._memory.engine(), self._model, self._settings))
-        place, contents = list(self._memory.place()), list(self._memory.contents())
+        place = [*self._memory.place(), outbox_finding(self._address)]
+        contents = list(self._memory.contents())
         return Report(str(self._address), {"installation": installation, "place": place, "contents": contents})
 
     def repair(self, report: Report, on_progress: Progress | None = None) -> list[str]:
@@ -58,7 +60,9 @@ class Doctor:
 
         A repair may reveal further problems, which need another report: see `repair_all`.
         """
-        return self._memory.repair(report.fixable(), on_progress)
+        wrong = report.fixable()
+        done = [try_again(self._address)] if OUTBOX in wrong else []
+        return done + self._memory.repair(wrong - {OUTBOX}, on_progress)
 
     def repair_all(self, report: Report, on_progress: Progress | None = None) -> tuple[Report, list[str]]:
         """Repair and examine until nothing more can be repaired; return the last report and the repairs.

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from anyio.to_thread import run_sync
 from fastmcp import Context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, TextContent
 
+from vector_memory.domain import utc_now
 from vector_memory.errors import VectorMemoryError, where
 from vector_memory.server.callers import store_of_caller
-from vector_memory.server.conversation import HeardSession, client_of, conversation_of, is_over_http
+from vector_memory.server.conversation import client_of, conversation_of, is_over_http
 from vector_memory.server.hooks.answers import keep_answer, keep_report, keep_summary
 from vector_memory.server.hooks.capture import Event
 from vector_memory.server.hooks.prompts import hear_prompt
@@ -57,7 +57,7 @@ class HookTools(Middleware):
         event_name, hook = HOOKS[name]
         told, failed = None, None
         try:
-            if event := await event_of(context.fastmcp_context, arguments):
+            if event := event_of(context.fastmcp_context, arguments):
                 told = await hook(event)
         except Exception as error:
             is_ours = isinstance(error, VectorMemoryError)
@@ -67,7 +67,7 @@ class HookTools(Middleware):
         return ToolResult(content=[said], meta=failed)
 
 
-async def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
+def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Event | None:
     """Return the event that a call reports; None on a server without session tools, and for a sub-agent's task."""
     if context is None or "conversation" not in context.lifespan_context:
         return None
@@ -80,11 +80,8 @@ async def event_of(context: Context | None, arguments: Mapping[str, Any]) -> Eve
         given.pop("transcript_path", None)
     if session_id:
         conversation.enter(session_id)
-    store, session_id = store_of_caller(context.lifespan_context), conversation.session()
-    if session_id not in conversation.heard:
-        latest = await run_sync(store.past.latest_in, session_id)
-        conversation.heard.setdefault(session_id, HeardSession(latest))
-    return Event(store, conversation, session_id, conversation.heard[session_id], client_of(context), given)
+    store = store_of_caller(context.lifespan_context)
+    return Event(store, conversation, conversation.session(), utc_now(), client_of(context), given)
 
 
 def answer(event_name: str, told: str | None) -> dict[str, Any]:

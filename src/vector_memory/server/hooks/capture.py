@@ -1,19 +1,22 @@
-"""Stores what a client's hooks report."""
+"""Stores what a client's hooks report: on the disk first, so that nothing is lost whatever happens to the memory."""
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from vector_memory.domain import MAIN_AGENT, MemoryKind, utc_now
-from vector_memory.domain.validation import as_title
-from vector_memory.errors import DuplicateMemoryError, VectorMemoryError, where
+from anyio import fail_after
+from anyio.to_thread import run_sync
+
+from vector_memory.domain import MAIN_AGENT, MemoryKind
+from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
+from vector_memory.errors import DatabaseError, VectorMemoryError, where
+from vector_memory.outbox import Outcome, T, Taken, Verdict
 from vector_memory.server.callers import current_caller
 from vector_memory.server.conversation import Conversation, HeardSession
-from vector_memory.server.tools.threads import in_writers_thread
+from vector_memory.server.tools.threads import in_intake_thread
 from vector_memory.settings import Redact
-from vector_memory.storage.calls import current_call
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts.conversation import Said
 from vector_memory.transcripts.worth import storable
@@ -21,23 +24,24 @@ from vector_memory.transcripts.worth import storable
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 0.25
-"""A prompt waits so long until it is stored. After that the user goes on, and it is stored in the background."""
+"""A prompt waits so long until it is stored. After that the user goes on, and it is stored from the disk."""
 
 PATIENCE_AFTERWARDS_SECONDS = 2.0
-"""An answer waits longer: the user is reading it. A client that ends now would end the server with it."""
+"""An answer waits longer: the user is reading it, and whoever reads the memory next should find it."""
 
-_at_work: set[asyncio.Task[None]] = set()
-"""Stores that nobody waits for any more; the event loop itself would let them be collected."""
+
+READING_SECONDS = 2.0
+"""A user waits no longer for what an agent could be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a hook reports. `client`: the client's name. `given`: the fields that the client filled in."""
+    """What a hook reports. `time`: when. `client`: the client's name. `given`: the fields that the client filled in."""
 
     store: SessionMemoryStore
     conversation: Conversation
     session_id: str
-    heard: HeardSession
+    time: str
     client: str
     given: Mapping[str, str]
 
@@ -50,46 +54,64 @@ class Event:
         """Whether what hooks report is stored."""
         return self.conversation.may_store and self.store.settings.capture
 
-
-async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> None:
-    """Store a text under the client's session, unless nothing may be stored or it is stored already."""
-    if event.is_kept and content:
-        is_awaited = kind is MemoryKind.INPUT_PROMPT
-        patience = PATIENCE_SECONDS if is_awaited else PATIENCE_AFTERWARDS_SECONDS
-        await do_meanwhile(stored(event, Said(kind, agent_id, content, utc_now())), patience)
-
-
-async def do_meanwhile(work: Coroutine[None, None, None], patience: float) -> None:
-    """Do something that goes on when the client has given up waiting; wait for it for so many seconds."""
-    task = asyncio.create_task(work)
-    _at_work.add(task)
-    task.add_done_callback(_at_work.discard)
-    await asyncio.wait([task], timeout=patience)
+    async def heard(self) -> HeardSession | None:
+        """Return what the server knows of the session; None if the memory cannot be read, or not in time."""
+        known = self.conversation.heard
+        if self.session_id not in known:
+            latest_in = partial(self.store.past.latest_in, self.session_id, self.time)
+            try:
+                with fail_after(READING_SECONDS):
+                    known.setdefault(self.session_id, HeardSession(await run_sync(latest_in, abandon_on_cancel=True)))
+            except Exception as error:
+                log_failure("A session was not looked up", error)
+        return known.get(self.session_id)
 
 
-async def stored(event: Event, said: Said) -> None:
-    """Store what was said; log why it was not."""
-    current_call.set(None)  # goes on when the client has given up waiting
-    try:
-        await in_writers_thread(partial(store_said, event, said))
-    except DuplicateMemoryError:
-        logger.debug("A hook's %s is stored already", said.kind)
-    except Exception as error:
-        logger.warning(
-            "A hook's %s was not stored: %s", said.kind, error if isinstance(error, VectorMemoryError) else where(error)
-        )
+async def keep(event: Event, kind: MemoryKind, content: str, agent_id: str = MAIN_AGENT) -> Taken[None] | None:
+    """Keep a text under the client's session, unless nothing may be stored. Raises the errors of `Intake.take`."""
+    return await take(event, Said(kind, agent_id, content, event.time)) if event.is_kept else None
 
 
-def store_said(event: Event, said: Said) -> None:
-    """Store what was said. Raises the errors of a store."""
+async def take(event: Event, said: Said) -> Taken[None] | None:
+    """Keep what was said, and have it stored; None if there is nothing in it. Raises the errors of `Intake.take`."""
+    return await in_intake_thread(partial(taken, event, said))
+
+
+def taken(event: Event, said: Said) -> Taken[None] | None:
+    """Remove secrets from what was said, and keep it."""
     redacts = event.store.settings.redact is not Redact.OFF
-    event.store.store_memory(
+    content, title = (storable(text, redacts=redacts).text for text in (said.content, said.title or ""))
+    if not content:
+        return None
+    return event.store.intake.take(
         said.kind,
-        storable(said.content, redacts=redacts).text,
-        captured=True,
-        agent_id=current_caller().agent_id or said.agent_id,
+        content,
+        agent_id=(current_caller().agent_id or said.agent_id)[:MAX_IDENTIFIER],
         session_id=event.session_id,
-        title=as_title(said.title or ""),
+        title=as_title(title),
         metadata={"project": event.conversation.project.folder},
         created_at=said.time,
     )
+
+
+async def settle(event: Event, kept: Taken[None] | None, patience: float) -> None:
+    """Wait until a text is stored, but only so long, and not if that is sure to take longer.
+
+    Raises DatabaseError if it is neither stored nor on the disk.
+    """
+    if kept is None:
+        return
+    outcome = await outcome_of(kept, 0 if kept.is_kept and event.store.intake.is_held_up else patience)
+    if not kept.is_kept and (outcome is None or outcome.verdict is not Verdict.STORED):
+        raise DatabaseError(outcome.reason if outcome else "No disk has taken a text, and it is not stored yet.")
+
+
+async def outcome_of(kept: Taken[T], patience: float) -> Outcome[T] | None:
+    """Return the outcome of the first attempt to store a text; None if it is not known in time."""
+    await asyncio.wait([asyncio.wrap_future(kept.outcome)], timeout=patience)
+    return kept.outcome.result() if kept.outcome.done() else None
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """Log why something failed, without what is stored."""
+    logger.warning("%s: %s", what, error if isinstance(error, VectorMemoryError) else where(error))

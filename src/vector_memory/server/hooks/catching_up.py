@@ -14,8 +14,10 @@ from anyio.to_thread import run_sync
 
 from vector_memory.domain import MemoryKind
 from vector_memory.errors import VectorMemoryError, where
-from vector_memory.server.hooks.capture import Event, stored
+from vector_memory.server.conversation import HeardSession
+from vector_memory.server.hooks.capture import Event, take
 from vector_memory.transcripts.conversation import Said
+from vector_memory.transcripts.lines import FormatError
 from vector_memory.transcripts.own import read_own
 
 logger = logging.getLogger(__name__)
@@ -27,30 +29,46 @@ ATTEMPTS, PAUSE_SECONDS = 10, 0.15
 """A client may write its transcript a moment after it has called a hook."""
 
 
-async def catch_up(event: Event, *, is_answered: bool) -> None:
+_at_work: set[asyncio.Task[None]] = set()
+"""Nobody waits for these any more; the event loop itself would let them be collected."""
+
+
+async def begin_to_catch_up(event: Event, heard: HeardSession, *, is_answered: bool, patience: float) -> None:
+    """Catch up with a session unless that is done; wait for it for so many seconds. `is_answered`: see `catch_up`."""
+    if heard.is_caught_up:
+        return
+    heard.is_caught_up = not is_answered
+    task = asyncio.create_task(catch_up(event, heard, is_answered=is_answered))
+    _at_work.add(task)
+    task.add_done_callback(_at_work.discard)
+    await asyncio.wait([task], timeout=patience)
+
+
+async def catch_up(event: Event, heard: HeardSession, *, is_answered: bool) -> None:
     """Store what the transcript of a session has beyond its memories. `is_answered`: a prompt must be in it."""
     if not event.is_kept or not event.text("transcript_path"):
         return
     try:
         for _ in range(ATTEMPTS if is_answered else 1):
-            said = await run_sync(missing, event)
+            said = await run_sync(missing, event, heard)
             if any(one.kind is MemoryKind.INPUT_PROMPT for one in said):
                 break
             await asyncio.sleep(PAUSE_SECONDS if is_answered else 0)
         for one in said:
-            await stored(event, one)
+            await take(event, one)
     except Exception as error:
+        heard.is_caught_up = isinstance(error, FormatError)  # which the next attempt would meet, too
         reason = error if isinstance(error, VectorMemoryError) else where(error)
         logger.warning("The transcript of a session was not read: %s", reason)
 
 
-def missing(event: Event) -> list[Said]:
+def missing(event: Event, heard: HeardSession) -> list[Said]:
     """Return what was said since the latest memory that the session had when the server first heard of it."""
     project = Path(event.conversation.project.folder).resolve()
     transcript = read_own(Path(event.text("transcript_path")), event.session_id, project)
     if transcript is None:
         return []
     reach = datetime.fromisoformat(event.conversation.started) - REACH
-    since = max(event.heard.latest or "", reach.isoformat(timespec="microseconds"))
+    since = max(heard.latest or "", reach.isoformat(timespec="microseconds"))
     said = [one for one in transcript.said if one.time > since]
     return [replace(one, agent_id=event.client) if one.kind is MemoryKind.WORKING_MEMORY else one for one in said]

@@ -7,18 +7,16 @@ would be stored is kept on this machine and sent, in order, when it is back.
 import asyncio
 import json
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
+from anyio.to_thread import run_sync
 from fastmcp import Context, FastMCP
 from fastmcp.prompts import Message, PromptResult
 from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
-from mcp import MCPError
 from mcp_types import (
     CallToolRequestParams,
     Completion,
@@ -34,26 +32,26 @@ from mcp_types import (
 
 from vector_memory import __version__
 from vector_memory.errors import DatabaseError, QuotaExceededError, ValidationError, VectorMemoryError
+from vector_memory.outbox import Body, Delivery, Outbox
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
 from vector_memory.server.fastmcp_adapter import MemoryServer
-from vector_memory.server.hooks import FAILED, HOOKS
-from vector_memory.server.http.outbox import Outbox, Waiting
-from vector_memory.server.http.remote import BrokenCallError, Remote, Speaker
+from vector_memory.server.hooks import HOOKS
+from vector_memory.server.hooks.capture import outcome_of
+from vector_memory.server.http.remote import Remote, Speaker
+from vector_memory.server.http.sending import Sender, call_of, repaired
 from vector_memory.server.instructions import instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
-from vector_memory.settings import ServerOptions
+from vector_memory.server.tools.threads import in_intake_thread
+from vector_memory.settings import Redact, ServerOptions
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_ATTEMPTS = 2.0
+PATIENCE_SECONDS = 2.0
+"""A hook waits so long for the answer of the shared memory: less than clients wait for a hook."""
 
-FINAL = frozenset({"ValidationError", "AccessDenied", "ChunkingError"})
-"""Errors of a call that will fail each time it is repeated. A duplicate is one: it is stored already."""
-
-ATTEMPTS = 5
-"""How often others wait behind a call that the shared memory can be reached for, but fails."""
+SECONDS_BETWEEN_LOOKS = 0.01
 
 KEPT = "Kept on this machine. It will be sent to the shared memory, in order, as soon as that can be reached."
 
@@ -61,12 +59,22 @@ KEPT = "Kept on this machine. It will be sent to the shared memory, in order, as
 class Relay(Middleware):
     """Answers from the shared memory, and keeps what cannot be stored there yet."""
 
-    def __init__(self, remote: Remote, outbox: Outbox) -> None:
+    def __init__(self, remote: Remote, outbox: Outbox, redacts: Redact = Redact.CAPTURED) -> None:
         self._remote = remote
-        self._outbox = outbox
+        self._redacts = redacts
         self._session_id: str | None = None
-        self._failures: Counter[Path] = Counter()
-        self._problem: str | None = None
+        self._sender = Sender(remote)
+        self.delivery = Delivery([outbox], self._sender)
+
+    def start(self) -> None:
+        """Send what waits, in the running event loop."""
+        self._sender.begin(asyncio.get_running_loop())
+        self.delivery.start()
+
+    def close(self) -> None:
+        """Send nothing more; what waits is sent by another relay."""
+        self.delivery.stop()
+        self._sender.end()
 
     async def on_list_tools(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Sequence[Tool]]
@@ -85,29 +93,52 @@ class Relay(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],  # noqa: ARG002 - no tool runs here
     ) -> ToolResult:
-        """Hand a call on, or keep it if it stores and the shared memory cannot be reached."""
-        name, arguments = context.message.name, context.message.arguments or {}
+        """Hand a call on; keep it first if it is that of a hook, or if it stores and cannot be sent."""
+        name, arguments = context.message.name, repaired(context.message.name, context.message.arguments or {})
         try:
-            answer = await self._answer(name, arguments, context.fastmcp_context)
+            require_text(arguments)
+            speaker = self._speaker(name, arguments, context.fastmcp_context)
+            if name in HOOKS:
+                return await self._hooked(call_of(name, arguments, speaker, self._redacts))
+            return await self._answer(name, arguments, speaker, context.fastmcp_context)
         except VectorMemoryError as error:
-            answer = failed_result(Result, error)
-        if name in HOOKS and answer.is_error:  # a client shows its user whatever else a hook answers
-            logger.warning("%s failed: %s", name, (answer.structured_content or {}).get("error"))
-            return nothing_to_tell()
-        return answer
+            if name in HOOKS:  # a client shows its user whatever else a hook answers
+                logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
+                return nothing_to_tell()
+            return failed_result(Result, error)
 
-    async def _answer(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
-        require_text(arguments)
-        stores = name.startswith(("store_", "hook_"))
-        speaker = self._speaker(name, arguments, context)
-        if stores and not self._outbox.is_empty():  # in order: behind those that wait
-            return self._keep(name, arguments, speaker)
+    async def _hooked(self, call: Body) -> ToolResult:
+        """Keep the call of a hook, have it sent, and return what the agent is told if that is known soon."""
+        kept = await in_intake_thread(self.delivery.take, call)
+        outcome = await outcome_of(kept, 0 if self.delivery.is_held_up else PATIENCE_SECONDS)
+        answer = outcome.answer if outcome else None
+        return nothing_to_tell() if answer is None or answer.is_error else ToolResult(content=answer.content)
+
+    async def _answer(
+        self, name: str, arguments: dict[str, Any], speaker: Speaker, context: Context | None
+    ) -> ToolResult:
+        stores = name.startswith("store_")
+        if stores and await self._must_wait():
+            return await self._keep(name, arguments, speaker)
         try:
             return await self._remote.call(name, arguments, speaker, context)
         except DatabaseError:
             if not stores:
                 raise
-            return self._keep(name, arguments, speaker)
+            return await self._keep(name, arguments, speaker)
+
+    async def _must_wait(self) -> bool:
+        """Return whether a text has to be stored behind others that wait, after a moment in which these may be stored.
+
+        Not behind those for which a namespace has no room: it has none for this one either, and says so.
+        """
+        delivery = self.delivery
+        while not await run_sync(lambda: delivery.is_clear):
+            if delivery.is_held_up:
+                return delivery.problem is None or delivery.problem.code != QuotaExceededError.code
+            delivery.start()
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+        return False
 
     def _speaker(self, name: str, arguments: dict[str, Any], context: Context | None) -> Speaker:
         """Return for whom a call is made, and note the session if a hook names it."""
@@ -157,52 +188,8 @@ class Relay(Middleware):
         except VectorMemoryError:
             return Completion(values=[])
 
-    async def send_waiting(self) -> None:
-        """Send what waits, the oldest first, until the shared memory cannot be reached. Another process may do so."""
-        with self._outbox.sending() as may_send:
-            if not may_send:
-                return
-            for call in self._outbox.waiting():
-                if await self._sent(call):
-                    del self._failures[call.path]
-                elif self._failures[call.path] < ATTEMPTS:
-                    return
-
-    async def _sent(self, call: Waiting) -> bool:
-        """Send a call that waits; False: it has to wait longer."""
-        try:
-            answer = await self._remote.call(call.tool, call.arguments, call.speaker)
-        except (BrokenCallError, MCPError) as error:
-            return self._failed(call, type(error).__name__)
-        except DatabaseError as error:
-            logger.debug("Not sent yet: %s", error)
-            self._failures.clear()
-            return False
-        except VectorMemoryError as error:
-            answer = failed_result(Result, error)
-        body = answer.structured_content or {}
-        problem = body.get("error") if answer.is_error else (answer.meta or {}).get(FAILED)
-        if problem is None or body.get("memory_id") is not None:  # an error with an id is a duplicate: it is there
-            self._outbox.sent(call)
-        elif problem in FINAL:
-            logger.error("A store was refused and set aside: %s", problem)
-            self._outbox.refused(call)
-        else:
-            return self._failed(call, str(problem))
-        return True
-
-    def _failed(self, call: Waiting, problem: str) -> bool:
-        if self._problem != problem:
-            logger.warning("A store waits on this machine: %s", problem)
-        self._problem = problem
-        if problem != QuotaExceededError.code:  # which all that waits would meet
-            self._failures[call.path] += 1
-        return False
-
-    def _keep(self, tool: str, arguments: dict[str, Any], speaker: Speaker) -> ToolResult:
-        self._outbox.add(tool, arguments, speaker)
-        if tool in HOOKS:
-            return nothing_to_tell()
+    async def _keep(self, name: str, arguments: dict[str, Any], speaker: Speaker) -> ToolResult:
+        await in_intake_thread(self.delivery.keep, call_of(name, arguments, speaker, self._redacts))
         return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
 
 
@@ -221,17 +208,16 @@ def require_text(arguments: dict[str, Any]) -> None:
         ) from None
 
 
-def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMCP:
+def create_relay(relay: Relay, offer: ServerOptions) -> FastMCP:
     """Return a server with the tools, resources and prompts of a shared memory, which answers from there."""
-    relay = Relay(remote, outbox)
 
     @asynccontextmanager
     async def lifespan(_server: FastMCP) -> AsyncIterator[dict[str, object]]:
-        sending = asyncio.create_task(keep_sending(relay, outbox))
+        relay.start()
         try:
             yield {}
         finally:
-            sending.cancel()
+            relay.close()
 
     server = MemoryServer(
         "vector-memory",
@@ -244,14 +230,3 @@ def create_relay(remote: Remote, outbox: Outbox, offer: ServerOptions) -> FastMC
     add_listed(server, offer)
     server.add_completion_handler(relay.complete)
     return server
-
-
-async def keep_sending(relay: Relay, outbox: Outbox) -> None:
-    """Send what waits, again and again."""
-    while True:
-        try:
-            if not outbox.is_empty():
-                await relay.send_waiting()
-        except Exception:  # whatever it was, the next attempt may succeed
-            logger.exception("What waits on this machine could not be sent")
-        await asyncio.sleep(SECONDS_BETWEEN_ATTEMPTS)

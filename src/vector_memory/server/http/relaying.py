@@ -1,32 +1,28 @@
 """Runs a relay to a shared memory over standard input and output."""
 
 import asyncio
-import hashlib
-import os
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from vector_memory.errors import ConfigurationError
+from vector_memory.outbox import Outbox
+from vector_memory.outbox.places import outbox_for, user_folder
 from vector_memory.server.app import serve
-from vector_memory.server.http.outbox import Outbox
-from vector_memory.server.http.relay import create_relay
+from vector_memory.server.http.relay import Relay, create_relay
 from vector_memory.server.http.remote import Remote
 from vector_memory.server.shutdown import end_process, stop_on_signals
 from vector_memory.server.stdio import Wire, take_standard_streams
-from vector_memory.settings import ServerOptions
-
-DIGITS = 16
+from vector_memory.settings import Redact, ServerOptions
 
 
-def run_relay(url: str, token_file: Path, offer: ServerOptions) -> NoReturn:
+def run_relay(url: str, token_file: Path, offer: ServerOptions, redacts: Redact) -> NoReturn:
     """Serve one client from a shared memory until it disconnects or a signal arrives; end the process."""
-    end = partial(end_process, lambda: None)
-    stop_on_signals(end)
     read_token(token_file)  # a mistake is told at once
-    remote = Remote(url, partial(read_token, token_file))
-    relay = create_relay(remote, Outbox(outbox_of(url, token_file)), offer)
-    asyncio.run(serve(relay, Wire(*take_standard_streams(), end)))
+    relay = Relay(Remote(url, partial(read_token, token_file)), outbox_of(url, token_file), redacts)
+    end = partial(end_process, relay.close)
+    stop_on_signals(end)
+    asyncio.run(serve(create_relay(relay, offer), Wire(*take_standard_streams(), end)))
     end()
 
 
@@ -40,12 +36,13 @@ def read_token(path: Path) -> str:
         raise ConfigurationError(f"The token file {path} cannot be read: {error.strerror}.") from error
 
 
-def outbox_of(url: str, token_file: Path) -> Path:
-    """Return the folder of what waits for a shared memory.
+def outbox_of(url: str, token_file: Path) -> Outbox:
+    """Return what waits for a shared memory. Raises ConfigurationError if this user has no home.
 
     Each file with a token has its own: another token may open another namespace, where these texts do not belong. It is
     the file and not the token, so that a renewed token sends what has waited.
     """
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    place = f"{url}\n{token_file.resolve()}"
-    return Path(state).expanduser() / "vector-memory" / "outbox" / hashlib.sha256(place.encode()).hexdigest()[:DIGITS]
+    folder = user_folder()
+    if folder is None:
+        raise ConfigurationError("There is no home folder for what waits to be sent: set XDG_STATE_HOME.")
+    return outbox_for(f"{url}\n{token_file.resolve()}", url, folder)

@@ -20,11 +20,14 @@ LONG = 50_000
 LONG_WRITERS = 2
 """Longer texts (in characters) take seconds to embed: LONG_WRITERS at a time, and short texts do not wait for them."""
 
+INTAKE = 4
+
 Limiter = RunVar[CapacityLimiter]
 
 _writers: Limiter = RunVar("writers")
 _long_writers: Limiter = RunVar("long_writers")
 _file_writers: Limiter = RunVar("file_writers")
+_intake: Limiter = RunVar("intake")
 
 
 async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,6 +44,11 @@ async def in_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P
 async def in_file_writers_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that writes a Markdown file, one call at a time, and return its result."""
     return await _limited(_file_writers, 1, partial(function, *args, **kwargs))
+
+
+async def in_intake_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function that puts a text on the disk, and return its result: it waits for no call, however slow."""
+    return await _limited(_intake, INTAKE, partial(function, *args, **kwargs))
 
 
 async def _limited(limiter: Limiter, most: int, work: Callable[[], T]) -> T:

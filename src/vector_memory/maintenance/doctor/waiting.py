@@ -1,0 +1,64 @@
+"""Checks what waits on this machine until it is stored, and what was set aside."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from vector_memory.domain.text import counted
+from vector_memory.errors import DatabaseError
+from vector_memory.maintenance.doctor.report import NAMED, Finding, State, fine
+from vector_memory.outbox.folder import Contents, Outbox
+from vector_memory.outbox.places import all_of_user, outboxes_of
+from vector_memory.settings import MemoryAddress
+
+OUTBOX = "outbox"
+"""The name of the check."""
+
+ADVICE = "What waits is stored by the servers of that memory, or the relays to it, as soon as that is possible."
+AND_SET_ASIDE = (
+    "Read what was set aside, delete it, or run `vector-memory doctor --fix`: it is tried again like what waits."
+)
+
+
+def outbox_finding(address: MemoryAddress) -> Finding:
+    """Check what waits for a memory, or for any other that this user's programs store in."""
+    looked_at = [(outbox, outbox.contents()) for outbox in _outboxes(address)]
+    found = [(outbox, contents) for outbox, contents in looked_at if contents.waiting or contents.refused]
+    if not found:
+        return fine(OUTBOX, "Nothing that hooks or relays have taken waits to be stored.")
+    sentences = [f"For {outbox.target}, in {outbox.folder}: {_said(contents)}" for outbox, contents in found]
+    is_refused = any(contents.refused for _, contents in found)
+    advice = f"{ADVICE} {AND_SET_ASIDE}" if is_refused else ADVICE
+    return Finding(OUTBOX, State.WARNING, "\n".join(sentences), advice, fixable=is_refused)
+
+
+def try_again(address: MemoryAddress) -> str:
+    """Let what was set aside be tried again; say how much that is. Raises DatabaseError."""
+    try:
+        texts = sum(outbox.put_back() for outbox in _outboxes(address))
+    except OSError as error:
+        raise DatabaseError(f"What was set aside could not be put back ({error.strerror}).") from error
+    return f"{counted(texts, 'text')} will be tried again."
+
+
+def _outboxes(address: MemoryAddress) -> Iterator[Outbox]:
+    """Yield the outboxes of a memory, and all others of this user."""
+    own = outboxes_of(address)
+    yield from own
+    folders = {outbox.folder for outbox in own}
+    yield from (outbox for outbox in all_of_user() if outbox.folder not in folders)
+
+
+def _said(contents: Contents) -> str:
+    """Say what is in an outbox that is not empty."""
+    sentences = []
+    if contents.waiting:
+        since = datetime.fromtimestamp(contents.since or 0, UTC).isoformat(" ", "seconds")
+        wait = "waits" if contents.waiting == 1 else "wait"
+        sentences.append(f"{counted(contents.waiting, 'text')} {wait} since {since}.")
+        sentences += [contents.problem] if contents.problem else []
+    if contents.refused:
+        was = "was" if len(contents.refused) == 1 else "were"
+        sentences.append(f"{counted(len(contents.refused), 'text')} {was} set aside in the folder `refused` there:")
+        shown = [f"{path.name}: {reason or 'Nobody knows why.'}" for path, reason in contents.refused[:NAMED]]
+        sentences += [*shown, *(["..."] if len(contents.refused) > NAMED else [])]
+    return " ".join(sentences)

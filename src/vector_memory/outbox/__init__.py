@@ -1,0 +1,9 @@
+"""What waits on this machine until it is stored: on the disk before anybody is told that it is kept.
+
+`folder` keeps each text in a file, `delivery` stores them one after the other, `places` says where they are.
+"""
+
+from vector_memory.outbox.delivery import Delivery, Outcome, T, Taken, Verdict, failure
+from vector_memory.outbox.folder import Body, Outbox
+
+__all__ = ["Body", "Delivery", "Outbox", "Outcome", "T", "Taken", "Verdict", "failure"]

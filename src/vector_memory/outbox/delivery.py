@@ -1,0 +1,294 @@
+"""Stores what waits: in order, by one process at a time, and each text until it is confirmed or refused for good."""
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from vector_memory.errors import (
+    AccessDeniedError,
+    ChunkingError,
+    DatabaseError,
+    DatabaseLockError,
+    QuotaExceededError,
+    ValidationError,
+    where,
+)
+from vector_memory.outbox.folder import Body, Outbox, Waiting
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SECONDS_BETWEEN_LOOKS = 5.0
+"""Other processes leave texts behind when they are killed."""
+
+SECONDS_BETWEEN_ATTEMPTS = 2.0
+SECONDS_UNTIL_ROOM = 30.0
+"""So long a full or hurried namespace is left alone."""
+
+SECONDS_UNTIL_FREE = 0.02
+"""After this time a process whose text another one may be delivering looks again."""
+
+SLOW = 1.0
+"""If a text has waited for so many seconds, nobody waits for those behind it."""
+
+ATTEMPTS = 5
+"""How often others wait behind a text that fails for a reason of its own."""
+
+ELSEWHERE = "Another process is storing them."
+
+MOST_UNKEPT = 100
+"""Texts that are held in memory because no disk takes them."""
+
+FINAL = frozenset({ValidationError.code, AccessDeniedError.code, ChunkingError.code})
+"""Codes of the errors that a text meets each time."""
+
+FOR_ALL = frozenset({QuotaExceededError.code, DatabaseLockError.code})
+"""Codes of the errors that each text would meet now."""
+
+
+class Verdict(Enum):
+    """What came of an attempt: stored, refused for good, failed for a reason of its own, or not possible now."""
+
+    STORED = "stored"
+    REFUSED = "refused"
+    FAILED = "failed"
+    LATER = "later"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What came of an attempt to store a text, and why. `code`: of the error. `answer`: to what was stored."""
+
+    verdict: Verdict
+    reason: str = ""
+    code: str = ""
+    answer: T | None = None
+
+
+def failure(code: str, reason: str) -> Outcome[Any]:
+    """Return the outcome of an attempt that failed with an error."""
+    verdict = Verdict.REFUSED if code in FINAL else Verdict.LATER if code in FOR_ALL else Verdict.FAILED
+    return Outcome(verdict, reason, code)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[T]):
+    """A text that was taken in. `is_kept`: it is on the disk. `outcome`: of the first attempt to store it."""
+
+    is_kept: bool
+    outcome: "Future[Outcome[T]]"
+
+
+class Delivery(Generic[T]):
+    """Stores what waits in outboxes, in a thread of its own, with `deliver`.
+
+    A text goes into the first outbox that takes it. If none does, it is held in memory.
+    """
+
+    def __init__(self, outboxes: Sequence[Outbox], deliver: Callable[[Body], Outcome[T]]) -> None:
+        self._outboxes = outboxes
+        self._deliver = deliver
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wanted, self._stopping = threading.Event(), threading.Event()
+        self._awaited: dict[Path, Future[Outcome[T]]] = {}
+        self._unkept: deque[tuple[Body, Future[Outcome[T]]]] = deque()
+        self._failures: Counter[Path] = Counter()
+        self._working_since: float | None = None
+        self.problem: Outcome[T] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something of this process is to be stored."""
+        return bool(self._awaited or self._unkept)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether a text would have to wait for long."""
+        since = self._working_since
+        return self.problem is not None or (since is not None and time.monotonic() - since > SLOW)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing waits, but for what others do not wait for any more."""
+        paths = (path for outbox in self._outboxes for path in outbox.paths())
+        return not self._unkept and all(self._is_passed(path) for path in paths)
+
+    def start(self) -> None:
+        """Begin to store what waits, also what others have left behind."""
+        with self._lock:
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+                self._thread.start()
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Stop, and leave what waits to others. Does not wait for the thread."""
+        self._stopping.set()
+        self._wanted.set()
+        if self._unkept:
+            logger.error("Texts lost because no disk has taken them: %d", len(self._unkept))
+
+    def keep(self, body: Body) -> None:
+        """Put a text on the disk, and have it stored. Raises DatabaseError if there is no place for it."""
+        self._add(body, Future())
+        self.start()
+
+    def take(self, body: Body) -> Taken[T]:
+        """Put a text on the disk, or if that fails hold it in memory, and have it stored.
+
+        Raises DatabaseError if it is lost: there is no place for it at all.
+        """
+        outcome: Future[Outcome[T]] = Future()
+        is_kept = True
+        try:
+            self._add(body, outcome)
+        except DatabaseError as error:
+            if len(self._unkept) >= MOST_UNKEPT:
+                raise
+            logger.warning("A text is held in memory only: %s", error)
+            is_kept = False
+            self._unkept.append((body, outcome))
+        self.start()
+        return Taken(is_kept, outcome)
+
+    def deliver_waiting(self) -> float:
+        """Try to store all that waits; return after how many seconds to try again."""
+        self._working_since = self._working_since or time.monotonic()
+        found = [self._store_unkept(), *map(self._empty, self._outboxes)]
+        self.problem = next(filter(None, found), None)
+        self._release_gone()
+        if self.problem is not None:
+            return SECONDS_UNTIL_ROOM if self.problem.code == QuotaExceededError.code else SECONDS_BETWEEN_ATTEMPTS
+        if self.is_busy:  # another process delivers
+            return SECONDS_UNTIL_FREE
+        self._working_since = None
+        return SECONDS_BETWEEN_LOOKS
+
+    def _add(self, body: Body, outcome: "Future[Outcome[T]]") -> None:
+        error = DatabaseError("This machine has no place to keep the text.")
+        with self._lock:  # the thread must not be done with it before it is known that somebody waits for it
+            for outbox in self._outboxes:
+                try:
+                    path = outbox.add(body)
+                except DatabaseError as refusal:
+                    error = refusal
+                else:
+                    self._awaited[path] = outcome
+                    return
+        raise error
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stopping.is_set():
+            self._wanted.wait(pause)
+            self._wanted.clear()
+            try:
+                pause = self.deliver_waiting()
+            except Exception as error:  # whatever it was, the next attempt may succeed
+                logger.warning("What waits on this machine could not be stored: %s", where(error))
+                pause = SECONDS_BETWEEN_ATTEMPTS
+
+    def _empty(self, outbox: Outbox) -> Outcome[T] | None:
+        """Store what waits in an outbox; return why some of it has to wait longer."""
+        if not outbox.paths():
+            return None
+        passed = ""
+        try:
+            with outbox.claimed() as is_ours:
+                if not is_ours:
+                    return self._put_off(Outcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
+                for waiting in outbox.waiting():
+                    outcome = self._stored(outbox, waiting)
+                    if self._stopping.is_set():
+                        return None
+                    if self._holds_others_up(waiting.path, outcome):
+                        outbox.note_problem(outcome.reason)
+                        return self._put_off(outcome)
+                    if outcome.verdict is Verdict.FAILED:
+                        passed = outcome.reason
+                outbox.note_problem(passed)
+        except OSError as error:
+            return self._put_off(Outcome(Verdict.LATER, f"Their folder cannot be used ({error.strerror})."))
+        return None
+
+    def _stored(self, outbox: Outbox, waiting: Waiting) -> Outcome[T]:
+        outcome = self._attempt(waiting.body)
+        if outcome.verdict is Verdict.STORED:
+            outbox.forget(waiting.path)
+        elif outcome.verdict is Verdict.REFUSED:
+            outbox.set_aside(waiting.path, outcome.reason)
+        self._release(waiting.path, outcome)
+        return outcome
+
+    def _holds_others_up(self, path: Path, outcome: Outcome[T]) -> bool:
+        """Return whether others have to wait behind a text. One that fails for a reason of its own is passed later."""
+        if outcome.verdict is Verdict.LATER:
+            self._failures.clear()
+            return True
+        if outcome.verdict is Verdict.FAILED:
+            self._failures[path] += 1
+            return not self._is_passed(path)
+        del self._failures[path]
+        return False
+
+    def _is_passed(self, path: Path) -> bool:
+        return self._failures[path] >= ATTEMPTS
+
+    def _attempt(self, body: Body) -> Outcome[T]:
+        try:
+            return self._deliver(body)
+        except Exception as error:
+            return Outcome(Verdict.FAILED, where(error))
+
+    def _put_off(self, outcome: Outcome[T]) -> Outcome[T]:
+        """Say why texts wait, and let nobody wait for them."""
+        if self.problem is None or self.problem.reason != outcome.reason:
+            logger.warning("Texts wait on this machine until they can be stored: %s", outcome.reason)
+        self.problem = outcome
+        for path in list(self._awaited):
+            self._release(path, outcome)
+        return outcome
+
+    def _store_unkept(self) -> Outcome[T] | None:
+        """Store what no disk has taken, or put it on the disk after all; return why some of it has to wait longer."""
+        problem = None
+        for _ in range(len(self._unkept)):
+            body, future = self._unkept.popleft()
+            with suppress(DatabaseError):
+                self._add(body, future)
+                continue
+            outcome = self._attempt(body)
+            if outcome.verdict in (Verdict.FAILED, Verdict.LATER):
+                self._unkept.append((body, future))
+                problem = self._put_off(outcome)
+            elif outcome.verdict is Verdict.REFUSED:
+                logger.error("A text was refused, and no disk has taken it: %s", outcome.reason)
+            _resolve(future, outcome)
+        return problem
+
+    def _release_gone(self) -> None:
+        """Let nobody wait for what another process has stored."""
+        for path in list(self._awaited):
+            if not path.exists():
+                self._release(path, Outcome(Verdict.STORED))
+
+    def _release(self, path: Path, outcome: Outcome[T]) -> None:
+        with self._lock:
+            future = self._awaited.pop(path, None)
+        if future is not None:
+            _resolve(future, outcome)
+
+
+def _resolve(future: "Future[Outcome[T]]", outcome: Outcome[T]) -> None:
+    if not future.done():
+        future.set_result(outcome)

@@ -1,0 +1,226 @@
+"""A folder of texts that wait, in order, each in a file of its own. Several processes may share it."""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vector_memory.errors import DatabaseError
+from vector_memory.storage.disk.drafts import Rules, draft_at
+from vector_memory.storage.disk.filesystem import make_private_folders, size_of
+from vector_memory.storage.disk.locking import lock_file, lock_if_free
+from vector_memory.storage.disk.protection import Target
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING = 10_000
+MAX_BYTES = 256 * 2**20
+
+REFUSED = "refused"
+"""Folder for what can never be stored: nothing is thrown away. Beside each text is a file that says why."""
+
+REASON = ".reason"
+"""Ends the name of the file that says why a text was set aside."""
+
+DELIVERING = "delivering"
+"""File to lock: one process at a time delivers."""
+
+TARGET, PROBLEM = "target", "problem"
+"""Files that say where the texts belong, and why they wait."""
+
+Body = dict[str, Any]
+"""What waits, as JSON."""
+
+
+class Waiting(NamedTuple):
+    """What waits, and its file."""
+
+    path: Path
+    body: Body
+
+
+class Refused(NamedTuple):
+    """The file of a text that was set aside, and why."""
+
+    path: Path
+    reason: str
+
+
+class Contents(NamedTuple):
+    """What is in an outbox. `since`: when the oldest text that waits was added, in seconds since 1970.
+
+    `problem`: why it waits, as far as that is known.
+    """
+
+    waiting: int
+    since: float | None
+    problem: str
+    refused: list[Refused]
+
+
+class Outbox:
+    """A folder of texts that wait. `target`: where they belong, for people."""
+
+    def __init__(self, folder: Path, target: str = "") -> None:
+        self.folder = folder
+        self._target = target
+        self._stuck: set[Path] = set()
+
+    @property
+    def target(self) -> str:
+        """Where the texts belong, as whoever added the first one has noted it."""
+        return self._target or _text(self.folder / TARGET)
+
+    def add(self, body: Body) -> Path:
+        """Keep a text, behind those that wait. When this returns, it survives a power failure.
+
+        Raises DatabaseError if there is no room, or the folder cannot be written.
+        """
+        data = json.dumps(body).encode()
+        try:
+            self._create()
+            number = self._next_number(len(data))
+            while (path := self._written(number, data)) is None:
+                number += 1
+        except OSError as error:
+            raise DatabaseError(f"This machine could not keep the text ({error.strerror}): try again later.") from error
+        return path
+
+    def is_empty(self) -> bool:
+        """Return whether nothing waits."""
+        return not self.paths()
+
+    def paths(self) -> list[Path]:
+        """Return the files of what waits, the oldest first."""
+        return [path for path in _numbered(self.folder) if path not in self._stuck]
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Yield what waits, the oldest first. A file that cannot be read is set aside."""
+        for path in self.paths():
+            try:
+                body = json.loads(path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self.set_aside(path, f"It cannot be read ({error.strerror}).")
+            except (ValueError, RecursionError):
+                self.set_aside(path, "It is damaged.")
+            else:
+                if isinstance(body, dict):
+                    yield Waiting(path, body)
+                else:
+                    self.set_aside(path, "It is damaged.")
+
+    def forget(self, path: Path) -> None:
+        """Remove a text that is stored. If that fails, it is stored again later, which changes nothing."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("A text that is stored could not be removed: %s", error.strerror)
+
+    def set_aside(self, path: Path, reason: str) -> None:
+        """Set aside a text that can never be stored."""
+        aside = self.folder / REFUSED
+        try:
+            make_private_folders(aside)
+            path.rename(aside / path.name)
+        except OSError as error:
+            logger.warning("A text that waits could not be set aside: %s", error.strerror)
+            self._stuck.add(path)
+            return
+        logger.error("A text was set aside: %s", reason)
+        _note(aside / f"{path.stem}{REASON}", reason)
+
+    def put_back(self) -> int:
+        """Let what was set aside be tried again; return how many texts that are. Raises OSError."""
+        refused = self.refused()
+        for path, _ in refused:
+            path.rename(self.folder / path.name)
+            path.with_suffix(REASON).unlink(missing_ok=True)
+        return len(refused)
+
+    def refused(self) -> list[Refused]:
+        """Return what was set aside."""
+        paths = _numbered(self.folder / REFUSED)
+        return [Refused(path, _text(path.with_suffix(REASON))) for path in paths]
+
+    def contents(self) -> Contents:
+        """Return what is in the outbox. Changes nothing."""
+        paths, since = self.paths(), None
+        with suppress(OSError, IndexError):
+            since = paths[0].stat().st_mtime
+        return Contents(len(paths), since, _text(self.folder / PROBLEM) if paths else "", self.refused())
+
+    def note_problem(self, reason: str) -> None:
+        """Note why the texts wait, for other processes; empty: they do not wait any more."""
+        if reason:
+            _note(self.folder / PROBLEM, reason)
+        else:
+            with suppress(OSError):
+                (self.folder / PROBLEM).unlink(missing_ok=True)
+
+    @contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Yield whether this process may deliver: no other does so during the block. Raises OSError."""
+        with lock_file(self.folder / DELIVERING) as delivering:
+            yield lock_if_free(delivering)
+
+    def _create(self) -> None:
+        if self.folder.is_dir():
+            return
+        make_private_folders(self.folder)
+        _sync(self.folder.parent)
+        _note(self.folder / TARGET, self._target)
+
+    def _next_number(self, size: int) -> int:
+        """Return the number of a text of so many bytes. Raises DatabaseError if there is no room for it."""
+        paths = self.paths()
+        if len(paths) >= MAX_WAITING or sum(map(size_of, paths)) + size > MAX_BYTES:
+            raise DatabaseError("Too many texts wait on this machine until they can be stored: try again later.")
+        # By the time, so that it is used only once, but after those that wait: clocks are set back, too.
+        return max(time.time_ns(), int(paths[-1].stem) + 1 if paths else 0)
+
+    def _written(self, number: int, data: bytes) -> Path | None:
+        """Write a text under a number; None if another process has taken it."""
+        path = self.folder / f"{number:020}.json"
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with draft_at(Target(folder, path.name, path, path.name), Rules()) as draft:
+                with draft.open() as file:
+                    file.write(data)
+                draft.publish()
+        except FileExistsError:
+            return None
+        finally:
+            os.close(folder)
+        return path
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.json") if path.stem.isdecimal())
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _note(path: Path, text: str) -> None:
+    """Write a text for people, as far as that is possible."""
+    with suppress(OSError):
+        path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

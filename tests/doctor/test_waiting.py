@@ -1,0 +1,87 @@
+"""What waits on this machine, and what was set aside."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forked import finished
+from memory_files import contents, doctor, examine, found, said
+from servers import Server
+from vector_memory.maintenance.doctor.report import State
+from vector_memory.outbox import Outbox
+from vector_memory.outbox.places import outbox_for, outboxes_of, user_folder
+from waiting import eventually
+
+WAITS = {"memory_type": "input_prompt", "content": "Why?", "session_id": "s"}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the user of each test a folder of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def relayed(url: str) -> Outbox:
+    """Return what waits for a shared memory."""
+    folder = user_folder()
+    assert folder is not None
+    return outbox_for(url, url, folder)
+
+
+def test_nothing_waits_and_nothing_is_created(path: Path) -> None:
+    assert said(examine(path), "outbox").startswith("Nothing that hooks")
+    assert not [outbox for outbox in outboxes_of(path) if outbox.folder.exists()]
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["beside the memory", "in the user's folder"])
+def test_what_waits_is_counted_with_the_time_and_the_reason(path: Path, place: int) -> None:
+    outbox = outboxes_of(path)[place]
+    first = outbox.add(WAITS)
+    outbox.add(WAITS)
+    os.utime(first, (1_767_225_600, 1_767_225_600))
+    outbox.note_problem("The disk is full.")
+    report = examine(path)
+    assert found(report) == {"outbox": State.WARNING}
+    message = f"For {path}, in {outbox.folder}: 2 texts wait since 2026-01-01 00:00:00+00:00. The disk is full."
+    assert said(report, "outbox").startswith(message)
+
+
+def test_what_was_set_aside_is_named_with_its_reason_and_tried_again(path: Path) -> None:
+    (outbox, _), before = outboxes_of(path), contents(path)
+    outbox.set_aside(outbox.add(WAITS), "There is no room.")
+    report = examine(path)
+    assert found(report) == {"outbox": State.WARNING}
+    assert "1 text was set aside" in said(report, "outbox")
+    assert ".json: There is no room." in said(report, "outbox")
+    after, done = doctor(path).repair_all(report)
+    assert done == ["1 text will be tried again."]
+    assert "1 text waits since" in said(after, "outbox")
+    assert contents(path) == before
+    with Server(path.parent) as server:
+        server.hello()
+        eventually(lambda: contents(path) == [*before, "Why?"])
+
+
+def test_what_waits_for_a_shared_memory_is_told_with_its_address(path: Path) -> None:
+    outbox = relayed("https://memory.example.com/mcp")
+    outbox.add({"tool": "store_report"})
+    outbox.set_aside(outbox.add({"tool": "store_report"}), "There is no room.")
+    told = said(examine(path), "outbox")
+    assert "For https://memory.example.com/mcp, in " in told
+    assert "1 text waits" in told
+    assert "There is no room." in told
+
+
+def test_the_command_prints_it_and_exits_with_0(path: Path) -> None:
+    outbox, _ = outboxes_of(path)
+    outbox.set_aside(outbox.add(WAITS), "There is no room.")
+    words: list[Any] = ["doctor", "--database-path", path, "--fix", "--json"]
+    ended = finished(
+        *words, env={**os.environ, "VECTOR_MEMORY_EMBEDDING_MODEL": "toy", "VECTOR_MEMORY_EMBEDDING_DIM": "16"}
+    )
+    report = json.loads(ended.stdout)
+    assert (ended.returncode, report["mended"]) == (0, ["1 text will be tried again."])
+    assert not outbox.refused()

@@ -1,0 +1,248 @@
+"""What waits is stored in order, once, by one process at a time; nothing that cannot be stored stops the rest."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vector_memory.errors import DatabaseError
+from vector_memory.outbox import Body, Delivery, Outbox, Outcome, Verdict, failure
+from vector_memory.outbox import delivery as delivery_module
+from vector_memory.outbox.delivery import ATTEMPTS, SECONDS_UNTIL_ROOM
+from waiting import eventually
+
+STORED: Outcome[Any] = Outcome(Verdict.STORED)
+Answers = dict[str, Outcome[Any] | Exception]
+
+
+class Memory:
+    """What texts are stored in. `answers`: what it answers to some of them."""
+
+    def __init__(self) -> None:
+        self.answers: Answers = {}
+        self.texts: list[str] = []
+        self.tried: list[str] = []
+
+    def store(self, body: Body) -> Outcome[Any]:
+        text = body["content"]
+        self.tried.append(text)
+        outcome = self.answers.get(text, STORED)
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome.verdict is Verdict.STORED:
+            self.texts.append(text)
+        return outcome
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    return Outbox(tmp_path / "outbox")
+
+
+@pytest.fixture
+def deliver(memory: Memory, outbox: Outbox) -> Iterator[Callable[..., Delivery[Any]]]:
+    """Return a function that begins to deliver; all of it ends with the test."""
+    begun = []
+
+    def begin(*outboxes: Outbox) -> Delivery[Any]:
+        begun.append(Delivery(outboxes or [outbox], memory.store))
+        return begun[-1]
+
+    yield begin
+    for delivery in begun:
+        delivery.stop()
+
+
+def waiting(outbox: Outbox) -> list[str]:
+    return [waiting.body["content"] for waiting in outbox.waiting()]
+
+
+def added(outbox: Outbox, *texts: str) -> None:
+    for text in texts:
+        outbox.add({"content": text})
+
+
+def test_what_others_have_left_is_stored_in_order_and_then_forgotten(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
+) -> None:
+    added(outbox, *"abc")
+    delivery = deliver()
+    delivery.start()
+    eventually(outbox.is_empty)
+    assert memory.texts == ["a", "b", "c"]
+
+
+def test_whoever_has_a_text_taken_in_is_told_what_came_of_it(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
+) -> None:
+    memory.answers = {"a": Outcome(Verdict.STORED, answer="Thank you."), "b": failure("ValidationError", "No.")}
+    delivery = deliver()
+    taken = [delivery.take({"content": text}) for text in "ab"]
+    assert [one.is_kept for one in taken] == [True, True]
+    assert [one.outcome.result(60) for one in taken] == [memory.answers["a"], memory.answers["b"]]
+    assert outbox.is_empty()
+
+
+@pytest.mark.parametrize("code", ["ValidationError", "AccessDenied", "ChunkingError"])
+def test_what_is_refused_for_good_is_set_aside_with_its_reason(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], code: str
+) -> None:
+    added(outbox, *"abc")
+    memory.answers = {"b": failure(code, "It is not welcome.")}
+    deliver().deliver_waiting()
+    assert (memory.texts, waiting(outbox)) == (["a", "c"], [])
+    assert [reason for _, reason in outbox.refused()] == ["It is not welcome."]
+
+
+@pytest.mark.parametrize("code", ["QuotaExceeded", "DatabaseLockError"])
+def test_what_all_would_meet_lets_all_wait_in_order_and_says_why(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], code: str
+) -> None:
+    added(outbox, *"abc")
+    memory.answers = {"a": failure(code, "Not now.")}
+    delivery = deliver()
+    pauses = {delivery.deliver_waiting() for _ in range(ATTEMPTS + 2)}
+    assert (set(memory.tried), waiting(outbox)) == ({"a"}, ["a", "b", "c"])
+    assert (pauses == {SECONDS_UNTIL_ROOM}) == (code == "QuotaExceeded")
+    assert outbox.contents().problem == "Not now."
+    assert delivery.is_held_up
+    memory.answers = {}
+    delivery.deliver_waiting()
+    assert (memory.texts, outbox.is_empty()) == (["a", "b", "c"], True)
+    assert not delivery.is_held_up
+    assert outbox.contents().problem == ""
+
+
+@pytest.mark.parametrize("outcome", [failure("DatabaseError", "It fails."), RuntimeError("a")])
+def test_what_always_fails_keeps_others_waiting_for_a_while_only_and_is_tried_again(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], outcome: Outcome[Any] | Exception
+) -> None:
+    added(outbox, *"abc")
+    memory.answers = {"a": outcome}
+    delivery = deliver()
+    for _ in range(ATTEMPTS - 1):
+        delivery.deliver_waiting()
+    assert memory.texts == []
+    assert not delivery.is_clear
+    delivery.deliver_waiting()
+    assert (memory.texts, waiting(outbox)) == (["b", "c"], ["a"])
+    assert delivery.is_clear
+    assert not delivery.is_held_up
+    reason = outbox.contents().problem
+    assert "It fails." in reason or "RuntimeError at test_delivery.py" in reason
+    memory.answers = {}
+    delivery.deliver_waiting()
+    assert outbox.is_empty()
+
+
+def test_two_that_share_an_outbox_store_each_text_once(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
+) -> None:
+    names = [f"{number:03}" for number in range(60)]
+    pair = [deliver(Outbox(outbox.folder)) for _ in range(2)]
+    taken = [pair[number % 2].take({"content": name}) for number, name in enumerate(names)]
+    assert all(one.outcome.result(60).verdict is Verdict.STORED for one in taken)
+    assert memory.tried == names
+
+
+def test_while_another_process_delivers_nobody_waits_for_long(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
+) -> None:
+    added(outbox, "a")
+    delivery = deliver()
+    with Outbox(outbox.folder).claimed() as is_ours:
+        assert is_ours
+        assert delivery.take({"content": "b"}).outcome.result(60).verdict is Verdict.LATER
+        assert delivery.is_held_up
+    eventually(outbox.is_empty)
+    assert memory.texts == ["a", "b"]
+
+
+def test_a_text_that_one_disk_does_not_take_goes_to_the_next(
+    tmp_path: Path, memory: Memory, deliver: Callable[..., Delivery[Any]]
+) -> None:
+    (tmp_path / "full").write_text("A file, where the folder should be.")
+    other = Outbox(tmp_path / "other")
+    memory.answers = {"a": failure("DatabaseLockError", "Not now.")}
+    delivery = deliver(Outbox(tmp_path / "full"), other)
+    taken = delivery.take({"content": "a"})
+    assert taken.is_kept
+    assert taken.outcome.result(60).verdict is Verdict.LATER
+    assert waiting(other) == ["a"]
+
+
+def test_a_text_that_no_disk_takes_is_stored_from_memory_or_put_on_the_disk_later(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]]
+) -> None:
+    outbox.folder.write_text("A file, where the folder should be.")
+    memory.answers = {"b": failure("DatabaseLockError", "Not now.")}
+    delivery = deliver()
+    taken = [delivery.take({"content": text}) for text in "ab"]
+    assert [one.is_kept for one in taken] == [False, False]
+    assert [one.outcome.result(60).verdict for one in taken] == [Verdict.STORED, Verdict.LATER]
+    outbox.folder.unlink()
+    eventually(outbox.paths)
+    assert waiting(outbox) == ["b"]
+    memory.answers = {}
+    eventually(outbox.is_empty)
+    assert memory.texts == ["a", "b"]
+
+
+def test_what_is_lost_is_counted_in_the_log(
+    outbox: Outbox,
+    memory: Memory,
+    deliver: Callable[..., Delivery[Any]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery_module, "MOST_UNKEPT", 2)
+    outbox.folder.write_text("A file, where the folder should be.")
+    memory.answers = dict.fromkeys("abc", failure("DatabaseLockError", "Not now."))
+    delivery = deliver()
+    for text in "ab":
+        delivery.take({"content": text}).outcome.result(60)
+    with pytest.raises(DatabaseError, match="could not keep the text"):
+        delivery.take({"content": "c"})
+    delivery.stop()
+    [lost] = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert lost.endswith(": 2")
+
+
+def test_what_keeps_texts_waiting_is_logged_once(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    added(outbox, *"ab")
+    memory.answers = dict.fromkeys("ab", failure("DatabaseLockError", "Not now."))
+    delivery = deliver()
+    for _ in range(3):
+        delivery.deliver_waiting()
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "Texts wait on this machine until they can be stored: Not now."
+    ]
+
+
+def test_whatever_happens_the_thread_goes_on(
+    outbox: Outbox, memory: Memory, deliver: Callable[..., Delivery[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_module, "SECONDS_BETWEEN_ATTEMPTS", 0.01)
+    failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        raise RuntimeError
+
+    delivery = deliver()
+    with monkeypatch.context() as patch:
+        patch.setattr(Outbox, "waiting", fail)
+        delivery.take({"content": "a"})
+        assert failed.wait(60)
+    eventually(outbox.is_empty)
+    assert memory.texts == ["a"]

@@ -1,0 +1,129 @@
+"""A folder of texts that wait: in order, within limits, private, and nothing in it stops the rest."""
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from vector_memory.errors import DatabaseError
+from vector_memory.outbox import Outbox
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    return Outbox(tmp_path / "state" / "outbox", "the moon")
+
+
+def added(outbox: Outbox, *texts: str) -> list[Path]:
+    return [outbox.add({"content": text}) for text in texts]
+
+
+def texts(outbox: Outbox) -> list[str]:
+    return [waiting.body["content"] for waiting in outbox.waiting()]
+
+
+def test_what_is_added_comes_after_what_waits_even_if_the_clock_was_set_back(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([5_000, 4_000, 5_001, 1])
+    monkeypatch.setattr("vector_memory.outbox.folder.time", SimpleNamespace(time_ns=lambda: next(clock)))
+    added(outbox, *"abcd")
+    assert texts(outbox) == list("abcd")
+
+
+def test_what_several_add_at_the_same_moment_is_all_kept(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vector_memory.outbox.folder.time", SimpleNamespace(time_ns=repeat(7).__next__))
+    names = [str(number) for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda name: added(Outbox(outbox.folder), name), names))
+    assert sorted(texts(outbox)) == sorted(names)
+
+
+def test_only_the_owner_can_read_what_waits(outbox: Outbox) -> None:
+    os.umask(before := os.umask(0))
+    try:
+        os.umask(0)
+        added(outbox, "secret")
+    finally:
+        os.umask(before)
+    found = [outbox.folder, outbox.folder.parent, *outbox.folder.glob("*.json")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in found] == [0o700, 0o700, 0o600]
+
+
+@pytest.mark.parametrize("damage", ["no JSON", "no object", "nested", "a folder"])
+def test_what_cannot_be_read_is_set_aside_with_its_reason_and_the_rest_goes_on(outbox: Outbox, damage: str) -> None:
+    first, _, third = added(outbox, *"abc")
+    for path in (first, third):
+        path.unlink()
+        match damage:
+            case "no JSON":
+                path.write_bytes(b"{")
+            case "no object":
+                path.write_bytes(b"[1]")
+            case "nested":
+                path.write_bytes(b"[" * 100_000)
+            case "a folder":
+                path.mkdir()
+    assert texts(outbox) == ["b"]
+    assert [path.name for path, _ in outbox.refused()] == [first.name, third.name]
+    assert all(reason.startswith("It ") for _, reason in outbox.refused())
+
+
+def test_what_can_neither_be_read_nor_set_aside_stops_nobody(outbox: Outbox) -> None:
+    first, *_ = added(outbox, *"ab")
+    first.write_bytes(b"{")
+    (outbox.folder / "refused").write_text("A file, where the folder should be.")
+    assert texts(outbox) == ["b"]
+    outbox.forget(outbox.paths()[0])
+    assert outbox.is_empty()
+    assert first.exists()
+
+
+def test_what_was_set_aside_is_put_back_in_its_place(outbox: Outbox) -> None:
+    first, *_ = added(outbox, *"abc")
+    outbox.set_aside(first, "No.")
+    assert [reason for _, reason in outbox.refused()] == ["No."]
+    assert texts(outbox) == ["b", "c"]
+    assert outbox.put_back() == 1
+    assert texts(outbox) == ["a", "b", "c"]
+    assert list((outbox.folder / "refused").iterdir()) == []
+
+
+def test_what_a_killed_process_has_not_finished_is_removed(outbox: Outbox) -> None:
+    added(outbox, "a")
+    (outbox.folder / ".vector-memory-0123456789abcdef.partial").write_bytes(b'{"content": "x')
+    added(outbox, "b")
+    assert texts(outbox) == ["a", "b"]
+    assert not list(outbox.folder.glob("*.partial"))
+
+
+@pytest.mark.parametrize(("name", "most"), [("MAX_WAITING", 2), ("MAX_BYTES", 50)])
+def test_a_full_outbox_says_so_and_keeps_what_it_has(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    monkeypatch.setattr(f"vector_memory.outbox.folder.{name}", most)
+    added(outbox, *"ab")
+    with pytest.raises(DatabaseError, match="Too many texts wait"):
+        added(outbox, "c" * 50)
+    assert texts(outbox) == ["a", "b"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "outbox").write_text("A file, where the folder should be.")
+    with pytest.raises(DatabaseError, match=r"could not keep the text \((File exists|Not a directory)\)"):
+        added(Outbox(tmp_path / "outbox"), "a")
+
+
+def test_its_contents_name_where_the_texts_belong_since_when_they_wait_and_why(outbox: Outbox) -> None:
+    assert Outbox(outbox.folder).contents() == (0, None, "", [])
+    first, *_ = added(outbox, *"ab")
+    outbox.note_problem("The disk is full.")
+    found = Outbox(outbox.folder).contents()
+    assert (found.waiting, found.since, found.problem) == (2, first.stat().st_mtime, "The disk is full.")
+    assert Outbox(outbox.folder).target == "the moon"
+    outbox.note_problem("")
+    assert outbox.contents().problem == ""

@@ -1,0 +1,174 @@
+"""What hooks report to a shared memory arrives, whatever happens to it, to its disk, or to the relay."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.conftest import mounted
+from faults.test_full_disk import fill
+from forked import finished
+from hook_texts import PROMPT
+from hooks.test_kept_process import REPORTS, locked, report
+from over_http.calling import message_of, send_bytes
+from over_http.processes import Running
+from over_http.shared import Shared
+from servers import ENVELOPE, LEGACY, MODERN, QUICK, Server
+from vector_memory.tenancy.folders import FolderRegistry
+from vector_memory.tenancy.quotas import Quota
+from waiting import eventually
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Shared:
+    """A shared memory that is away."""
+    return Shared(tmp_path)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk that is soon full."""
+    with mounted(tmp_path / "disk", "size=8m") as folder:
+        yield folder
+
+
+def texts(server: Running, session: str = "s") -> list[str]:
+    """Return what is stored, in the order of storing."""
+    found = server.call("search_changes", session_id=session, full=True, limit=100)["results"]
+    return [one["content"] for one in found]
+
+
+def begin(server: Running, relay: Server) -> None:
+    """Let the file be created, which takes a while."""
+    report(relay, REPORTS[0])
+    eventually(lambda: texts(server) == REPORTS[:1])
+
+
+def waiting(shared: Shared) -> list[str]:
+    """Return what waits on the machine of the relay."""
+    return [one.body["arguments"]["last_assistant_message"] for one in shared.outbox.waiting()]
+
+
+def test_reports_taken_while_the_file_was_locked_survive_the_death_of_the_server(shared: Shared) -> None:
+    with shared.relay() as relay:
+        with shared.running() as server:
+            begin(server, relay)
+            with locked(shared.database):
+                for text in REPORTS[1:]:
+                    report(relay, text)
+                server.process.kill()
+                server.process.wait()
+        with shared.running() as server:
+            eventually(lambda: sorted(texts(server)) == REPORTS)
+
+
+def test_reports_taken_while_the_disk_of_the_server_was_full_arrive(tmp_path: Path, disk: Path) -> None:
+    shared = Shared(tmp_path, disk)
+    with shared.relay() as relay:
+        with shared.running(XDG_STATE_HOME=str(disk)) as server:
+            begin(server, relay)
+            ballast = fill(disk)
+            for text in REPORTS[1:]:
+                report(relay, text)
+            server.process.kill()
+            server.process.wait()
+        ballast.unlink()
+        assert waiting(shared) == REPORTS[1:]
+        with shared.running() as server:
+            eventually(lambda: sorted(texts(server)) == REPORTS)
+
+
+def test_reports_that_a_full_namespace_refuses_wait_are_named_by_the_doctor_and_hold_nobody_up(
+    shared: Shared,
+) -> None:
+    registry = FolderRegistry(shared.team)
+    with shared.running() as server:
+        with shared.relay() as relay:
+            begin(server, relay)
+            registry.set_quota("red", Quota(memories=1))
+            eventually(lambda: server.call("store_report", content="x", session_id="t")["error"] == "QuotaExceeded")
+            for text in REPORTS[1:]:
+                report(relay, text)
+            refused = relay.call("store_report", agent_id="a", session_id="s", content="# One more\n\nText.")
+            assert refused["error"] == "QuotaExceeded"
+            assert relay.call("search_reports_specific_chunks", query="lock")["results"]
+        assert waiting(shared) == REPORTS[1:]
+        said = finished("doctor", "--database-path", shared.team / "own.db", env={**os.environ, **QUICK, **shared.home})
+        for part in (f"For {shared.url}", "4 texts wait since", "may hold 1 memories and is full"):
+            assert part in " ".join(said.stdout.split())
+        registry.set_quota("red", Quota())
+        with shared.relay():
+            eventually(lambda: texts(server) == REPORTS)
+
+
+def test_what_a_hook_reports_is_on_the_disk_before_a_server_that_hangs_is_called(shared: Shared) -> None:
+    with socket.create_server(("127.0.0.1", int(shared.port))) as hanging, shared.relay() as relay:
+        fields = {"session_id": "s", "agent_type": "explorer", "last_assistant_message": REPORTS[0]}
+        hook = relay.ask_tool("hook_subagent", **fields)
+        with closing(hanging.accept()[0]):
+            assert waiting(shared) == REPORTS[:1]
+            assert relay.receive()["id"] == hook
+            report(relay, REPORTS[1])
+            relay.process.kill()
+            relay.process.wait()
+    with shared.running() as server, shared.relay():
+        eventually(lambda: texts(server) == REPORTS[:2])
+
+
+def test_a_file_that_cannot_be_read_keeps_nothing_behind_it_waiting(shared: Shared) -> None:
+    with shared.relay() as relay:
+        report(relay, REPORTS[0])
+        (shared.folder / f"{1:020}.json").mkdir()
+        with shared.running() as server:
+            eventually(lambda: texts(server) == REPORTS[:1])
+            stored = relay.call("store_report", agent_id="a", session_id="s", content=REPORTS[1])
+            assert stored["memory_id"], "nothing waits"
+    [(_, reason)] = shared.outbox.refused()
+    assert reason == "It cannot be read (Is a directory)."
+
+
+def test_no_secret_is_in_what_waits(shared: Shared) -> None:
+    with shared.relay() as relay:
+        report(relay, f"{REPORTS[0]} <private>hunter2</private>")
+        relay.request(
+            "tools/call", name="hook_prompt", arguments={"prompt": "The password is hunter2.", "session_id": "s"}
+        )
+        found = b"".join(file.read_bytes() for file in shared.folder.rglob("*") if file.is_file())
+    assert b"orders table" in found
+    assert b"hunter2" not in found
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xed\xa0\xbd"])
+def test_a_prompt_that_was_cut_in_the_middle_of_an_emoji_arrives(shared: Shared, half: bytes) -> None:
+    with shared.running() as server:
+        with shared.relay() as relay:
+            arguments = {"session_id": "s", "prompt": f"{PROMPT} HALF"}
+            message = relay.message("tools/call", name="hook_prompt", arguments=arguments)
+            relay.write(json.dumps(message).encode().replace(b"HALF", half) + b"\n")
+            assert json.loads(relay.receive(message["id"])["result"]["content"][0]["text"]) == {}
+            eventually(lambda: texts(server))
+        [stored] = texts(server)
+        assert stored.rstrip("\ufffd") == f"{PROMPT} "
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xed\xa0\xbd"])
+def test_a_client_over_http_may_cut_a_prompt_there_too(shared: Shared, half: bytes, era: str) -> None:
+    with shared.running() as server:
+        arguments = {"session_id": "s", "prompt": f"{PROMPT} HALF"}
+        params: dict[str, Any] = {
+            "name": "hook_prompt",
+            "arguments": arguments,
+            **({"_meta": ENVELOPE} if era == MODERN else {}),
+        }
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        answer = send_bytes(server.url, server.secret, "tools/call", params, body.replace(b"HALF", half))
+        assert message_of(answer)["result"]["content"][0]["text"] == "{}"
+        eventually(lambda: texts(server))
+        [stored] = texts(server)
+        assert stored.rstrip("\ufffd") == f"{PROMPT} "
