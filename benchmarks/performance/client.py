@@ -69,6 +69,11 @@ class Server:
         self._pipe("stdin").close()
         self._process.wait(10)
 
+    def kill(self) -> None:
+        """End the process as if the power had gone."""
+        self._process.kill()
+        self._process.communicate()
+
     def _send(self, message: dict[str, Any]) -> None:
         pipe = self._pipe("stdin")
         pipe.write(json.dumps(message).encode() + b"\n")

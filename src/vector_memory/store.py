@@ -83,7 +83,7 @@ class SessionMemoryStore:
         files = [address] if isinstance(address, Path) else []
         self._exports = ExportFolders(export_folders or [export_folder_of(address)], [*files, *other_databases])
         self._assemble(storage)
-        self.intake = Intake(outboxes_of(address), self._writer)
+        self.intake = Intake([] if read_only else outboxes_of(address), self._writer)
 
     def limited_to(self, names: Collection[str]) -> Self:
         """Return a view of this store in which only these sessions exist. It shares everything; do not close it."""
@@ -125,8 +125,8 @@ class SessionMemoryStore:
         self._index.start_loading()
         if self.settings.warm_start_embedding_model:
             self._model.start_loading()
+        self.intake.start()
         if not self._storage.read_only:
-            self.intake.start()
             self._background.start()
             self._backfill.start(self.settings.auto_backfill_threshold, self._background)
 

@@ -25,7 +25,7 @@ from vector_memory.settings import Settings
 from vector_memory.storage import write_lock
 from vector_memory.storage.sqlite import database
 from vector_memory.store import SessionMemoryStore
-from waiting import eventually
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ def kept(outbox: Outbox) -> list[str]:
 
 async def stored(talk: Any, *texts: str) -> None:
     """Wait until these are the memories."""
-    eventually(lambda: [one.content for one in talk.memories()] == list(texts))
+    await until(lambda: [one.content for one in talk.memories()] == list(texts))
 
 
 def test_the_server_knows_the_calls_of_hooks_by_their_names() -> None:
@@ -68,11 +68,11 @@ async def test_a_prompt_is_stored_though_the_file_is_locked_for_longer_than_a_st
     with connected(tmp_path / "memory.db") as connection:
         connection.execute("begin immediate")
         assert await talk.prompt("s", NEXT) is None
-        eventually(lambda: "kept the database locked" in outbox.contents().problem)
+        await until(lambda: "kept the database locked" in outbox.contents().problem)
         assert kept(outbox) == [NEXT]
         connection.execute("rollback")
     await stored(talk, PROMPT, NEXT)
-    eventually(outbox.is_empty)
+    await until(outbox.is_empty)
 
 
 @pytest.mark.sqlite("the disk is that of a file")
@@ -171,7 +171,7 @@ async def test_a_duplicate_is_confirmed(talk: Any, outbox: Outbox, caplog: pytes
     await talk.prompt("s", PROMPT)
     with caplog.at_level(logging.INFO, "vector_memory"):
         await talk.prompt("s", PROMPT)
-        eventually(outbox.is_empty)
+        await until(outbox.is_empty)
     assert len(talk.memories()) == 1
     assert not outbox.refused()
     assert not [record for record in caplog.records if record.name.startswith("vector_memory")]
@@ -182,7 +182,7 @@ async def test_a_file_that_holds_no_memory_is_set_aside(talk: Any, outbox: Outbo
         outbox.add(body)
     await talk.prompt("s", PROMPT)
     await stored(talk, PROMPT)
-    eventually(outbox.is_empty)
+    await until(outbox.is_empty)
     assert len(outbox.refused()) == 4
 
 

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_only_the_owner_can_read_what_waits(outbox: Outbox) -> None:
         os.umask(before)
     found = [outbox.folder, outbox.folder.parent, *outbox.folder.glob("*.json")]
     assert [stat.S_IMODE(path.stat().st_mode) for path in found] == [0o700, 0o700, 0o600]
+
+
+def test_git_does_not_see_what_waits(tmp_path: Path) -> None:
+    added(Outbox(tmp_path / "memory" / "memory.db.outbox"), "secret")
+    for command in (["init"], ["add", "--all"]):
+        subprocess.run(["git", "-C", tmp_path, *command], check=True, capture_output=True)
+    staged = subprocess.run(["git", "-C", tmp_path, "status", "--porcelain"], check=True, capture_output=True)
+    assert staged.stdout == b""
 
 
 @pytest.mark.parametrize("damage", ["no JSON", "no object", "nested", "a folder"])

@@ -1,5 +1,6 @@
 """What a relay answers, in this process: everything of the shared memory, and sentences when that is away."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,10 @@ from vector_memory.outbox import Outbox
 from vector_memory.server.http import remote as remote_module
 from vector_memory.server.http.relay import Relay
 from vector_memory.server.http.relaying import read_token
-from vector_memory.server.http.remote import Remote
+from vector_memory.server.http.remote import NOBODY, Remote
+from vector_memory.server.http.sending import call_of
+from vector_memory.settings import Redact
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +147,31 @@ async def test_a_hook_that_the_shared_memory_refuses_shows_no_error(team: Team, 
         for _ in range(3):
             answer = await client.call_tool("hook_prompt", {"session_id": "s", "prompt": "Why?"})
             assert (answer.content[0].text, answer.is_error) == ("{}", False)
+
+
+async def test_what_a_token_does_not_permit_a_hook_to_store_is_set_aside_with_the_reason(
+    team: Team, outbox: Outbox
+) -> None:
+    remote = remote_of(team, sessions=("mine",))
+    async with connected(remote, outbox) as client:
+        for session in ("mine", "yours"):
+            await client.call_tool("hook_prompt", {"session_id": session, "prompt": f"Why does it fail in {session}?"})
+        await until(outbox.is_empty)
+    [(path, reason)] = outbox.refused()
+    assert json.loads(path.read_bytes())["arguments"]["session_id"] == "yours"
+    assert "AccessDenied" in reason
+    async with team.client(team.token(next(NAMES))) as client:
+        assert await failure(client, "get_session_stats", session_id="yours")
+
+
+@pytest.mark.parametrize("redacts", Redact)
+def test_what_is_written_to_the_disk_is_redacted_like_what_is_stored(redacts: Redact) -> None:
+    private = "<private>hunter2</private>"
+    hook = call_of("hook_prompt", {"session_id": private, "prompt": private}, NOBODY, redacts)["arguments"]
+    tool = call_of("store_report", {"session_id": "s", "content": private, "tags": [private]}, NOBODY, redacts)
+    assert hook["session_id"] == private
+    assert (hook["prompt"] == private) == (redacts is Redact.OFF)
+    assert ("hunter2" in json.dumps(tool)) == (redacts is not Redact.ALL)
 
 
 async def test_a_text_that_no_message_can_carry_is_refused_and_not_kept(team: Team, outbox: Outbox) -> None:

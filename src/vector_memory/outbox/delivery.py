@@ -206,7 +206,7 @@ class Delivery(Generic[T]):
         try:
             with outbox.claimed() as is_ours:
                 if not is_ours:
-                    return self._put_off(Outcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
+                    return self._released(Outcome(Verdict.LATER, ELSEWHERE)) if self.is_held_up else None
                 for waiting in outbox.waiting():
                     outcome = self._stored(outbox, waiting)
                     if self._stopping.is_set():
@@ -255,6 +255,10 @@ class Delivery(Generic[T]):
         if self.problem is None or self.problem.reason != outcome.reason:
             logger.warning("Texts wait on this machine until they can be stored: %s", outcome.reason)
         self.problem = outcome
+        return self._released(outcome)
+
+    def _released(self, outcome: Outcome[T]) -> Outcome[T]:
+        """Let nobody wait for a text."""
         for path in list(self._awaited):
             self._release(path, outcome)
         return outcome

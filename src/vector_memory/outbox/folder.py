@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_at
-from vector_memory.storage.disk.filesystem import make_private_folders, size_of
+from vector_memory.storage.disk.filesystem import flush_to_disk, make_private_folders, size_of
 from vector_memory.storage.disk.locking import lock_file, lock_if_free
 from vector_memory.storage.disk.protection import Target
 
@@ -170,10 +170,14 @@ class Outbox:
             yield lock_if_free(delivering)
 
     def _create(self) -> None:
+        """Create the folder, which keeps itself out of Git."""
         if self.folder.is_dir():
             return
+        missing = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         make_private_folders(self.folder)
-        _sync(self.folder.parent)
+        for folder in missing:
+            _sync(folder.parent)
+        _note(self.folder / ".gitignore", "*")
         _note(self.folder / TARGET, self._target)
 
     def _next_number(self, size: int) -> int:
@@ -221,6 +225,6 @@ def _note(path: Path, text: str) -> None:
 def _sync(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        flush_to_disk(descriptor)
     finally:
         os.close(descriptor)

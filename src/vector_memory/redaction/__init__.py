@@ -5,9 +5,9 @@ Each is replaced by what it was, as in `[redacted: GitHub token]`. The time is l
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["Redacted", "redact"]
+__all__ = ["Redacted", "redact", "redact_within"]
 
 PRIVATE_TAG = re.compile(r"<(/?)private\b[^<>]{0,200}>(?!`)", re.IGNORECASE)
 """A tag alone in backticks is a mention of the tag."""
@@ -45,6 +45,21 @@ def redact(text: str) -> Redacted:
             break
         result = Redacted(replaced(result.text, places), result.count + len(places))
     return result
+
+
+def redact_within(value: Any) -> tuple[Any, int]:
+    """Return a JSON value with its texts redacted, and the number of places that were replaced."""
+    match value:
+        case str():
+            found = redact(value)
+            return found.text, found.count
+        case list():
+            parts = [redact_within(one) for one in value]
+            return [part for part, _ in parts], sum(count for _, count in parts)
+        case dict():
+            named = {key: redact_within(one) for key, one in value.items()}
+            return {key: part for key, (part, _) in named.items()}, sum(count for _, count in named.values())
+    return value, 0
 
 
 def private_places(text: str) -> list[Place]:

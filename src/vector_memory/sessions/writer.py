@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vector_memory.domain import Chunk, Fingerprint, MemoryKind, NewMemory, utc_now
 from vector_memory.domain.text import counted
@@ -11,7 +10,7 @@ from vector_memory.domain.validation import as_title
 from vector_memory.errors import DuplicateMemoryError, EmbeddingUnavailableError, NotFoundError
 from vector_memory.indexing.background import BackgroundVectors
 from vector_memory.indexing.indexer import EmbeddingProgress, Indexer, is_chunked
-from vector_memory.redaction import redact
+from vector_memory.redaction import redact, redact_within
 from vector_memory.results.mapping import HASH_SHOWN
 from vector_memory.results.sessions import StoreMemoryResult, VectorsState
 from vector_memory.settings import Redact
@@ -158,27 +157,9 @@ class MemoryWriter:
 
 def without_secrets(memory: NewMemory) -> tuple[NewMemory, int]:
     """Return the memory with redacted texts, tags and values of metadata, and the number of places replaced."""
-    count = 0
-
-    def without(value: Any) -> Any:
-        nonlocal count
-        if isinstance(value, str):
-            found = redact(value)
-            count += found.count
-            return found.text
-        if isinstance(value, list):
-            return [without(one) for one in value]
-        return {key: without(one) for key, one in value.items()} if isinstance(value, dict) else value
-
-    kept = replace(
-        memory,
-        content=without(memory.content),
-        title=without(memory.title),
-        description=without(memory.description),
-        tags=tuple(dict.fromkeys(without(list(memory.tags)))),
-        metadata=without(memory.metadata),
-    )
-    return kept, count
+    texts = {name: getattr(memory, name) for name in ("content", "title", "description", "metadata")}
+    kept, count = redact_within({**texts, "tags": list(memory.tags)})
+    return replace(memory, **{**kept, "tags": tuple(dict.fromkeys(kept["tags"]))}), count
 
 
 def require_storable(reader: Reader, memory: NewMemory, content_hash: str, replacing: Collection[int] = ()) -> None:

@@ -7,6 +7,7 @@ would be stored is kept on this machine and sent, in order, when it is back.
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,14 +33,14 @@ from mcp_types import (
 
 from vector_memory import __version__
 from vector_memory.errors import DatabaseError, QuotaExceededError, ValidationError, VectorMemoryError
-from vector_memory.outbox import Body, Delivery, Outbox
+from vector_memory.outbox import SLOW, Body, Delivery, Outbox
 from vector_memory.results.sessions import Result
 from vector_memory.server.app import add_listed
 from vector_memory.server.fastmcp_adapter import MemoryServer
 from vector_memory.server.hooks import HOOKS
 from vector_memory.server.hooks.capture import outcome_of
 from vector_memory.server.http.remote import Remote, Speaker
-from vector_memory.server.http.sending import Sender, call_of, repaired
+from vector_memory.server.http.sending import Sender, call_of, heard_in
 from vector_memory.server.instructions import instructions_for
 from vector_memory.server.tools import offered
 from vector_memory.server.tools.failures import failed_result, protocol_errors
@@ -94,57 +95,62 @@ class Relay(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],  # noqa: ARG002 - no tool runs here
     ) -> ToolResult:
         """Hand a call on; keep it first if it is that of a hook, or if it stores and cannot be sent."""
-        name, arguments = context.message.name, repaired(context.message.name, context.message.arguments or {})
+        name, arguments, client = context.message.name, context.message.arguments or {}, context.fastmcp_context
         try:
-            require_text(arguments)
-            speaker = self._speaker(name, arguments, context.fastmcp_context)
             if name in HOOKS:
-                return await self._hooked(call_of(name, arguments, speaker, self._redacts))
-            return await self._answer(name, arguments, speaker, context.fastmcp_context)
+                return await self._hooked(name, heard_in(arguments), client)
+            require_text(arguments)
+            return await self._answer(name, arguments, client)
         except VectorMemoryError as error:
-            if name in HOOKS:  # a client shows its user whatever else a hook answers
-                logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
-                return nothing_to_tell()
             return failed_result(Result, error)
 
-    async def _hooked(self, call: Body) -> ToolResult:
+    async def _hooked(self, name: str, arguments: dict[str, str], context: Context | None) -> ToolResult:
         """Keep the call of a hook, have it sent, and return what the agent is told if that is known soon."""
-        kept = await in_intake_thread(self.delivery.take, call)
+        if session_id := arguments.get("session_id", "").strip():
+            self._session_id = session_id
+        try:
+            kept = await in_intake_thread(lambda: self.delivery.take(self._call(name, arguments, context)))
+        except VectorMemoryError as error:
+            logger.error("A text of %s is lost: %s", name, error)  # noqa: TRY400 - the traceback adds nothing
+            return nothing_to_tell()
         outcome = await outcome_of(kept, 0 if self.delivery.is_held_up else PATIENCE_SECONDS)
-        answer = outcome.answer if outcome else None
+        answer = outcome.answer if outcome else None  # clients show users whatever else a hook answers
         return nothing_to_tell() if answer is None or answer.is_error else ToolResult(content=answer.content)
 
-    async def _answer(
-        self, name: str, arguments: dict[str, Any], speaker: Speaker, context: Context | None
-    ) -> ToolResult:
+    async def _answer(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
         stores = name.startswith("store_")
         if stores and await self._must_wait():
-            return await self._keep(name, arguments, speaker)
+            return await self._keep(name, arguments, context)
         try:
-            return await self._remote.call(name, arguments, speaker, context)
+            return await self._remote.call(name, arguments, self._speaker(context), context)
         except DatabaseError:
             if not stores:
                 raise
-            return await self._keep(name, arguments, speaker)
+            return await self._keep(name, arguments, context)
 
     async def _must_wait(self) -> bool:
         """Return whether a text has to be stored behind others that wait, after a moment in which these may be stored.
 
         Not behind those for which a namespace has no room: it has none for this one either, and says so.
         """
-        delivery = self.delivery
-        while not await run_sync(lambda: delivery.is_clear):
-            if delivery.is_held_up:
-                return delivery.problem is None or delivery.problem.code != QuotaExceededError.code
-            delivery.start()
+        give_up = time.monotonic() + SLOW
+        while not await run_sync(lambda: self.delivery.is_clear):
+            if self.delivery.is_held_up or time.monotonic() > give_up:
+                problem = self.delivery.problem
+                return problem is None or problem.code != QuotaExceededError.code
+            self.delivery.start()
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
         return False
 
-    def _speaker(self, name: str, arguments: dict[str, Any], context: Context | None) -> Speaker:
-        """Return for whom a call is made, and note the session if a hook names it."""
-        session_id = arguments.get("session_id")
-        if name in HOOKS and isinstance(session_id, str) and session_id.strip():
-            self._session_id = session_id.strip()
+    async def _keep(self, name: str, arguments: dict[str, Any], context: Context | None) -> ToolResult:
+        await in_intake_thread(lambda: self.delivery.keep(self._call(name, arguments, context)))
+        return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
+
+    def _call(self, name: str, arguments: dict[str, Any], context: Context | None) -> Body:
+        return call_of(name, arguments, self._speaker(context), self._redacts)
+
+    def _speaker(self, context: Context | None) -> Speaker:
+        """Return for whom a call is made."""
         client = context.session.client_params if context else None
         return Speaker(client.client_info.name if client else None, self._session_id)
 
@@ -187,10 +193,6 @@ class Relay(Middleware):
                 return await client.complete(reference, typed, context.arguments if context else None)
         except VectorMemoryError:
             return Completion(values=[])
-
-    async def _keep(self, name: str, arguments: dict[str, Any], speaker: Speaker) -> ToolResult:
-        await in_intake_thread(self.delivery.keep, call_of(name, arguments, speaker, self._redacts))
-        return ToolResult(structured_content={**Result(message=KEPT).model_dump(), "queued": True})
 
 
 def nothing_to_tell() -> ToolResult:

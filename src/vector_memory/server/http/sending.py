@@ -12,17 +12,16 @@ from mcp import MCPError
 from vector_memory.domain.text import without_halves
 from vector_memory.errors import DatabaseError, VectorMemoryError
 from vector_memory.outbox import Body, Outcome, Verdict, failure
-from vector_memory.redaction import redact
-from vector_memory.server.hooks import FAILED, HOOKS
+from vector_memory.redaction import redact_within
+from vector_memory.server.hooks import FAILED
 from vector_memory.server.http.remote import BrokenCallError, Remote, Speaker
 from vector_memory.settings import Redact
 
-TEXTS = {
-    Redact.OFF: frozenset[str](),
-    Redact.CAPTURED: frozenset({"prompt", "last_assistant_message", "compact_summary"}),
-    Redact.ALL: frozenset({"prompt", "last_assistant_message", "compact_summary", "content", "title", "description"}),
-}
-"""The arguments from which secrets are removed."""
+TEXTS = frozenset({"prompt", "last_assistant_message", "compact_summary"})
+"""The arguments of hooks that somebody has written."""
+
+NAMES = frozenset({"session_id", "agent_id", "agent_type", "task_code", "memory_type"})
+"""Arguments that name something, and would name something else without a part of them."""
 
 
 class Sender:
@@ -74,16 +73,16 @@ class Sender:
 
 
 def call_of(tool: str, arguments: Mapping[str, Any], speaker: Speaker, redacts: Redact) -> Body:
-    """Return a call as it may be written to the disk: without secrets, and without what only this machine can read."""
-    kept = {name: value for name, value in arguments.items() if name != "transcript_path"}
-    for name in TEXTS[redacts] & kept.keys():
-        if isinstance(kept[name], str):
-            kept[name] = redact(kept[name]).text
+    """Return a call as it may be written to the disk: without secrets, as `redacts` says."""
+    redacted = {Redact.OFF: set[str](), Redact.CAPTURED: TEXTS & arguments.keys(), Redact.ALL: arguments.keys() - NAMES}
+    kept = {**arguments, **{name: redact_within(arguments[name])[0] for name in redacted[redacts]}}
     return {"tool": tool, "arguments": kept, "speaker": speaker._asdict()}
 
 
-def repaired(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call; the texts of a hook without half characters, which no message can carry."""
-    if tool not in HOOKS:
-        return arguments
-    return {name: without_halves(value) if isinstance(value, str) else value for name, value in arguments.items()}
+def heard_in(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts that a hook reports, without half characters, which no message can carry.
+
+    The path of a transcript means nothing on another machine.
+    """
+    texts = {name: text for name, text in arguments.items() if isinstance(text, str) and name != "transcript_path"}
+    return {without_halves(name): without_halves(text) for name, text in texts.items()}
