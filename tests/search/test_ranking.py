@@ -20,12 +20,13 @@ def lists(units: Units, depth: int) -> tuple[Ranked, Ranked]:
     """Return what two searches, each of that depth, have found, and of what the other has found the scores."""
     found = []
     for which in (0, 1):
-        matches = sorted(
-            (Match(unit, unit % 5, scores[which]) for unit, scores in units.items()),
-            key=lambda match: (-match.score, match.id),
-        )
         # Words that do not occur, and vectors that do not exist, are in no list.
-        found.append([match for match in matches if (match.score if which else not math.isnan(match.score))])
+        known = [
+            Match(unit, unit % 5, scores[which])
+            for unit, scores in units.items()
+            if (scores[which] if which else not math.isnan(scores[which]))
+        ]
+        found.append(sorted(known, key=lambda match: (-match.score, match.id)))
     seen = {match.id for matches in found for match in matches[:depth]}
     others = [{unit: units[unit][which] for unit in seen if not math.isnan(units[unit][which])} for which in (0, 1)]
     return tuple(  # type: ignore[return-value]
