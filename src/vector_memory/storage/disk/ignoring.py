@@ -24,7 +24,8 @@ def keep_out_of_git(database: Path) -> None:
     everything that will ever be.
     """
     real = Path(os.path.realpath(database))
-    names = [f"/{escaped(real.name)}*", f"/{EXPORT_FOLDER}/"]
+    own = escaped(real.name)
+    names = [f"/{own}", f"/{own}-*", f"/{own}.*", f"/{EXPORT_FOLDER}/"]  # not its neighbours that begin like it
     if database.parts[-2:] == (MEMORY_FOLDER, DATABASE_NAME):
         rules = real.parent / ".gitignore"
         if not os.path.lexists(rules):
