@@ -40,7 +40,7 @@ def hooks_in(file: Path) -> hooks.Handlers:
         (["codex"], "home/.codex/hooks.json"),
         (["codex", "--project"], "project/.codex/hooks.json"),
     ],
-    ids=" ".join,
+    ids=["claude", "claude in a project", "codex", "codex in a project"],
 )
 def test_a_client_gets_tools_and_hooks_and_loses_both(words: list[str], file: str, run: Run, tmp_path: Path) -> None:
     run("install", "claude", "--yes")  # it writes its own file for the first time

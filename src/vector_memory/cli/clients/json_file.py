@@ -206,7 +206,8 @@ def _next_edits(text: str, node: Node, wanted: Any) -> list[Edit]:
         gone = [name for name in there if name not in wanted]
     elif isinstance(there, list) and isinstance(wanted, list):
         ours = dict(enumerate(wanted))
-        gone = [place for place, one in enumerate(there) if one != ours.get(place)] if len(there) > len(wanted) else []
+        is_longer = len(there) > len(wanted)
+        gone = [place for place, one in enumerate(there) if is_longer and [one] != wanted[place : place + 1]]
     else:
         return [(node.start, node.end, _as_there(text, node, wanted))]
     if gone:
