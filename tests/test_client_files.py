@@ -96,6 +96,11 @@ def test_a_file_without_the_entry_stays_as_it_is(form: ModuleType, section: str,
     assert form.remove(text, section, "vm") == text
 
 
+@pytest.mark.parametrize("text", ['{"theme": "dark"}', '{\n  "theme": "dark"\n}\n', '{\n  "servers": {}\n}\n'])
+def test_a_section_stays_only_if_it_was_there(text: str) -> None:
+    assert json_file.remove(json_file.put(text, "servers", "vm", ENTRY), "servers", "vm", text) == text
+
+
 def test_json_looks_like_the_rest_of_the_file() -> None:
     text = '{\n    "servers": {\n        "a": {}\n    }\n}\n'
     assert json_file.put(text, "servers", "vm", {"command": "x"}) == (

@@ -27,7 +27,7 @@ import json, os, pathlib, sys
 if sys.argv[1:] == ["--version"]:
     sys.exit(print(os.environ.get("CLAUDE_VERSION", "2.1.330"), "(Claude Code)"))
 file = pathlib.Path(os.environ["HOME"], ".claude.json")
-held = json.loads(file.read_text()) if file.exists() else {{"mcpServers": {{}}}}
+held = {{"mcpServers": {{}}}} | (json.loads(file.read_text()) if file.exists() else {{}})
 _, action, _, _, name, *entry = sys.argv[1:]
 if entry and "broken" in entry[0]:
     sys.exit("Invalid configuration")

@@ -392,6 +392,29 @@ def test_the_file_of_claude_code_is_changed_by_its_own_command(run: Run, home: P
 
 
 @pytest.mark.usefixtures("claude")
+@pytest.mark.parametrize("text", ['{"userID": "x"}', '{ "userID":"x", "mcpServers":{} }\n', "{}"])
+def test_the_file_of_claude_code_is_as_before_after_uninstall(text: str, run: Run, home: Path, tmp_path: Path) -> None:
+    (home / ".claude.json").write_text(text, encoding="utf-8")
+    before = everything(tmp_path)
+    run("install", "claude", "--yes")
+    run("install", "claude", "--profile", "full", "--yes")
+    run("uninstall", "claude", "--yes")
+    assert everything(tmp_path) == before
+
+
+@pytest.mark.usefixtures("claude")
+def test_what_a_session_has_written_into_the_file_of_claude_code_stays(run: Run, home: Path) -> None:
+    (home / ".claude.json").write_text('{"userID": "x"}', encoding="utf-8")
+    run("install", "claude", "--yes")
+    held = json.loads((home / ".claude.json").read_text(encoding="utf-8"))
+    (home / ".claude.json").write_text(json.dumps(held | {"numStartups": 2}), encoding="utf-8")
+    run("uninstall", "claude", "--yes")
+    left = json.loads((home / ".claude.json").read_text(encoding="utf-8"))
+    assert left == {"mcpServers": {}, "userID": "x", "numStartups": 2}
+    assert [path.name for path in home.iterdir() if path.is_file()] == [".claude.json"]
+
+
+@pytest.mark.usefixtures("claude")
 def test_the_old_entry_is_added_again_when_the_new_one_is_refused(run: Run, home: Path) -> None:
     run("install", "claude", "--yes")
     before = (home / ".claude.json").read_bytes()
