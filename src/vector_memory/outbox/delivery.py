@@ -267,15 +267,18 @@ class Delivery(Generic[T]):
         """Store what no disk has taken, or put it on the disk after all; return why some of it has to wait longer."""
         problem = None
         for _ in range(len(self._unkept)):
-            body, future = self._unkept.popleft()
+            body, future = self._unkept[0]  # it stays there meanwhile, and counts as lost if the process ends
             with suppress(DatabaseError):
                 self._add(body, future)
+                self._unkept.popleft()
                 continue
             outcome = self._attempt(body)
             if outcome.verdict in (Verdict.FAILED, Verdict.LATER):
-                self._unkept.append((body, future))
+                self._unkept.rotate(-1)
                 problem = self._put_off(outcome)
-            elif outcome.verdict is Verdict.REFUSED:
+            else:
+                self._unkept.popleft()
+            if outcome.verdict is Verdict.REFUSED:
                 logger.error("A text was refused, and no disk has taken it: %s", outcome.reason)
             _resolve(future, outcome)
         return problem
