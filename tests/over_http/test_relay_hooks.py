@@ -126,6 +126,7 @@ def test_a_file_that_cannot_be_read_keeps_nothing_behind_it_waiting(shared: Shar
         (shared.folder / f"{1:020}.json").mkdir()
         with shared.running() as server:
             eventually(lambda: texts(server) == REPORTS[:1])
+            eventually(shared.outbox.is_empty)
             stored = relay.call("store_report", agent_id="a", session_id="s", content=REPORTS[1])
             assert stored["memory_id"], "nothing waits"
     [(_, reason)] = shared.outbox.refused()

@@ -204,8 +204,16 @@ class Outbox:
         return path
 
 
+def entries(folder: Path) -> list[Path]:
+    """Return what is in a folder, sorted; nothing if it does not exist, or belongs to another user. Raises OSError."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
 def _numbered(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.json") if path.stem.isdecimal())
+    return [path for path in entries(folder) if path.suffix == ".json" and path.stem.isdecimal()]
 
 
 def _text(path: Path) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from vector_memory.outbox.folder import Outbox
+from vector_memory.outbox.folder import Outbox, entries
 from vector_memory.settings import MemoryAddress
 
 ENDING = ".outbox"
@@ -43,4 +43,4 @@ def user_folder() -> Path | None:
 def all_of_user() -> list[Outbox]:
     """Return the outboxes in this user's folder that there are."""
     folder = user_folder()
-    return [] if folder is None else [Outbox(place) for place in sorted(folder.glob("*")) if place.is_dir()]
+    return [] if folder is None else [Outbox(place) for place in entries(folder) if place.is_dir()]
