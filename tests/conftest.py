@@ -17,7 +17,7 @@ from lattice import DIMENSIONS, LatticeEmbedder
 from vector_memory.settings import SPECIFIED, Settings
 from vector_memory.store import SessionMemoryStore
 
-PREFIXES = ("VECTOR_MEMORY_", "CWE_", "FASTMCP_", "HF_", "PG")
+PREFIXES = ("VECTOR_MEMORY_", "CWE_", "FASTMCP_", "GIT_", "HF_", "PG")
 VARIABLES = {
     *map(str.upper, SPECIFIED),
     *("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),

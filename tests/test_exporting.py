@@ -139,7 +139,7 @@ def test_a_file_swapped_just_before_it_is_replaced_leads_nowhere_else(
     with nullcontext() if becomes == "a link" else pytest.raises(ValidationError):
         exports.write("a.md", b"second", overwrite=True)
     assert (outside / "precious").read_text() == "mine"
-    assert [path.name for path in folder.iterdir()] == ["a.md"]
+    assert {path.name for path in folder.iterdir()} == {".gitignore", "a.md"}
 
 
 def test_nothing_is_written_outside_while_a_folder_is_repeatedly_replaced_by_a_link(
@@ -192,7 +192,7 @@ def test_a_file_is_replaced_only_on_request(exports: ExportFolders) -> None:
     assert path.read_bytes() == b"first"
     exports.write("a.md", b"second", overwrite=True)
     assert path.read_bytes() == b"second"
-    assert [file.name for file in path.parent.iterdir()] == ["a.md"]
+    assert {file.name for file in path.parent.iterdir()} == {".gitignore", "a.md"}
 
 
 def test_a_pipe_or_folder_instead_of_the_file_is_refused(folder: Path, exports: ExportFolders) -> None:
@@ -213,7 +213,7 @@ def test_a_failed_write_leaves_no_partial_file(
     monkeypatch.setattr("vector_memory.sessions.exports.os.fsync", fail)
     with pytest.raises(MemoryStorageError, match="No space left"):
         exports.write("a.md", b"text", overwrite=False)
-    assert list(folder.iterdir()) == []
+    assert [path.name for path in folder.iterdir()] == [".gitignore"]
 
 
 def test_names_with_spaces_and_quotes_are_just_names(exports: ExportFolders) -> None:

@@ -38,7 +38,7 @@ def test_the_memory_its_log_its_copies_and_its_exports_are_for_their_owner_only(
     restore(copy, path, overwrite=True)
     found |= modes(tmp_path)
     folders = {"new", "new/er", "new/er/exports", "new/er/exports/inner"}
-    files = {"copy.db", "new/er/exports/inner/a.md"}
+    files = {"copy.db", "new/er/exports/.gitignore", "new/er/exports/inner/a.md"}
     files |= {f"new/er/memory.db{end}" for end in ("", "-wal", "-shm", ".before-restore")}
     assert found == {**dict.fromkeys(folders, 0o700), **dict.fromkeys(files, 0o600)}
 

@@ -21,7 +21,9 @@ from vector_memory.domain.validation import check_text
 from vector_memory.errors import MemoryStorageError, NotFoundError, ValidationError
 from vector_memory.files.walking import SkipCallback, Skipped, printable_path, walk
 from vector_memory.sessions.exports import opened_parent, refusal
+from vector_memory.settings import MEMORY_FOLDER
 from vector_memory.storage.disk.filesystem import flush_to_disk
+from vector_memory.storage.disk.ignoring import keep_folder_out_of_git
 from vector_memory.storage.disk.locking import lock
 from vector_memory.storage.disk.protection import is_database
 
@@ -157,6 +159,8 @@ class MemoryFolder:
         block = f"{heading}\n\n{entry.strip()}\n".encode()
         try:
             with opened_parent(self.path, ()) as parent:
+                if self.path.name == MEMORY_FOLDER:
+                    keep_folder_out_of_git(self.path)
                 append_block(parent, name, block)
         except NotADirectoryError:
             raise MemoryStorageError("VECTOR_MEMORY_MEMORY_DIR is not a folder: choose another path.") from None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vector_memory.errors import DatabaseError, ValidationError
 from vector_memory.storage.disk.drafts import Draft, Rules, draft_of
 from vector_memory.storage.disk.filesystem import log_index_of, log_of, make_private_folders
+from vector_memory.storage.disk.ignoring import keep_out_of_git
 from vector_memory.storage.sqlite import inspection
 from vector_memory.storage.sqlite.copying import Progress, copy_database, mark_backup, replace_database, unmark_backup
 from vector_memory.storage.sqlite.database import Connection
@@ -34,6 +35,7 @@ def back_up(source: Path, target: Path, *, overwrite: bool = False, on_progress:
     require_copyable(source)
     rules = Rules(overwrite=overwrite, over_backups=True, databases=[source])
     with draft_of(target, rules) as draft:
+        keep_out_of_git(target)
         copy_database(source, draft.path, on_progress)
         memories = require_whole(draft.path, source)
         mark_backup(draft)
@@ -55,6 +57,7 @@ def restore(source: Path, target: Path, *, overwrite: bool = False, on_progress:
             f"{unused_name(target).name}."
         )
     make_private_folders(target.parent)
+    keep_out_of_git(target)
     kept = unused_name(target) if target.exists() else None
     with draft_of(kept or target, Rules(is_database=True)) as draft:
         copy_database(source, draft.path, on_progress)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from vector_memory.errors import MemoryStorageError, ValidationError
 from vector_memory.storage.disk.drafts import Rules, draft_at
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.protection import Target
 
 
@@ -78,7 +78,7 @@ LINK_ERRORS = {40, 62}
 def opened_parent(folder: Path, parts: Sequence[str], *, make: bool = True) -> Iterator[int]:
     """Yield a descriptor of a file's folder. `make` creates missing folders, accessible by their owner only."""
     if make:
-        make_private_folders(folder)
+        make_own_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for part in parts:

@@ -63,7 +63,7 @@ class DatabaseFile(BaseModel):
     working_dir: FullPath | None = Field(
         default=None,
         description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
-        "if set, else the current folder.",
+        "if set, else the current folder. Of a checkout by `git worktree`, the main one is used.",
     )
 
 
@@ -114,7 +114,8 @@ class DatabaseLocation(DatabaseServer, DatabaseFile):
         """Return the folder on this machine that holds the database file, and where documents are written."""
         if self.database_path is not None:
             return self.database_path.parent
-        return (self.working_dir or project_folder()) / MEMORY_FOLDER
+        project = project_folder() if self.working_dir is None else main_checkout(self.working_dir)
+        return project / MEMORY_FOLDER
 
     def is_default(self) -> bool:
         """Return whether nothing says where the memory is."""

@@ -1,10 +1,14 @@
 """The Git repository that a folder is in, read from its files as gitrepository-layout(5) describes them."""
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-GIT_FILE = "gitdir:"
+GIT_FILE = b"gitdir: "
+BARE = re.compile(rb"^\s*(\[core\]\s*)?bare\s*(=\s*(true|yes|on|1))?\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,14 @@ class Repository:
         """The checkout that the repository was made with; None if it has none, or it is somewhere else."""
         if not self.is_linked:
             return self.work_tree
-        return self.git_folder.parent if self.git_folder.name == ".git" else None
+        return self.git_folder.parent if self.git_folder.name == ".git" and not is_bare(self.git_folder) else None
+
+    def work_trees(self) -> Iterator[Path]:
+        """Yield the topmost folders of this checkout and of all that were made by `git worktree add`."""
+        yield self.work_tree
+        for link in sorted(self.git_folder.glob("worktrees/*/gitdir")):
+            with suppress(OSError):
+                yield Path(os.path.realpath(named_in(link))).parent
 
 
 def repository_of(folder: Path) -> Repository | None:
@@ -40,25 +51,47 @@ def main_checkout(folder: Path) -> Path:
     return repository.main_work_tree / Path(os.path.realpath(folder)).relative_to(repository.work_tree)
 
 
+def checkouts(folder: Path) -> list[Path]:
+    """Return the same folder in every checkout of its repository, itself first."""
+    repository = repository_of(folder)
+    if repository is None:
+        return [folder]
+    inside = Path(os.path.realpath(folder)).relative_to(repository.work_tree)
+    return list(dict.fromkeys([folder, *(work_tree / inside for work_tree in repository.work_trees())]))
+
+
+def is_bare(git_folder: Path) -> bool:
+    """Return whether a repository has no checkout of its own."""
+    files = [git_folder / name for name in ("config", "config.worktree")]
+    return any(BARE.search(file.read_bytes()) for file in files if file.is_file())
+
+
+def named_in(file: Path) -> Path:
+    """Return the path that a file of Git contains."""
+    return file.parent / os.fsdecode(file.read_bytes().removeprefix(GIT_FILE).rstrip(b"\r\n"))
+
+
 def _repository_at(work_tree: Path) -> Repository | None:
     """Return the repository whose checkout has this topmost folder."""
     entry = work_tree / ".git"
     try:
-        git_folder = _named_in(entry) if entry.is_file() else entry
+        git_folder = named_in(entry) if entry.is_file() else entry
         if not os.path.lexists(git_folder / "HEAD"):
             return None
         common = git_folder / "commondir"
         if not common.is_file():
             return Repository(work_tree, git_folder, is_linked=False)
-        shared = Path(os.path.realpath(git_folder / os.fsdecode(common.read_bytes().strip())))
-        return Repository(work_tree, shared, is_linked=True)
+        shared = Path(os.path.realpath(named_in(common)))
+        return Repository(work_tree, shared, _is_listed(git_folder, shared, entry))
     except (OSError, ValueError):  # unreadable, or not what Git writes
         return None
 
 
-def _named_in(file: Path) -> Path:
-    """Return the folder that a file names instead of being it, in a linked checkout or a submodule."""
-    kind, _, named = os.fsdecode(file.read_bytes().strip()).partition(" ")
-    if kind != GIT_FILE:
-        raise ValueError(kind)
-    return file.parent / named
+def _is_listed(git_folder: Path, shared: Path, entry: Path) -> bool:
+    """Return whether a repository lists a checkout: a foreign folder could name any repository as its own."""
+    link = git_folder / "gitdir"
+    return _is_same(git_folder.parent, shared / "worktrees") and link.is_file() and _is_same(named_in(link), entry)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    return path.exists() and other.exists() and path.samefile(other)

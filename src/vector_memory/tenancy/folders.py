@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vector_memory.settings import DATABASE_NAME
 from vector_memory.storage.disk.filesystem import log_of, make_private_folders, size_of
+from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.tenancy.quotas import Quota, read_quota, write_quota
 from vector_memory.tenancy.registry import Sizes, existing_name, invalid_name, missing_namespace
 from vector_memory.tenancy.tokens import Tokens, token_file
@@ -34,6 +35,7 @@ class FolderRegistry:
         """Create an empty namespace. Raises ValidationError for a name that is invalid or in use."""
         if not NAME.fullmatch(name):
             raise invalid_name(LONGEST_NAME)
+        make_own_folder(self._data_dir)
         make_private_folders(self._folder)
         try:
             (self._folder / name).mkdir(mode=0o700)
@@ -67,7 +69,7 @@ class FolderRegistry:
         """Return the key of the folder, which is made at its first use."""
         path = self._data_dir / "state.key"
         if not path.exists():
-            make_private_folders(self._data_dir)
+            make_own_folder(self._data_dir)
             descriptor, draft = tempfile.mkstemp(dir=self._data_dir)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(os.urandom(KEY_BYTES))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from vector_memory.errors import ConfigurationError, QuotaExceededError
+from vector_memory.storage.disk.drafts import Rules, draft_of
 
 FILE = "quota.json"
 MINUTE = 60.0
@@ -51,9 +52,10 @@ def read_quota(folder: Path) -> Quota:
 
 def write_quota(folder: Path, quota: Quota) -> None:
     """Set the quota of the namespace in a folder. Servers notice it within seconds."""
-    draft = folder / f"{FILE}.new"
-    draft.write_text(json.dumps(asdict(quota)), encoding="utf-8")
-    draft.replace(folder / FILE)
+    with draft_of(folder / FILE, Rules(overwrite=True)) as draft:
+        with draft.open() as stream:
+            stream.write(json.dumps(asdict(quota)).encode())
+        draft.publish()
 
 
 class Pace:

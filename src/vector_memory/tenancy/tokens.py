@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 import time
@@ -14,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vector_memory.errors import ConfigurationError, NotFoundError, ValidationError
-from vector_memory.storage.disk.filesystem import flush_to_disk, make_private_folders
+from vector_memory.storage.disk.drafts import Rules, draft_of
+from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.locking import lock, lock_file
 from vector_memory.tenancy.callers import Caller, Permission
 
@@ -157,17 +157,15 @@ class TokenFile(Tokens):
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
         """Yield the tokens as a list to change, and replace the file by it, unless the block raises."""
-        make_private_folders(self._path.parent)
+        make_own_folder(self._path.parent)
         with lock_file(self._path.with_suffix(".lock")) as descriptor:
             lock(descriptor)
             tokens = list(self.tokens())
             yield tokens
-            draft = self._path.with_suffix(".new")
-            with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as stream:
-                json.dump([asdict(token) for token in tokens], stream, indent=1)
-                stream.flush()
-                flush_to_disk(stream.fileno())
-            draft.replace(self._path)
+            with draft_of(self._path, Rules(overwrite=True)) as draft:
+                with draft.open() as stream:
+                    stream.write(json.dumps([asdict(token) for token in tokens], indent=1).encode())
+                draft.publish()
 
 
 def token_file(data_dir: Path) -> TokenFile:

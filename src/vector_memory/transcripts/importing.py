@@ -10,6 +10,7 @@ from vector_memory.domain import MemoryKind, NewMemory
 from vector_memory.domain.validation import MAX_IDENTIFIER, as_title
 from vector_memory.errors import ValidationError
 from vector_memory.settings import Redact
+from vector_memory.settings.repository import checkouts, main_checkout
 from vector_memory.store import SessionMemoryStore
 from vector_memory.transcripts import claude, codex
 from vector_memory.transcripts.conversation import Said, Transcript
@@ -81,7 +82,11 @@ class Importer:
 
     def run(self, clients: Iterable[str], project: Path | None, on_progress: Progress) -> ImportedSessions:
         """Import the transcripts of a project, an absolute path, or all. Can be interrupted and repeated."""
-        paths = [(CLIENTS[name], path) for name in clients for path in CLIENTS[name].transcripts(project)]
+        folders = [None] if project is None else checkouts(project)
+        found = (
+            (CLIENTS[name], path) for name in clients for each in folders for path in CLIENTS[name].transcripts(each)
+        )
+        paths = list(dict.fromkeys(found))
         sizes = [size_of(path) for _, path in paths]
         done, total = 0, sum(sizes)
         for (client, path), size in zip(paths, sizes, strict=True):
@@ -113,7 +118,7 @@ class Importer:
             agent_id=said.agent_id[:MAX_IDENTIFIER],
             session_id=transcript.session_id,
             title=as_title(title.text),
-            metadata={PROJECT: transcript.project},
+            metadata={PROJECT: str(main_checkout(Path(transcript.project)))},
             created_at=said.time,
         )
 
@@ -133,8 +138,8 @@ class Importer:
 
 
 def is_within(transcript: Transcript, project: Path | None) -> bool:
-    """Return whether a transcript is about a project or a folder in it."""
-    return project is None or Path(transcript.project).is_relative_to(project)
+    """Return whether a transcript is about a project or a folder in it, in any of its checkouts."""
+    return project is None or any(map(Path(transcript.project).is_relative_to, checkouts(project)))
 
 
 def size_of(path: Path) -> int:

@@ -7,6 +7,7 @@ from typing import Protocol
 from vector_memory.embedding import EmbeddingModel
 from vector_memory.errors import VectorMemoryError
 from vector_memory.maintenance.backfill import Progress
+from vector_memory.maintenance.doctor.git import git_findings
 from vector_memory.maintenance.doctor.installation import installation_findings
 from vector_memory.maintenance.doctor.report import Finding, Report
 from vector_memory.maintenance.doctor.waiting import OUTBOX, outbox_finding, try_again
@@ -51,7 +52,7 @@ class Doctor:
     def examine(self) -> Report:
         """Run all checks. Nothing is changed or created."""
         installation = list(installation_findings(self._memory.engine(), self._model, self._settings))
-        place = [*self._memory.place(), outbox_finding(self._address)]
+        place = [*self._memory.place(), *git_findings(self._address), outbox_finding(self._address)]
         contents = list(self._memory.contents())
         return Report(str(self._address), {"installation": installation, "place": place, "contents": contents})
 

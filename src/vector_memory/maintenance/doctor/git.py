@@ -1,91 +1,120 @@
-"""Checks that Git does not track the memory."""
+"""Checks that Git does not have the memory."""
 
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
 
-from vector_memory.domain.text import counted
-from vector_memory.maintenance.doctor.report import Finding, fine, problem
-from vector_memory.settings import EXPORT_FOLDER
+from vector_memory.errors import ConfigurationError
+from vector_memory.maintenance.doctor.report import Finding, fine, first_names, problem, warning
+from vector_memory.settings import MEMORY_FOLDER, MemoryAddress, export_folder_of
 from vector_memory.settings.repository import repository_of
-from vector_memory.storage.disk.ignoring import escaped
+from vector_memory.storage.disk.ignoring import REMARK, RULES, escaped, patterns_of, rules_in
 
-SECONDS = 10
-NAMED = 3
-"""Files that are named of many."""
+SECONDS = 5
+"""Time for each of three commands of Git. If one needs more, nothing is said."""
 
-BRANCHES = 50
-"""Branches that are looked at, the latest first."""
+VISIBLE = "? "
+"""Begins a line of `git ls-files -t` about a file that is neither tracked nor ignored."""
+
+REMOVING = ("rm", "-r", "-f", "--cached", "--ignore-unmatch", "--")
+"""The command of Git that stops tracking files, which stay: -f, since what is staged is older than the file."""
+
+ALONE = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+"""Git is to write nothing, to fetch nothing, and to ask nobody."""
 
 
-def git_findings(path: Path) -> Iterator[Finding]:
-    """Yield whether a repository tracks the memory; nothing outside of one, or if Git does not answer."""
-    real = Path(os.path.realpath(path))
-    repository = repository_of(real.parent)
+def git_findings(address: MemoryAddress) -> Iterator[Finding]:
+    """Yield what a repository has of the memory; nothing outside of one, or if Git does not answer."""
+    try:
+        exports = export_folder_of(address)
+    except ConfigurationError:  # the client's path is invalid
+        return
+    repository = repository_of(exports.parent)
     if repository is None:
         return
+    inside = Path(os.path.realpath(exports.parent)).relative_to(repository.work_tree)
+    own = [inside / address.name] if isinstance(address, Path) else []
+    if exports.parent.name == MEMORY_FOLDER or rules_in(exports / RULES)[:1] == [REMARK]:
+        own.append(inside / exports.name)
     try:
-        tracked = git(
-            real.parent, "ls-files", "-z", "--", f":(glob){escaped(real.name)}*", f":(literal){EXPORT_FOLDER}"
-        )
-        branches = branches_with(real)
+        yield finding_about(repository.work_tree, own)
     except (OSError, subprocess.SubprocessError):
         return
-    if tracked:
-        yield problem_here(real, tracked, branches)
-    elif branches:
-        yield problem_elsewhere(real.relative_to(repository.work_tree), branches)
-    else:
-        yield fine("git", "Git does not track the memory.")
 
 
-def problem_here(path: Path, tracked: list[str], branches: list[str]) -> Finding:
-    """Return what to do about files that this checkout tracks."""
-    named = ", ".join(tracked[:NAMED]) + (", ..." if len(tracked) > NAMED else "")
-    tops = sorted({name.partition("/")[0] for name in tracked})
-    command = shlex.join(["git", "-C", str(path.parent), "rm", "-r", "--cached", "--", *tops])
-    where = f", on each of the branches {', '.join(branches)}" if len(branches) > 1 else ""
-    return problem(
-        "git",
-        f"Git tracks {counted(len(tracked), 'file')} of the memory: {named}. A change of branch can overwrite it, and "
-        "whoever clones the repository can read it.",
-        f"Copy the memory with `vector-memory backup`, then run `{command}` and commit{where}. Earlier commits keep "
-        "what was stored then.",
-    )
-
-
-def problem_elsewhere(path: Path, branches: list[str]) -> Finding:
-    """Return what to do about branches that contain the memory, at this place in the repository, if ours does not."""
-    names = [str(path), str(path.parent / EXPORT_FOLDER)]
-    command = shlex.join(["git", "rm", "-r", "--cached", "--ignore-unmatch", "--", *names])
-    return problem(
-        "git",
-        f"Other branches contain the memory: {', '.join(branches)}. A change to one of them overwrites it without a "
-        "question, and the change back deletes it.",
-        "Copy the memory with `vector-memory backup`. For each branch run `git worktree add FOLDER BRANCH`, which "
-        f"changes nothing here, then in that folder `{command}`, and commit.",
-    )
-
-
-def branches_with(path: Path) -> list[str]:
-    """Return the latest branches that contain the database or exports."""
-    latest = ("--sort=-committerdate", f"--count={BRANCHES}", "--format=%(refname:short)%00", "refs/heads")
-    branches = [name.strip() for name in git(path.parent, "for-each-ref", *latest)]
-    return [
-        name
-        for name in branches
-        if name and git(path.parent, "ls-tree", "-z", "--name-only", name, "--", path.name, EXPORT_FOLDER)
-    ]
-
-
-def git(folder: Path, *arguments: str) -> list[str]:
-    """Run a command of Git that changes nothing, and return the names that it prints.
+def finding_about(root: Path, own: Sequence[PurePath]) -> Finding:
+    """Return what Git has of files and folders of the memory, named from the topmost folder of a checkout.
 
     Raises SubprocessError, OSError.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
-    answer = subprocess.run(command, capture_output=True, check=True, timeout=SECONDS, env=environment)  # noqa: S603
-    return [os.fsdecode(name) for name in answer.stdout.split(b"\0") if name]
+    patterns = [pattern for place in own for pattern in pathspecs(place)]
+    seen = git(root, "ls-files", "-z", "-t", "-c", "-o", "--exclude-standard", "--", *patterns).split("\0")[:-1]
+    tracked = [line[len(VISIBLE) :] for line in seen if not line.startswith(VISIBLE)]
+    branches = other_branches_with(root, own)
+    if tracked:
+        command = shlex.join(["git", "-C", str(root), *REMOVING, *owners(tracked, own)])
+        there = f" It is on other branches, too: {first_names(branches)}. {elsewhere(own)}" if branches else ""
+        return problem(
+            "git",
+            f"Git tracks {first_names(tracked)}: a change of branch can overwrite the memory, and whoever clones the "
+            "repository can read it.",
+            f"Run `{command}` and commit: the files stay. Earlier commits keep what was stored then.{there}",
+        )
+    if branches:
+        return problem(
+            "git",
+            f"Other branches contain the memory: {first_names(branches)}. A change to one of them overwrites it "
+            "without a question, and the change back deletes it.",
+            elsewhere(own),
+        )
+    if visible := [line[len(VISIBLE) :] for line in seen]:
+        return warning(
+            "git",
+            f"Git does not ignore {first_names(visible)}: `git add -A` takes it, and `git clean -f` deletes it.",
+            "Store something, which renews the rules of the memory. If this stays, a rule of yours includes it again.",
+        )
+    return fine("git", "Git does not track the memory.")
+
+
+def elsewhere(own: Sequence[PurePath]) -> str:
+    """Return how to take the memory out of other branches, of which none may be checked out here."""
+    command = shlex.join(["git", *REMOVING, *map(str, own)])
+    return (
+        "Copy the memory with `vector-memory backup`. For each branch run `git worktree add FOLDER BRANCH`, which "
+        f"changes nothing here, then in that folder `{command}`, and commit."
+    )
+
+
+def pathspecs(place: PurePath) -> Iterator[str]:
+    """Yield what `git ls-files` needs to list a file or folder, and what belongs to it."""
+    folder = "".join(f"{escaped(part)}/" for part in place.parent.parts)
+    return (f":(top,glob){folder}{pattern.removeprefix('/')}" for pattern in patterns_of(place.name))
+
+
+def owners(files: Sequence[str], own: Sequence[PurePath]) -> list[str]:
+    """Return the files, and for those in one of our folders only that one."""
+    found = [next((str(place) for place in own if PurePath(file).is_relative_to(place)), file) for file in files]
+    return list(dict.fromkeys(found))
+
+
+def other_branches_with(root: Path, own: Sequence[PurePath]) -> list[str]:
+    """Return the branches, but for the one checked out, whose last commit has any of these files and folders."""
+    listed = git(root, "for-each-ref", "--format=%(HEAD)%(refname:lstrip=2)", "refs/heads").split("\n")[:-1]
+    others = [line[1:] for line in listed if not line.startswith("*")]
+    asked = [(name, place) for name in others for place in own if "\n" not in str(place)]
+    lines = "".join(f"refs/heads/{name}:{place}\n" for name, place in asked)
+    answers = git(root, "cat-file", "--batch-check", given=lines).split("\n")[:-1]
+    has = [name for (name, _), answer in zip(asked, answers, strict=True) if not answer.endswith(" missing")]
+    return list(dict.fromkeys(has))
+
+
+def git(root: Path, *arguments: str, given: str = "") -> str:
+    """Return what a command of Git prints that changes nothing. Raises SubprocessError, OSError."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | ALONE
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), *arguments]
+    answer = subprocess.run(  # noqa: S603 - no shell, and no argument that begins with a dash
+        command, input=os.fsencode(given), capture_output=True, check=True, timeout=SECONDS, env=environment
+    )
+    return os.fsdecode(answer.stdout)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from vector_memory.domain.text import counted
 from vector_memory.errors import DatabaseError
-from vector_memory.maintenance.doctor.git import git_findings
 from vector_memory.maintenance.doctor.report import Finding, State, fine, fixable, problem, warning
 from vector_memory.storage.disk import filesystem
 from vector_memory.storage.disk.ignoring import holds_only
@@ -32,7 +31,6 @@ def place_findings(path: Path) -> Iterator[Finding]:
     """Yield the findings about the storage location. Do not call this while this process has the file open."""
     yield file_system_finding(path)
     yield free_space(path)
-    yield from git_findings(path)
     if path.is_file():
         yield permissions(path)
         yield log_size(path)

@@ -34,7 +34,7 @@ from vector_memory.server.http.permissions import Permissions
 from vector_memory.server.http.workers import inherited_socket, supervise
 from vector_memory.server.tools.waiting import stop_waiting
 from vector_memory.settings import HttpOptions, MemoryAddress, ServerOptions, Settings
-from vector_memory.storage.disk.filesystem import make_private_folders
+from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.store import SessionMemoryStore
 from vector_memory.tenancy.audit import AuditLog
 from vector_memory.tenancy.databases import DatabaseRegistry
@@ -122,7 +122,7 @@ def require_usable(http: HttpOptions) -> None:
             raise ConfigurationError(f"--tls-cert and --tls-key cannot be used: {reason}.") from error
     if http.data_dir is not None:
         try:
-            make_private_folders(http.data_dir)
+            make_own_folder(http.data_dir)
             tempfile.TemporaryFile(dir=http.data_dir).close()
         except OSError as error:
             raise ConfigurationError(

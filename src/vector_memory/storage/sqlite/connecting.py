@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,12 +53,12 @@ def create_private_file(path: Path) -> bool:
     """
     try:
         make_private_folders(path.parent)
+        keep_out_of_git(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         return False
     except OSError as error:
         raise DatabaseError(CANNOT_CREATE.format(error.strerror)) from None
-    keep_out_of_git(path)
     return True
 
 
@@ -134,18 +133,21 @@ def keep_transaction_in_memory(connection: apsw.Connection) -> None:
     connection.pragma("cache_spill", PAGES_IN_MEMORY)
 
 
+def flush_the_disk_too(connection: apsw.Connection) -> None:
+    """Let a commit on macOS reach the disk itself: fsync leaves it in the disk's cache. Elsewhere nothing changes."""
+    connection.pragma("fullfsync", True)
+    connection.pragma("checkpoint_fullfsync", True)
+
+
 def set_up(connection: apsw.Connection, synchronous: str) -> None:
     """Enforce foreign keys, so that chunks and passages are deleted with their memory; erase deleted bytes.
 
-    `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits. On
-    macOS, fsync leaves the bytes in the cache of the disk unless it is asked for more.
+    `synchronous` FULL: a commit is on disk when it returns. NORMAL: a power failure can lose the last commits.
     """
     connection.pragma("foreign_keys", True)
     overwrite_deleted_bytes(connection)
     connection.pragma("synchronous", synchronous)
-    if sys.platform == "darwin" and synchronous == "FULL":
-        connection.pragma("fullfsync", True)
-        connection.pragma("checkpoint_fullfsync", True)
+    flush_the_disk_too(connection)
     keep_transaction_in_memory(connection)
 
 

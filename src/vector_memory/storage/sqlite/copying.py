@@ -20,6 +20,7 @@ from vector_memory.storage.disk.protection import (
     is_open,
     is_unused_backup,
 )
+from vector_memory.storage.sqlite.connecting import flush_the_disk_too
 from vector_memory.storage.sqlite.guards import translated_errors
 from vector_memory.storage.sqlite.inspection import inspect
 
@@ -65,6 +66,7 @@ def replace_database(source: Path, target: Path, kept: Path, on_progress: Progre
 def _exclusive_connection(path: Path) -> Iterator[apsw.Connection]:
     """Yield a connection that locks out all others and treats the content of the file as an empty database."""
     with contextlib.closing(apsw.Connection(str(path))) as connection:
+        flush_the_disk_too(connection)
         connection.pragma("locking_mode", "exclusive")
         connection.config(apsw.SQLITE_DBCONFIG_RESET_DATABASE, 1)
         try:

@@ -83,6 +83,8 @@ class Database:
         with noting(path), translated_errors():
             if not self._opened_if_there() and not read_only:
                 require_creatable(path)
+        if not read_only and path.parent.is_dir():
+            keep_out_of_git(path)
 
     @property
     def read_only(self) -> bool:
@@ -247,8 +249,6 @@ class Database:
         if self._only_reads and not is_writable(self.path):
             self._full_disk.open_to_read(self._is_present)
             return
-        if not self._only_reads:
-            keep_out_of_git(self.path)
         try:
             self._writer = writer = self._connect()
             with closed_on_error(writer), full_disk_detected(writer):

@@ -75,6 +75,7 @@ def _transaction(path: Path) -> Iterator[apsw.Connection]:
         try:
             connecting.wait_for_locks(connection)
             connecting.overwrite_deleted_bytes(connection)
+            connecting.flush_the_disk_too(connection)
             connection.pragma("legacy_alter_table", True)  # renaming a table must not change other statements
             connection.execute("begin immediate")
             yield connection

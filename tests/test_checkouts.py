@@ -1,0 +1,155 @@
+"""A checkout made by `git worktree` uses the memory of its main checkout, on every way to it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands.conftest import Run, run, surroundings
+from memory_files import contents
+from repositories import NAME, Git, git, linked, project, seen, store, store_in, stored
+from transcripts.conftest import Write, user, write
+from vector_memory.domain import MemoryKind, Project, Scope
+from vector_memory.server.app import project_at
+from vector_memory.settings import DatabaseLocation, FileLocations, export_folder_of
+from vector_memory.settings.repository import checkouts, main_checkout, repository_of
+from vector_memory.storage.disk.ignoring import keep_out_of_git
+from vector_memory.store import SessionMemoryStore
+from vector_memory.transcripts.own import read_own
+
+__all__ = ["git", "linked", "project", "run", "surroundings", "write"]
+
+PLUGIN = Path(__file__).parents[1] / "plugin" / ".mcp.json"
+
+
+def test_every_place_of_a_linked_checkout_is_in_the_main_one(
+    project: Path, linked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a folder in it, and where an editor names the folder."""
+    (linked / "src").mkdir()
+    for folder, expected in ((linked, project), (linked / "src", project / "src"), (project, project)):
+        monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
+        address = DatabaseLocation().address()
+        assert address == DatabaseLocation(working_dir=folder).address() == expected / "memory" / NAME
+        assert FileLocations().folder() == expected / "memory"
+        assert export_folder_of(address) == expected / "memory" / "exports"
+        assert project_at(address) == Project(str(expected), owns_memory=True)
+
+
+def test_the_plugin_names_no_folder_of_the_checkout_for_memory_files() -> None:
+    [server] = json.loads(PLUGIN.read_text(encoding="utf-8"))["mcpServers"].values()
+    assert not {"CWE_MEMORY_DIR", "VECTOR_MEMORY_MEMORY_DIR"} & set(server["env"])
+
+
+def test_commands_in_a_linked_checkout_use_the_memory_of_the_main_one(
+    project: Path, linked: Path, git: Git, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH")
+    monkeypatch.chdir(linked)
+    Path("note.md").write_text("# A note")
+    assert run("ingest", "note.md", "--session", "s").code == 0
+    assert contents(project / "memory" / NAME) == ["# A note"]
+    assert not (linked / "memory").exists()
+    assert seen(git) == []
+    assert seen(git, at=linked) == ["note.md"]
+
+
+def test_sessions_in_a_linked_checkout_are_sessions_of_the_project(
+    project: Path, linked: Path, run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever they are imported, with the project that hooks name; not those of a clone of it."""
+    monkeypatch.delenv("VECTOR_MEMORY_DATABASE_PATH")
+    for number, folder in enumerate([project, linked, linked / "src", linked.with_name("linked-2")]):
+        name = str(folder).replace("/", "-").replace("_", "-")
+        write(user("Why?", cwd=str(folder), sessionId=f"s{number}"), name=f"../{name}/s{number}.jsonl")
+    for folder in (linked, project):
+        monkeypatch.chdir(folder)
+        run("import-sessions", "--client", "claude")
+        with SessionMemoryStore(project / "memory" / NAME, read_only=True) as opened:
+            found = opened.search_scoped(Scope(MemoryKind.INPUT_PROMPT)).results
+        assert {one.session_id: one.metadata for one in found} == {
+            "s0": {"project": str(project)},
+            "s1": {"project": str(project)},
+            "s2": {"project": str(project / "src")},
+        }
+
+
+def test_hooks_read_the_transcript_of_a_session_in_a_linked_checkout(
+    project: Path, linked: Path, write: Write, tmp_path: Path
+) -> None:
+    path = write(user("Why?", cwd=str(linked)))
+    session_id = json.loads(path.read_text())["sessionId"]
+    own = write(user("Why?", cwd=str(linked)), name=f"{session_id}.jsonl")
+    assert read_own(own, session_id, project) is not None
+    assert read_own(own, session_id, tmp_path / "other") is None
+
+
+def test_a_memory_in_the_main_checkout_is_ignored_in_all(project: Path, linked: Path, git: Git) -> None:
+    store(project, "One")
+    store_in(linked / "notes.db")
+    assert seen(git) == seen(git, at=linked) == []
+    git("clean", "-fdq", at=linked)
+    assert stored(project) == ["One"]
+    assert (linked / "notes.db").exists()
+
+
+def test_a_checkout_with_relative_paths_is_known(project: Path, linked: Path) -> None:
+    """As newer releases of Git write them."""
+    (linked / ".git").write_text("gitdir: ../project/.git/worktrees/linked\n")
+    (project / ".git" / "worktrees" / "linked" / "gitdir").write_text("../../../../linked/.git\n")
+    assert main_checkout(linked) == project
+    assert checkouts(project) == [project, linked]
+
+
+def test_a_folder_that_names_a_repository_which_does_not_list_it_has_a_memory_of_its_own(
+    project: Path, linked: Path, tmp_path: Path
+) -> None:
+    """Else whoever gives away a folder could have its agents read the memory of another project."""
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text((linked / ".git").read_text())
+    assert main_checkout(forged) == forged
+    own = forged / "git"
+    own.mkdir()
+    for name, text in {"HEAD": "", "commondir": f"{project}/.git", "gitdir": f"{forged}/.git"}.items():
+        (own / name).write_text(text)
+    (forged / ".git").write_text(f"gitdir: {own}")
+    assert main_checkout(forged) == forged
+
+
+def test_a_submodule_is_a_project_of_its_own(project: Path, git: Git, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    git("clone", "-q", project, other)
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", other, "sub")
+    assert main_checkout(project / "sub") == project / "sub"
+    store(project / "sub", "One")
+    assert seen(git, at=project / "sub") == []
+    (project / "sub" / "memory" / ".gitignore").unlink()
+    assert seen(git, at=project / "sub") == []
+
+
+def test_a_repository_apart_from_its_checkout_keeps_the_list(project: Path, git: Git, tmp_path: Path) -> None:
+    git("init", "-q", "--separate-git-dir", tmp_path / "apart")
+    store(project, "One")
+    (project / "memory" / ".gitignore").unlink()
+    assert seen(git) == []
+
+
+@pytest.mark.parametrize("bare", ["bare.git", "hub/.git"])
+def test_checkouts_of_a_bare_repository_have_memories_of_their_own(
+    project: Path, git: Git, tmp_path: Path, bare: str
+) -> None:
+    git("clone", "-q", "--bare", project, tmp_path / bare)
+    checkout = tmp_path / bare.replace(".git", "feature")
+    git("worktree", "add", "-q", checkout, at=tmp_path / bare)
+    assert main_checkout(checkout) == checkout
+    store(checkout, "One")
+    (checkout / "memory" / ".gitignore").unlink()
+    assert seen(git, at=checkout) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"gitdir: nowhere", b"\xff\0", b"something else"])
+def test_what_is_no_repository_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".git").write_bytes(content)
+    assert repository_of(tmp_path) is None
+    keep_out_of_git(tmp_path / "memory.db")
