@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from vector_memory.errors import DatabaseError
 from vector_memory.storage.disk.drafts import Rules, draft_at
 from vector_memory.storage.disk.filesystem import flush_to_disk, make_private_folders, size_of
+from vector_memory.storage.disk.ignoring import make_own_folder
 from vector_memory.storage.disk.locking import lock_file, lock_if_free
 from vector_memory.storage.disk.protection import Target
 
@@ -174,10 +175,9 @@ class Outbox:
         if self.folder.is_dir():
             return
         missing = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
-        make_private_folders(self.folder)
+        make_own_folder(self.folder)
         for folder in missing:
             _sync(folder.parent)
-        _note(self.folder / ".gitignore", "*")
         _note(self.folder / TARGET, self._target)
 
     def _next_number(self, size: int) -> int:
