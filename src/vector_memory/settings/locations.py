@@ -63,7 +63,7 @@ class DatabaseFile(BaseModel):
     working_dir: FullPath | None = Field(
         default=None,
         description="Folder that contains the database, memory/agent_session_memory.db. Default: CLAUDE_PROJECT_DIR "
-        "if set, else the current folder. Of a checkout by `git worktree`, the main one is used.",
+        "if set, else the current folder.",
     )
 
 
