@@ -25,7 +25,7 @@ MAX_HEADING = 200
 LINE_END = re.compile(r"\r\n?|\n")
 
 INVISIBLE = re.compile(
-    r"(?:\s++|<!--(?:[^-]++|-(?!->))*+-->|<a\b[^<>]*+>\s*+</a\s*+>|<a\b[^<>]*+(?<=/)>)++", re.IGNORECASE
+    r"(?>(?:\s++|<!--(?>(?:[^-]++|-(?!->))*)-->|<a\b[^<>]*+>\s*+</a\s*+>|<a\b[^<>]*+(?<=/)>)+)", re.IGNORECASE
 )
 """Only HTML comments and anchors, which are invisible in the rendered document."""
 

@@ -86,10 +86,10 @@ def labelled(name: str, anchors: str, pattern: str, accepts: Callable[[str], boo
 
 KEY_BODY = r"""
     -----BEGIN\ [A-Z ]{0,30}PRIVATE\ KEY(?:\ BLOCK)?-----
-    (?:(?:\s|\\[nr])*+[\w-]{1,30}:\ \S{1,100})*+
+    (?>(?:(?>(?:\s|\\[nr])*)[\w-]{1,30}:\ \S{1,100})*)
     (?P<secret>
-        (?:(?:\s|\\[nr]|["'+,])*+[A-Za-z0-9+/]{16,}+={0,2})+
-        (?:(?:\s|\\[nr]|["'+,])*+=?[A-Za-z0-9+/]{1,15}={0,2}(?=(?:\s|\\[nr]|["'+,])*+-----END))?
+        (?:(?>(?:\s|\\[nr]|["'+,])*)[A-Za-z0-9+/]{16,}+={0,2})+
+        (?:(?>(?:\s|\\[nr]|["'+,])*)=?[A-Za-z0-9+/]{1,15}={0,2}(?=(?>(?:\s|\\[nr]|["'+,])*)-----END))?
     )
 """
 
@@ -115,10 +115,10 @@ NAME_ENDS = r"""
         _at\b|policy|manager|(?<!ad)min|max|_?id\b|ids\b|izer|format|version|prefix))
     (?-i:s?(?=[^a-z])|(?=[A-Z]))[\w.-]{0,40}+
 """
-IS = r"""(?:\\{0,3}["'`\]*]){0,3}+ \s{0,3}+ (?: =>|:=|={1,3}|[:\uff1a]|value= ) \*{0,2}+ \s{0,3}+"""
+IS = r"""(?>(?:\\{0,3}["'`\]*]){0,3}) \s{0,3}+ (?: =>|:=|={1,3}|[:\uff1a]|value= ) \*{0,2}+ \s{0,3}+"""
 UNQUOTED = r"""(?!["'`]) (?P<secret>[^\s"'`<>,;()\[\]{}]{4,2048}+) (?![(\[])"""
 QUOTED = r"""(?:b|r|u)?(?P<quote>\\{0,3}+["'`])
-    (?P<secret>[^"'`\n\\]{1,2048}+ (?:\\(?![\\"'`])[^"'`\n\\]{0,2048}+){0,99}+)
+    (?P<secret>[^"'`\n\\]{1,2048}+ (?>(?:\\(?![\\"'`])[^"'`\n\\]{0,2048}+){0,99}))
     (?: (?P=quote) | \\{1,3}["'`])"""
 """The quotes are escaped in a text within a text."""
 
@@ -198,7 +198,7 @@ RULES = (
         3.0,
     ),
     labelled("password", "://", r"""://[^\s/:@"'`<>]{0,100}+:(?P<secret>[^\s/@"'`<>]{3,300}+)@""", is_url_password),
-    labelled("token", "bearer", r"""bearer(?:\s|%20){1,3}+["']?(?P<secret>[\w.~+/=-]{16,4096}+)""", is_key, 2.5),
+    labelled("token", "bearer", r"""bearer(?>(?:\s|%20){1,3})["']?(?P<secret>[\w.~+/=-]{16,4096}+)""", is_key, 2.5),
     labelled("password", "basic", r"""basic\s{1,3}+(?P<secret>[A-Z0-9+/]{12,1000}+={0,2})(?![\w-])""", is_key, 3.0),
     labelled("password", '"auth"', r""""auth"\s{0,3}:\s{0,3}"(?P<secret>[A-Z0-9+/]{12,2000}+={0,2})" """, is_key, 3.0),
     labelled(

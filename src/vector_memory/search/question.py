@@ -21,7 +21,7 @@ STILL_LOADING = "The embedding model is still loading: repeat the call in a mome
 REFERENCE = re.compile(
     r"""
     \#?\d[\d.,:/-]*  # numbers, dates and times, addresses: #42, 2026-10-05, 10.0.0.1:8080
-    | v?\d++(?:\.\d++)++[\w.+-]*+  # versions
+    | v?\d++(?>(?:\.\d++)+)[\w.+-]*+  # versions
     | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{7,64}  # hashes
     | [\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}  # UUIDs
     | [a-z]+(?:-\d+)*-\d{2,} | [a-z]\d{3,}  # tickets and codes: CVE-2026-1234, E0502
@@ -37,7 +37,7 @@ NAME = re.compile(
     --?[A-Za-z][\w-]++  # flags
     | (?=\w*?[^\W_]_+[^\W_])\w++(?:\(\))?  # store_report, MAX_QUERY
     | (?={CAMEL_CASE.pattern})\w++(?:\(\))?  # getUserById, HTTPServer
-    | \w++(?:(?:\.|::)\w++)++(?:\(\))?  # members, modules, names of files
+    | \w++(?>(?:(?:\.|::)\w++)+)(?:\(\))?  # members, modules, names of files
     """,
     re.VERBOSE,
 )

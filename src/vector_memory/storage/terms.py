@@ -29,7 +29,7 @@ STOP_WORDS = frozenset(
 JOINED = re.compile(
     r"\#\d+"  # of an issue: #42
     r"|\b(?![A-Za-z]++[ \n,])(?:"
-    r"\w++(?:[-./:@#]++\w++)++"  # paths, versions, names with dots or dashes: a/b/c.py, v1.2.3
+    r"\w++(?>(?:[-./:@#]++\w++)+)"  # paths, versions, names with dots or dashes: a/b/c.py, v1.2.3
     r"|[^\W_]*+_\w++"  # store_report
     r")"
 )
