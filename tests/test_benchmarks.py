@@ -143,3 +143,42 @@ def test_the_weights_of_some_tokens_are_those_that_they_have_among_all(
     assert every.any()
     assert (every[0] != every[1]).any()
     assert (model.weights(["the lease of a shard", "one queue"], np.array([3, 7])) == every[:, [3, 7]]).all()
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_every_precision_case_names_memories_of_its_own_half_alone() -> None:
+    data = json.loads((BENCHMARKS / "retrieval" / "questions" / "precision.json").read_text("utf-8"))
+    memories, cases = import_module("cases").precision_cases()
+    assert len(set(memories.values())) == len(memories) == sum(map(len, data["memories"].values())) >= 150
+    assert len({case.question for case in cases}) == len(cases) == 60
+    for case in cases:
+        assert case.right <= data["memories"][case.half].keys()
+        assert (len(case.right) > 0) == (case.sort in {"single", "compound"})
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_each_half_has_twenty_corrections_whose_texts_are_all_different() -> None:
+    pairs, others = import_module("cases").corrections()
+    texts = [text for pair in pairs for text in (pair.question, pair.fact, pair.correction, pair.decoy)] + others
+    assert len(set(texts)) == len(texts)
+    assert [sum(pair.half == half for pair in pairs) for half in ("construction", "apart")] == [20, 20]
+    assert len(others) >= 30
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_the_benchmark_of_precision_counts_what_came() -> None:
+    precision, case = import_module("precision"), import_module("cases").Case("apart", "single", "q", frozenset("ab"))
+    answered = precision.Answered(case, [("a", "strong"), ("x", "related"), ("y", "related")], "strong")
+    assert (answered.precision(strong=False), answered.recall(strong=False)) == (1 / 3, 0.5)
+    assert (answered.precision(strong=True), answered.recall(strong=True)) == (1.0, 0.5)
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_the_benchmarks_of_our_own_cases_run_on_a_small_memory() -> None:
+    cases, precision, corrected = map(import_module, ("cases", "precision", "corrected"))
+    memories, asked = cases.precision_cases()
+    (answered,) = precision.answers(dict(list(memories.items())[:3]), asked[:1], ToyEngine(32))
+    assert len(answered.found) <= 3
+    pairs, others = cases.corrections()
+    two = list(corrected.answers(pairs[:2], others[:1], ToyEngine(32)))
+    assert all(each.corrects for each in two)

@@ -1,0 +1,151 @@
+"""Whether an answer that holds an obsolete fact holds its correction, on forty pairs of our own, by half.
+
+uv run benchmarks/retrieval/corrected.py [--cache DIR] [--json FILE] [--each]
+
+A memory of each half: 20 facts, their corrections stored weeks later in other words, 20 decoys on a near subject that
+are newer than the fact, too, and 32 other findings. A question repeats the words of the fact. Prints in how many
+answers the fact and the correction are, how often the correction is first or before the fact, how many corrections and
+decoys or other findings are marked `later`, and the results of an answer.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from cache import CachedEmbedder
+from cases import HALVES, Correction, corrections
+from rankings import load_index
+
+from vector_memory.domain import Scope
+from vector_memory.embedding import Embedder, load_embedder
+from vector_memory.settings import Settings
+from vector_memory.store import SessionMemoryStore
+
+SEED = 32
+FIRST = date(2026, 2, 2)
+LATER = 60
+"""So many days after the facts, their corrections begin; the decoys are between them."""
+
+AGENTS = ("backend-dev", "reviewer", "ops", "analyst")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A pair, the texts of the answer in their order, and those that it marks as later than another."""
+
+    pair: Correction
+    found: Sequence[str]
+    later: Sequence[str]
+
+    @property
+    def corrects(self) -> bool:
+        """Whether the correction is in the answer."""
+        return self.pair.correction in self.found
+
+    @property
+    def marks(self) -> bool:
+        """Whether the correction is in the answer and marked."""
+        return self.pair.correction in self.later
+
+    @property
+    def leads(self) -> bool:
+        """Whether the correction is in the answer and comes before the fact, or without it."""
+        before = self.found[: self.found.index(self.pair.fact)] if self.pair.fact in self.found else self.found
+        return self.pair.correction in before
+
+
+def dated(pairs: Sequence[Correction], others: Sequence[str]) -> list[tuple[str, date]]:
+    """Return the texts of a memory with the days on which they were stored."""
+    drawn = random.Random(SEED)  # noqa: S311 - not a secret
+    found = []
+    for number, pair in enumerate(pairs):
+        day = FIRST + timedelta(days=number)
+        found += [(pair.fact, day), (pair.decoy, day + timedelta(days=LATER // 2))]
+        found.append((pair.correction, day + timedelta(days=LATER + number % 7)))
+    found += [(text, FIRST + timedelta(days=drawn.randrange(LATER + len(pairs)))) for text in others]
+    return sorted(found, key=lambda each: each[1])
+
+
+def fill(store: SessionMemoryStore, texts: Sequence[tuple[str, date]]) -> dict[int, str]:
+    """Store the texts as findings of several agents; return them by the ids of their memories."""
+    ids = {}
+    for number, (text, day) in enumerate(texts):
+        receipt = store.store_memory(
+            "working_memory", text, session_id=f"session {day.isocalendar().week}",
+            agent_id=AGENTS[number % len(AGENTS)], created_at=f"{day}T{9 + number % 9:02}:00:00Z",
+        )  # fmt: skip
+        ids[receipt.memory_id] = text
+    return ids
+
+
+def answers(pairs: Sequence[Correction], others: Sequence[str], embedder: Embedder) -> Iterator[Answered]:
+    """Yield what a search with defaults returns for each question of a half."""
+    with TemporaryDirectory() as folder:
+        settings = Settings(sqlite_synchronous="NORMAL")
+        with SessionMemoryStore(Path(folder) / "memory.db", settings, embedder=embedder) as store:
+            ids = fill(store, dated(pairs, others))
+            load_index(store)
+            for pair in pairs:
+                results = store.search_chunks(pair.question, Scope("working_memory")).results
+                later = [ids[each.memory_id] for each in results if getattr(each, "later", None)]
+                yield Answered(pair, [ids[each.memory_id] for each in results], later)
+
+
+def row(half: str, answered: Sequence[Answered]) -> str:
+    """Return the row of a half."""
+    cells = [
+        count(answered, lambda each: each.pair.fact in each.found),
+        count(answered, lambda each: each.corrects),
+        count(answered, lambda each: bool(each.found) and each.found[0] == each.pair.correction),
+        count(answered, lambda each: each.leads),
+        count(answered, lambda each: each.marks),
+        count(answered, lambda each: each.pair.decoy in each.later),
+        str(sum(len({*each.later} - {each.pair.correction}) for each in answered)),
+        f"{median(len(each.found) for each in answered):g}",
+    ]
+    return f"| {half} | {' | '.join(cells)} |"
+
+
+def count(answered: Sequence[Answered], holds: Callable[[Answered], bool]) -> str:
+    """Return of how many answers something holds."""
+    return f"{sum(map(holds, answered))} of {len(answered)}"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors here for the next run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every answer here")
+    parser.add_argument("--each", action="store_true", help="print every question whose correction is not marked")
+    options = parser.parse_args()
+    embedder = load_embedder(Settings())
+    if options.cache:
+        embedder = CachedEmbedder(embedder, options.cache)
+    pairs, others = corrections()
+    print(
+        "| | fact | correction | it is first | before the fact | marked | decoy marked | others marked "
+        "| results, median |"
+    )
+    print("|---" * 9 + "|")
+    every = []
+    for half in HALVES:
+        answered = list(answers([pair for pair in pairs if pair.half == half], others, embedder))
+        print(row(half, answered), flush=True)
+        every += answered
+    if options.each:
+        for each in every:
+            if not each.marks:
+                print(f"\n{each.pair.half}: {each.pair.question}\n  {each.pair.correction}")
+                print(*(f"    {'later ' if text in each.later else ''}{text}" for text in each.found), sep="\n")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(each) for each in every], indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
