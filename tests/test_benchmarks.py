@@ -182,3 +182,32 @@ def test_the_benchmarks_of_our_own_cases_run_on_a_small_memory() -> None:
     pairs, others = cases.corrections()
     two = list(corrected.answers(pairs[:2], others[:1], ToyEngine(32)))
     assert all(each.corrects for each in two)
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_the_memory_of_a_project_holds_every_answer_and_grows_without_changing() -> None:
+    project = import_module("project")
+    small, large = project.reports(project.SIZE), project.reports(400)
+    texts = {report.text for report in small}
+    assert len(texts) == project.SIZE
+    assert texts < {report.text for report in large}
+    assert len({report.text for report in large}) == 400
+    created = {report.text: report.created for report in small}
+    answerable = [asked for asked in project.questions() if asked.correction]
+    assert len(answerable) == 20
+    assert all(created[asked.fact] < created[asked.correction] for asked in answerable)
+    assert len(project.questions()) == 26
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_an_agent_is_counted_what_its_client_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
+    project, agents = import_module("project"), import_module("agents")
+    path = project.build(tmp_path, 40, ToyEngine(384))
+    asked = [project.questions()[0], project.questions()[-1]]
+    for form in agents.FORMS:
+        first, last = agents.answers(path, form, asked)
+        assert first.fact == 1
+        assert last.correction is None
+        assert 0 < first.content < first.read <= first.sent
+    assert len(agents.cells([first, last])) == len(agents.HEADS)
