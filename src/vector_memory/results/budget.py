@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from vector_memory.domain import Page
 from vector_memory.errors import ValidationError
+from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import Omitted, StoredText
 from vector_memory.results.shortening import bounded, clipped, json_size, noted, prefix, size, slimmed
 
@@ -107,7 +108,7 @@ class Packer:
         content = getattr(item, text)
         bare = self.slim(item.model_copy(update={text: ""}))
         part, end = cut_with_end(content, self._budget - size(bare))
-        return bare.model_copy(update={text: part, "content_end": None if end is None else start + end})
+        return bare.model_copy(update={text: part} | ({} if end is None else {"content_end": start + end}))
 
     def fits(self, items: Sequence[BaseModel], *, times: int = 1) -> bool:
         """Return whether an answer has room for all the items, each `times` times."""
@@ -232,6 +233,8 @@ def omitted_memory(entry: StoredText) -> Omitted:
 def explain(noun: str, answer: Packed[Any], notes: Sequence[str], *, read_with: str) -> str:
     """Say how much was found, what is to be known about it, and how to get what did not fit or was not asked for."""
     count, left_out = len(answer.results), answer.left_out
+    if count and IS_LEAN.get():
+        return " ".join(notes)
     nouns = noun if count == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     sentences = [f"{count} {nouns}."] if count else []
     sentences += notes

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from vector_memory.domain import MemoryKind
 from vector_memory.results.budget import cut
+from vector_memory.results.lean import IS_LEAN
 from vector_memory.results.sessions import (
     Beginning,
     FineSearchResult,
@@ -130,6 +131,8 @@ def said_once(answer: S) -> S:
 
     What all results have in common stands beside them, and what a memory's results have in common in the first of them.
     """
+    if IS_LEAN.get():  # it says so in its own way
+        return answer
     shared: dict[str, Any] = {}
     if len(answer.results) > 1:
         first, *others = (result.model_dump(include=ORIGIN) for result in answer.results)

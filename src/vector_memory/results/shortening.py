@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from vector_memory.results.lean import IS_LEAN, lean
+
 T = TypeVar("T", bound=BaseModel)
 E = TypeVar("E")
 
@@ -93,8 +95,8 @@ def value_size(value: object) -> int:
 
 
 def size(item: BaseModel) -> int:
-    """Return the size of an item in an answer, in bytes."""
-    return len(item.model_dump_json().encode())
+    """Return the size of an item in an answer of the current form, in bytes."""
+    return value_size(lean(item)) if IS_LEAN.get() else len(item.model_dump_json().encode())
 
 
 def json_size(text: str) -> int:

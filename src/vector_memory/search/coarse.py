@@ -168,4 +168,4 @@ def summary(answer: Packed[FoundMemory], judgement: Judgement, scope: Scope, rea
     kind = scope.kind or "memory"
     noun = NOUNS.get(kind, kind.replace("_", " "))
     said = explain(noun, answer, judgement.notes, read_with=read_with)
-    return said + said_of_cut(answer.results, read_with)
+    return (said + said_of_cut(answer.results, read_with)).strip()

@@ -2,6 +2,7 @@
 
 from vector_memory.domain import Page, Scope, SearchMode
 from vector_memory.results.budget import Packer, explain
+from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FineSearchResult, FoundChunk, Omitted
 from vector_memory.search.confidence import judge
@@ -31,16 +32,20 @@ class FineSearch:
             with self._retriever.answering(question, scope) as retrieval:
                 found = retrieval.find(scope, page.end + 1)
                 hits = found.hits[page.offset : page.end]
-                chunks, origins, observations, around = retrieval.reader.together(
+                chunks, origins, observations, around, outlines = retrieval.reader.together(
                     lambda reader: reader.chunks([hit.id for hit in hits]),
                     lambda reader: reader.origins([hit.memory_id for hit in hits]),
                     lambda reader: notes_on(reader, reports_among(scope, hits)),
                     lambda reader: neighbours_of(reader, scope, [hit.memory_id for hit in hits], neighbours),
+                    lambda reader: reader.outlines(sorted({hit.memory_id for hit in hits})) if IS_LEAN.get() else [],
                 )
                 short = {chunk.memory_id for chunk in chunks.values() if chunk.chunk.token_count < SHORT_TOKENS}
                 known = {number: around[number] for number in short & around.keys()}
                 judgement = judge(retrieval, scope, found)
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
+        if IS_LEAN.get():
+            ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays
+            matched = [shortened(chunk, question.terms or (), ends[chunk.memory_id]) for chunk in matched]
 
         def build(packer: Packer) -> FineSearchResult:
             # Cut a very long code fence, so that every chunk fits on its own.

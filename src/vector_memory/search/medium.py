@@ -7,6 +7,7 @@ from statistics import fmean
 
 from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.results.budget import Packer, explain
+from vector_memory.results.lean import IS_LEAN, shortened
 from vector_memory.results.mapping import notes_on, provenance
 from vector_memory.results.sessions import FoundSection, MediumSearchResult, Omitted, Source
 from vector_memory.search.confidence import judge
@@ -92,6 +93,9 @@ class MediumSearch:
                 )
                 judgement = judge(retrieval, scope, found)
         matched = [found_section(match, memories) for match in sections]
+        if IS_LEAN.get():
+            lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
+            matched = [shortened(section, question.terms or (), lengths[section.memory_id]) for section in matched]
 
         def build(packer: Packer) -> MediumSearchResult:
             # Cut a very long section, so that every section fits on its own.

@@ -117,7 +117,11 @@ def create_server(
         request_state_security=over_http and over_http.questions,
         middleware=[UnknownTools(), *(over_http.middleware if over_http else ()), HookTools()],
         tools=offered(
-            offer.chosen(), read_only=offer.read_only, profile=offer.profile, on_this_machine=over_http is None
+            offer.chosen(),
+            read_only=offer.read_only,
+            profile=offer.profile,
+            on_this_machine=over_http is None,
+            is_lean=offer.is_lean,
         ),
         on_duplicate="error",
         mask_error_details=True,

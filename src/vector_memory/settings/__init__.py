@@ -218,6 +218,13 @@ class Profile(StrEnum):
     ALL = "all"
 
 
+class Answers(StrEnum):
+    """How much an answer holds."""
+
+    FULL = "full"
+    LEAN = "lean"
+
+
 def chosen_toolsets(names: str) -> tuple[Toolset, ...]:
     """Return the toolsets in a comma-separated list, in their fixed order; `all` means all of them."""
     wanted = {name.strip() for name in names.split(",")}
@@ -248,6 +255,11 @@ class ServerOptions(BaseModel):
         description="full: all tools of the toolsets; core: eight session tools with short schemas; all: like full, "
         "with the parameters for finding out why a search did not find something.",
     )
+    answers: Answers | None = Field(
+        default=None,
+        description="full: all keys of the specification, for programs; lean: what a model needs, with long results "
+        "cut around what was asked. Default: lean with --profile core, else full.",
+    )
     read_only: bool = Field(
         default=False,
         description="Offer only the tools that read. Nothing is written, except to upgrade an older file.",
@@ -258,6 +270,11 @@ class ServerOptions(BaseModel):
         if self.profile is Profile.CORE and self.chosen() != (Toolset.SESSION,):
             raise ValueError("The profile core consists of session tools: omit --toolsets (and its variable)")
         return self
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether answers are lean."""
+        return (self.answers or (Answers.LEAN if self.profile is Profile.CORE else Answers.FULL)) is Answers.LEAN
 
     def chosen(self) -> tuple[Toolset, ...]:
         """Return the toolsets in their fixed order."""

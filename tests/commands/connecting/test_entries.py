@@ -323,7 +323,8 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
 def test_the_entry_has_the_flags_that_were_chosen(run: Run) -> None:
     run("install", "codex", "--toolsets", "all", "--read-only", "--database-path", "x.db", "--yes")
     assert written(CLIENTS["codex"], Scope.USER)["args"] == [
-        *("serve", "--toolsets", "all", "--read-only", "--database-path", str(Path.cwd() / "x.db")),
+        *("serve", "--answers", "lean", "--toolsets", "all", "--read-only"),
+        *("--database-path", str(Path.cwd() / "x.db")),
     ]
 
 

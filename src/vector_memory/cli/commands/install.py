@@ -13,7 +13,7 @@ from vector_memory.cli.clients.catalogue import CLIENTS, Scope
 from vector_memory.cli.flags import given_path, require_folder
 from vector_memory.cli.terminal import say
 from vector_memory.errors import ConfigurationError
-from vector_memory.settings import DatabaseUrl, Profile, ServerOptions, Toolset, has_password
+from vector_memory.settings import Answers, DatabaseUrl, Profile, ServerOptions, Toolset, has_password
 
 if TYPE_CHECKING:
     from vector_memory.cli.clients.parts import Place
@@ -217,7 +217,7 @@ def _flags(profile: str | None, toolsets: str, *, read_only: bool) -> list[str]:
             f'--toolsets is "{toolsets}"; accepted: {", ".join(Toolset)}, separated by commas, or all; with --profile '
             "core only session."
         ) from None
-    flags = ["--profile", chosen.value] if chosen is Profile.CORE else []
+    flags = ["--profile", chosen.value] if chosen is Profile.CORE else ["--answers", Answers.LEAN.value]
     flags += ["--toolsets", toolsets] if toolsets != Toolset.SESSION else []
     return [*flags, "--read-only"] if read_only else flags
 

@@ -227,7 +227,13 @@ def create_relay(relay: Relay, offer: ServerOptions) -> FastMCP:
         version=__version__,
         lifespan=lifespan,
         middleware=[relay],
-        tools=offered(offer.chosen(), read_only=offer.read_only, profile=offer.profile, on_this_machine=False),
+        tools=offered(
+            offer.chosen(),
+            read_only=offer.read_only,
+            profile=offer.profile,
+            on_this_machine=False,
+            is_lean=True,  # the shared server decides; what these tools declare is true in both forms
+        ),
     )
     add_listed(server, offer)
     server.add_completion_handler(relay.complete)

@@ -128,10 +128,11 @@ def offered(
     read_only: bool = False,
     profile: Profile = Profile.FULL,
     on_this_machine: bool = True,
+    is_lean: bool = False,
 ) -> tuple[MemoryTool, ...]:
     """Return the tools of these toolsets, or of a smaller profile; with `read_only`, only those that do not write.
 
-    `on_this_machine`: the client's files are the server's; otherwise no tool writes files.
+    `on_this_machine`: the client's files are the server's; otherwise no tool writes files. `is_lean`: what they answer.
     """
     functions = [function for toolset in toolsets for group in FUNCTIONS[toolset].values() for function in group]
     if not on_this_machine:
@@ -139,9 +140,11 @@ def offered(
     if read_only:
         functions = [function for function in functions if reads(function)]
     if profile is Profile.CORE:
-        return tuple(made(function).brief() for function in functions if function in CORE)
-    tools = map(made, functions)
-    return tuple(tools) if profile is Profile.ALL else tuple(tool.without(FOR_EXPERTS) for tool in tools)
+        tools = [made(function).brief() for function in functions if function in CORE]
+    else:
+        hidden = () if profile is Profile.ALL else FOR_EXPERTS
+        tools = [made(function).without(hidden) for function in functions]
+    return tuple(tool.in_lean_form() for tool in tools) if is_lean else tuple(tools)
 
 
 WRITING = {

@@ -10,13 +10,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from vector_memory.domain.validation import MIN_TOKENS
 from vector_memory.results.budget import BYTES_PER_TOKEN
+from vector_memory.results.lean import IS_LEAN, lean
 from vector_memory.results.sessions import Result
 from vector_memory.results.shortening import bounded, value_size
+from vector_memory.results.values import says_nothing
 from vector_memory.server.callers import MEMORY
 from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
-from vector_memory.server.tools.schemas import admitting_failures, compact, inlined, without_null
+from vector_memory.server.tools.schemas import LEAN, admitting_failures, compact, inlined, without_null
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
@@ -35,7 +37,9 @@ TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
 
 class MemoryTool(FunctionTool):
-    """A tool that always answers with its result model, even when it fails."""
+    """A tool that always answers with its result model, even when it fails. `is_lean`: in the lean form."""
+
+    is_lean: bool = False
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "MemoryTool":
@@ -53,6 +57,10 @@ class MemoryTool(FunctionTool):
         """Return the tool for a short list, which the model sees at once: without parameters that are rarely sent."""
         at_once = {**(self.meta or {}), "anthropic/alwaysLoad": True}
         return self.without(RARELY_SENT | FOR_EXPERTS).model_copy(update={"meta": at_once})
+
+    def in_lean_form(self) -> "MemoryTool":
+        """Return the tool with lean answers. What its schema says of them is true of full ones, too."""
+        return self.model_copy(update={"is_lean": True, "output_schema": LEAN})
 
     def without(self, names: Collection[str]) -> "MemoryTool":
         """Return the tool with a schema that does not name these parameters."""
@@ -75,6 +83,7 @@ class MemoryTool(FunctionTool):
             if name not in unused and (value is not None or name not in known)
         }
         limit = LEAST_LIMIT
+        IS_LEAN.set(self.is_lean)
         try:
             limit = longest_answer(given)
             await with_names(given, known, get_context(), stores=self.name.startswith("store_"))
@@ -86,7 +95,14 @@ class MemoryTool(FunctionTool):
     def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
         """Return the answer in at most `limit` bytes of JSON. It is sent twice: as text and as structured content."""
         body = answer.structured_content
-        if body is None or value_size(body) <= limit:
+        if body is None:
+            return answer
+        if self.is_lean and answer.is_error:
+            said = {name: value for name, value in body.items() if not says_nothing(value)}
+            return ToolResult(structured_content=said, is_error=True)
+        if self.is_lean:
+            return ToolResult(structured_content=lean(bounded(self.result_model.model_validate(body), limit)))
+        if value_size(body) <= limit:
             return answer
         fitting = bounded(self.result_model.model_validate(body), limit)
         return ToolResult(structured_content=fitting.model_dump(mode="json"), is_error=answer.is_error)

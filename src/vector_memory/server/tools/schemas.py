@@ -10,6 +10,18 @@ SCHEMA_MAPS = ("properties", "$defs")
 SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
+LEAN: Schema = {
+    "type": "object",
+    "properties": {
+        "success": {"type": "boolean"},
+        "message": {"type": ["string", "null"]},
+        "error": {"type": ["string", "null"]},
+    },
+    "required": ["success"],
+}
+"""What is true of every answer, in both forms."""
+
+
 def inlined(schema: Schema) -> Schema:
     """Return an equivalent schema with its definitions inlined; none of them is recursive.
 

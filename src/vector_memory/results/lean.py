@@ -1,0 +1,157 @@
+"""The lean form of answers: what a model reads, and nothing else.
+
+It is made of a full result, whatever its model: some of its fields, a few of them under shorter names. A memory has the
+same keys whatever was asked; only what is null or empty is left out.
+"""
+
+from collections.abc import Collection, Sequence
+from contextvars import ContextVar
+from itertools import takewhile
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from vector_memory.results.excerpts import CUT, GAP, excerpt
+from vector_memory.results.overview import SessionEntry
+from vector_memory.results.sessions import (
+    Beginning,
+    FoundBeginning,
+    FoundChunk,
+    FoundMemory,
+    FoundSection,
+    MemoryEntry,
+    ObservationNote,
+    StoreMemoryResult,
+)
+from vector_memory.results.tagged import StoreTaggedResult, TaggedMemory
+
+IS_LEAN: ContextVar[bool] = ContextVar("IS_LEAN", default=False)
+"""Whether the current call is answered in the lean form; what fits into its answer is measured in that form."""
+
+EXCERPT = 480
+"""Characters of a hit that are shown, around what was asked."""
+
+CONTENT = ("content", "chunk_content", "section_content", "expanded_content", "beginning")
+
+NAMES = {"id": "memory_id", "created_at": "date", "agent_id": "agent"} | dict.fromkeys(CONTENT, "content")
+"""What the fields of a memory are called, where that is something else."""
+
+WHERE = ("memory_id", "id", "created_at", "agent_id")
+WHAT = ("title", "report_id", "match", "later", *CONTENT, "content_end", "context_before", "context_after")
+"""The fields of a memory, in the order in which a model reads them; `WHERE` says which it is."""
+
+ALONE = ("memory_type", "session_id", "task_code", "description", "tags", "metadata")
+"""Further fields of a memory that is read alone."""
+
+RECEIPT = ("success", "message", "memory_id", "session_id", "rejected_tags", "redacted")
+
+KEPT: dict[type[BaseModel], tuple[str, ...]] = {
+    StoreMemoryResult: RECEIPT,
+    StoreTaggedResult: RECEIPT,
+    FoundChunk: (*WHERE, "chunk_id", *WHAT),
+    FoundSection: (*WHERE, *WHAT),
+    FoundMemory: (*WHERE, *WHAT),
+    MemoryEntry: (*WHERE, *ALONE, *WHAT),
+    FoundBeginning: (*WHERE, "memory_type", *WHAT),
+    Beginning: (*WHERE, *WHAT),
+    ObservationNote: (*WHERE, *WHAT),
+    TaggedMemory: (*WHERE, "category", "tags", *WHAT),
+    SessionEntry: ("session_id", "agents", "memory_count", "latest_activity"),
+}
+"""The fields that are kept of a result, by the nearest of its models. Others keep all but `ECHOED`."""
+
+ECHOED = {
+    *("query", "filters", "limit", "latest_first", "granularity", "total_results", "count", "omitted"),
+    *("confidence", "elsewhere"),  # `match` and `message` say the same
+    *("created_at", "content_length", "chunk_count", "context_window", "target_chunk_index", "chunks_returned"),
+    *("chunks", "content_hash"),
+}
+"""What answers repeat of the question, of their results and of their message, or tell about a text beside it."""
+
+H = TypeVar("H", bound=FoundChunk | FoundSection)
+
+HITS = (FoundChunk, FoundSection)
+
+MINUTE = len("2026-11-25T08:37")
+
+
+def lean(result: BaseModel) -> dict[str, Any]:
+    """Return the lean form of a result, or of a part of one."""
+    fields = dict(result)
+    kept = next((KEPT[model] for model in type(result).__mro__ if model in KEPT), None)
+    if kept is not None:
+        shaped = {NAMES.get(name, name): formed(fields[name]) for name in kept if fields.get(name)}
+        return shaped | ({"date": minute(shaped["date"])} if "date" in shaped else {})
+    keys = {name: field.serialization_alias or name for name, field in type(result).model_fields.items()}
+    shaped = {keys[name]: formed(value) for name, value in fields.items() if name not in ECHOED}
+    return {key: value for key, value in shaped.items() if key == "results" or value not in (None, "", [], {})}
+
+
+def formed(value: Any) -> Any:
+    """Return a value of a result in its lean form."""
+    if isinstance(value, BaseModel):
+        return lean(joined([value]) if isinstance(value, HITS) else value)
+    if isinstance(value, list) and value and isinstance(value[0], HITS):
+        return [lean(joined(hits)) for hits in by_memory(value)]
+    return [formed(one) for one in value] if isinstance(value, list) else value
+
+
+def minute(time: str) -> str:
+    """Return a time in UTC to the minute: two memories of one day may contradict each other."""
+    return f"{time[:MINUTE]}Z"
+
+
+def by_memory(hits: Sequence[H]) -> list[list[H]]:
+    """Return the hits of each memory, the memories in the order of their first hits."""
+    groups: dict[int, list[H]] = {}
+    for hit in hits:
+        groups.setdefault(hit.memory_id, []).append(hit)
+    return list(groups.values())
+
+
+def joined(hits: Sequence[H]) -> H:
+    """Return hits of one memory as one, with their texts in the order of the memory and marks where it is cut."""
+    best, ordered = hits[0], sorted(hits, key=lambda hit: hit.content_start or 0)
+    end = ordered[0].content_start or 0
+    text = CUT if end else ""
+    for position, hit in enumerate(ordered):
+        start, new = hit.content_start or 0, hit[text_of(hit)]
+        common = max(0, end - start)
+        if common and text.endswith(new[:common]):
+            new = new[common:]
+        text += (GAP if start > end and position else "") + new
+        end = hit.content_end or 0
+    titles = [headings_above(hit, text) for hit in hits]
+    common_titles = takewhile(lambda parts: len(set(parts)) == 1, zip(*titles, strict=False))
+    title, shown = " > ".join(parts[0] for parts in common_titles), text.rstrip() + (CUT if end else "")
+    update = {text_of(best): shown, "title": title, "content_end": ordered[-1].content_end}
+    if not ordered[0].content_start and not end:
+        update["chunk_id"] = None  # there is nothing around it
+    return cast("H", best.model_copy(update=update))
+
+
+def shortened(hit: H, wanted: Collection[str], whole: int) -> H:
+    """Return a hit cut around the wanted terms, with the offset to read on from. `whole`: its memory's length."""
+    start = hit.content_start or 0
+    shown = excerpt(hit[text_of(hit)], wanted, EXCERPT)
+    end = start + shown.end if start + shown.end < whole else None
+    update = {text_of(hit): shown.text, "content_start": start + shown.start, "content_end": end}
+    return cast("H", hit.model_copy(update=update))
+
+
+def text_of(hit: FoundChunk | FoundSection) -> str:
+    """Return the name of the field that has the text of a hit."""
+    return "chunk_content" if isinstance(hit, FoundChunk) else "section_content"
+
+
+def headings_above(hit: FoundChunk | FoundSection, text: str) -> list[str]:
+    """Return the title of a hit's document and the headings above the hit, those that its text does not have."""
+    within = {heading(line) for line in text.splitlines() if line.startswith("#")}
+    path = [heading(part) for part in hit.header_path.split(" > ")]
+    path = path if hit.title in path else [hit.title or "", *path]
+    return [part for part in path if part and part not in within]
+
+
+def heading(line: str) -> str:
+    """Return the text of a heading."""
+    return line.lstrip("#").strip()

@@ -1,0 +1,128 @@
+"""Lean answers: what a model reads of an answer, and nothing else."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import Any
+
+import jsonschema
+import pytest
+from fastmcp import Client
+
+from vector_memory.domain import MemoryKind
+from vector_memory.server.app import create_server
+from vector_memory.settings import Answers, Profile, ServerOptions
+from vector_memory.store import SessionMemoryStore
+
+pytestmark = pytest.mark.anyio
+
+STEPS = " ".join(f"In step {number} the team looked at the router and wrote down what it saw." for number in range(20))
+CAUSE = "The migration locked the invoices table for eleven minutes."
+REVIEW = f"# Incident review\n\n{STEPS}\n\n## Cause\n\n{STEPS} {CAUSE} {STEPS}\n\n## Next\n\n{STEPS}"
+NOTE = "The invoices start at 1000."
+
+
+@pytest.fixture
+def filled(store: SessionMemoryStore) -> SessionMemoryStore:
+    store.store_memory(MemoryKind.REPORT, REVIEW, agent_id="ops", session_id="s", created_at="2026-03-01T10:20:30Z")
+    store.store_memory(MemoryKind.REPORT, NOTE, agent_id="billing", session_id="s", title="Invoices")
+    store.store_memory(MemoryKind.SESSION_CONTEXT, "Next: invoices.", agent_id="ops", session_id="s")
+    return store
+
+
+@pytest.fixture
+async def lean(filled: SessionMemoryStore) -> AsyncIterator[Client]:
+    async with Client(create_server(lambda: nullcontext(filled), ServerOptions(answers=Answers.LEAN))) as client:
+        yield client
+
+
+async def found(client: Client, tool: str = "search_reports_specific_chunks", **arguments: Any) -> dict[str, Any]:
+    answer = await client.call_tool(tool, {"query": "migration invoices locked", **arguments}, raise_on_error=False)
+    assert answer.structured_content is not None
+    return answer.structured_content
+
+
+async def test_a_hit_is_what_a_model_reads(lean: Client) -> None:
+    """A short memory is its text, its id, its minute and its origin."""
+    [note] = [one for one in (await found(lean))["results"] if one["agent"] == "billing"]
+    note.pop("context_before", None), note.pop("context_after", None)
+    assert len(note.pop("date")) == len("2026-03-01T10:20Z")
+    assert note == {"memory_id": 2, "agent": "billing", "title": "Invoices", "content": NOTE}
+
+
+@pytest.mark.parametrize("filters", [{}, {"agent_id": "ops"}, {"agent_id": "ops", "session_id": "s"}])
+async def test_a_hit_has_the_same_keys_whatever_was_asked(lean: Client, filters: dict[str, Any]) -> None:
+    hit = next(one for one in (await found(lean, **filters))["results"] if one["agent"] == "ops")
+    assert {"memory_id", "date", "agent", "content"} <= hit.keys()
+
+
+async def test_a_long_hit_is_cut_around_what_was_asked(lean: Client) -> None:
+    """The sentence in the middle of a long section is in the excerpt, with marks at the cuts and a way to read on."""
+    hit = next(one for one in (await found(lean))["results"] if one["memory_id"] == 1)
+    assert CAUSE in hit["content"]
+    assert len(hit["content"]) < len(REVIEW) / 2
+    assert "…" in hit["content"]
+    rest = await lean.call_tool("get_memory_by_id", {"memory_id": hit["memory_id"], "offset": hit["content_end"]})
+    assert rest.structured_content is not None
+    assert rest.structured_content["memory"]["content"] == REVIEW[hit["content_end"] :]
+
+
+async def test_the_hits_of_a_document_are_one(lean: Client) -> None:
+    """What is known of a document is said once, and its parts follow each other as in the document."""
+    results = (await found(lean))["results"]
+    assert sorted(one["memory_id"] for one in results) == [1, 2]
+    review = next(one for one in results if one["memory_id"] == 1)
+    assert review["content"].index("# Incident review") < review["content"].index("## Cause")
+
+
+async def test_more_fits_into_a_lean_answer(lean: Client, filled: SessionMemoryStore) -> None:
+    """The budget measures the lean form."""
+    for number in range(40):
+        filled.store_memory(MemoryKind.REPORT, f"{NOTE} {number}", agent_id="billing", session_id="s")
+    answer = await found(lean, max_tokens=600, limit=40, neighbours=0)
+    async with Client(create_server(lambda: nullcontext(filled))) as full:
+        assert len((await found(full, max_tokens=600, limit=40, neighbours=0))["results"]) * 2 < len(answer["results"])
+    assert len(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()) <= 1_800
+    assert answer["next_offset"] == len(answer["results"])
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "search_reports_specific_chunks": {"query": "invoices"},
+    "search_reports_section_context": {"query": "invoices"},
+    "search_reports_full_documents": {"query": "invoices"},
+    "search_session_context": {"session_id": "s"},
+    "load_session_context_for_task": {"session_id": "s"},
+    "search_changes": {"session_id": "s"},
+    "get_memory_by_id": {"memory_id": 1},
+    "expand_chunk_context": {"chunk_id": 2},
+    "reconstruct_document": {"memory_id": 1},
+    "list_sessions": {},
+    "get_session_stats": {"session_id": "s"},
+    "store_report": {"content": "New.", "session_id": "s", "agent_id": "a"},
+    "delete_memory": {"memory_id": 99},
+}
+
+
+@pytest.mark.parametrize("tool", CALLS)
+@pytest.mark.parametrize("answers", Answers)
+async def test_what_a_lean_tool_declares_is_true_in_both_forms(
+    lean: Client, filled: SessionMemoryStore, tool: str, answers: Answers
+) -> None:
+    declared = {one.name: one.output_schema for one in await lean.list_tools()}
+    async with Client(create_server(lambda: nullcontext(filled), ServerOptions(answers=answers))) as client:
+        answer = await client.call_tool(tool, CALLS[tool], raise_on_error=False)
+    jsonschema.validate(answer.structured_content, declared[tool])
+
+
+@pytest.mark.parametrize("tool", CALLS)
+async def test_nothing_in_a_lean_answer_is_empty(lean: Client, tool: str) -> None:
+    """No null, no empty value, and none of what only a program reads."""
+    answer = await lean.call_tool(tool, CALLS[tool], raise_on_error=False)
+    text = json.dumps(answer.structured_content)
+    assert all(noise not in text for noise in ["null", "{}", "[]", '""', "granularity", "content_hash", "similarity"])
+
+
+def test_answers_are_lean_by_default_only_in_the_core_profile() -> None:
+    assert ServerOptions(profile=Profile.CORE).is_lean
+    assert not ServerOptions(profile=Profile.CORE, answers=Answers.FULL).is_lean
+    assert not ServerOptions().is_lean
