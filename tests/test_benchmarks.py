@@ -1,6 +1,7 @@
 """Benchmarks are run rarely: what they use of the package may not disappear unnoticed."""
 
 import ast
+import gzip
 import json
 import random
 from collections.abc import Iterator
@@ -211,3 +212,39 @@ def test_an_agent_is_counted_what_its_client_shows_it(tmp_path: Path, monkeypatc
         assert last.correction is None
         assert 0 < first.content < first.read <= first.sent
     assert len(agents.cells([first, last])) == len(agents.HEADS)
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_evidence_counts_only_where_it_is_in_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
+    budgets = import_module("budgets")
+    corpus = {"d1": "The red kite\nflies over the hill.", "d2": "A lease lasts two minutes."}
+    queries = {"q1": "where does the red kite fly", "q2": "how long is a lease"}
+    whole = {"corpus": corpus, "queries": queries, "qrels": {"q1": {"d1": 1}, "q2": {"d2": 1}}}
+    parts = {"corpus": {"p1": "The red kite flies over", "p2": "Nowhere."}, "queries": queries}
+    parts["qrels"] = {"q1": {"p1": 1}, "q2": {"p2": 1}}
+    for name, data in (("whole", whole), ("parts", parts)):
+        (tmp_path / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps(data).encode()))
+    with_documents = budgets.prepared(f"{tmp_path}/whole.json.gz", tmp_path / "kept", None, ToyEngine(384))
+    with_parts = budgets.prepared(f"{tmp_path}/whole.json.gz={tmp_path}/parts.json.gz", tmp_path / "kept", None, None)
+    assert budgets.shares(with_documents, "full", 2_000) == "100 / 100"
+    assert budgets.shares(with_parts, "full", 2_000) == "50 / 50"
+
+
+@pytest.mark.usefixtures("retrieval")
+def test_each_way_of_looking_something_up_is_charged_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
+    policies = import_module("policies")
+    memories = ["A lease lasts two minutes.", "one\ntwo\nthree\nThe red kite flies.\nfive", "Nothing else."]
+    asked = [policies.Wanted("where is the kite", ["The red kite flies."], whole=True)]
+    asked.append(policies.Wanted("zebra", ["No such text."], whole=True))
+    policies.fill(tmp_path / "memory.db", memories, ToyEngine(384))
+    collection = policies.Collection(tmp_path / "memory.db", memories, asked)
+    found = {name: list(policy(collection, len)) for name, policy in policies.POLICIES.items()}
+    assert found["newest first"] == [len(memories[2]) + len(memories[1]), None]
+    assert found["grep"][0] == len("memories/00001.md-") * 5 + len(memories[1])
+    assert found["search"][0] > len(memories[1])
+    assert [each[1] for each in found.values()] == [None] * 3
+    assert policies.cell([100, None]) == "100 / 50"

@@ -23,12 +23,15 @@ from vector_memory.store import SessionMemoryStore
 
 SIZE = 190
 OTHERS, PAGES = 30, 120
-FINDINGS_OF_OTHERS = 0.6
+FINDINGS_OF_OTHERS = 0.85
 """The share of short findings among what other projects stored; the rest are pages."""
 
 START = datetime(2026, 2, 2, 9, tzinfo=UTC)
 DAYS_BEFORE = 500
 """Other projects began so long before."""
+
+DAYS = 2 * LATER
+"""So long were findings and pages stored, with the corrections in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,12 @@ def _endless() -> Iterator[Report]:
         yield _own(pair.fact, number, number)
         yield _own(pair.correction, number + 1, number + LATER)
     for number, text in enumerate(corrections()[1][:OTHERS]):
-        yield _own(text, number, drawn.randrange(LATER))
+        yield _own(text, number, drawn.randrange(DAYS))
     for number in range(PAGES):
         topic = parts["topics"][(number + number // len(parts["services"])) % len(parts["topics"])]
         service = parts["services"][number % len(parts["services"])]
         title, text = _page(topic, len(topic["paragraphs"]) - number % 2, {"service": service}, drawn, parts)
-        yield _own(text, number, drawn.randrange(LATER), title)
+        yield _own(text, number, drawn.randrange(DAYS), title)
     for number in count():
         yield _of_others(random.Random(number), parts)  # noqa: S311 - not a secret
 
@@ -118,13 +121,13 @@ def _own(text: str, number: int, day: int, title: str | None = None) -> Report:
 
 def _of_others(drawn: random.Random, parts: dict[str, Any]) -> Report:
     project, service = drawn.choice(parts["projects"]), drawn.choice(parts["services"])
-    created = START + timedelta(days=drawn.randrange(-DAYS_BEFORE, LATER), minutes=drawn.randrange(480))
+    created = START + timedelta(days=drawn.randrange(-DAYS_BEFORE, DAYS), minutes=drawn.randrange(480))
     agent, session = drawn.choice(AGENTS), f"{project.lower()} {created:%Y-%m}"
     if drawn.random() < FINDINGS_OF_OTHERS:
         text = _filled(drawn.choice(parts["findings"]), {"service": service, "project": project}, drawn, parts)
         return Report(text, agent, session, created)
     topic = drawn.choice(parts["topics"])
-    title, text = _page(topic, drawn.randint(2, 4), {"service": f"{service} of {project}"}, drawn, parts)
+    title, text = _page(topic, drawn.randint(1, 3), {"service": f"{service} of {project}"}, drawn, parts)
     return Report(text, agent, session, created, title)
 
 
@@ -135,7 +138,8 @@ def _page(
     title = topic["title"].format(**names)
     chosen = [_filled(each, names, drawn, parts) for each in drawn.sample(topic["paragraphs"], length)]
     half = -(-length // 2)
-    return title, "\n\n".join([f"# {title}", *chosen[:half], "## In detail", *chosen[half:]])
+    details = ["## In detail", *chosen[half:]] if chosen[half:] else []
+    return title, "\n\n".join([f"# {title}", *chosen[:half], *details])
 
 
 def _filled(text: str, names: dict[str, str], drawn: random.Random, parts: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from judged import JudgedSet, Question
 
 from vector_memory.chunking import chunk_document, find_token_counter
-from vector_memory.domain import Page, Scope, SearchMode
+from vector_memory.domain import MemoryKind, Page, Scope, SearchMode
 from vector_memory.embedding import Embedder
 from vector_memory.errors import DuplicateMemoryError
 from vector_memory.settings import Settings
@@ -104,10 +104,15 @@ def load_index(store: SessionMemoryStore) -> None:
 
 def filled(store: SessionMemoryStore, judged: JudgedSet) -> Iterator[tuple[int, str]]:
     """Store the documents of every scope; yield which memory is which. Of equal documents the first counts."""
+    yield from filled_as(store, judged, judged.kind)
+
+
+def filled_as(store: SessionMemoryStore, judged: JudgedSet, kind: MemoryKind) -> Iterator[tuple[int, str]]:
+    """Store the documents as memories of one kind."""
     for scope, names in judged.scopes.items():
         for name in names:
             try:
-                receipt = store.store_memory(judged.kind, judged.documents[name], session_id=scope)
+                receipt = store.store_memory(kind, judged.documents[name], session_id=scope)
             except DuplicateMemoryError:
                 continue
             if receipt.memory_id is not None:
