@@ -72,7 +72,7 @@ async def test_the_hits_of_a_document_are_one(lean: Client) -> None:
     results = (await found(lean))["results"]
     assert sorted(one["memory_id"] for one in results) == [1, 2]
     review = next(one for one in results if one["memory_id"] == 1)
-    assert review["content"].index("# Incident review") < review["content"].index("## Cause")
+    assert review["content"].index("# Incident review") < review["content"].index(CAUSE)
 
 
 async def test_more_fits_into_a_lean_answer(lean: Client, filled: SessionMemoryStore) -> None:

@@ -4,14 +4,15 @@ It is made of a full result, whatever its model: some of its fields, a few of th
 same keys whatever was asked; only what is null or empty is left out.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import takewhile
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from vector_memory.results.excerpts import CUT, GAP, excerpt
+from vector_memory.domain import Page
+from vector_memory.results.excerpts import excerpt
 from vector_memory.results.overview import SessionEntry
 from vector_memory.results.sessions import (
     Beginning,
@@ -28,8 +29,19 @@ from vector_memory.results.tagged import StoreTaggedResult, TaggedMemory
 IS_LEAN: ContextVar[bool] = ContextVar("IS_LEAN", default=False)
 """Whether the current call is answered in the lean form; what fits into its answer is measured in that form."""
 
-EXCERPT = 480
-"""Characters of a hit that are shown, around what was asked."""
+FIRST, LEAST = 1_500, 300
+"""Characters of the first hit that are shown, and the least of others: the second gets half, the third a third.
+
+Measured: ten hits of equal length hold what was asked less often than the whole of the first and little of the last.
+"""
+
+FOR_TOKENS = 2_000
+"""The `max_tokens` for which FIRST is meant; of more or fewer, hits show more or less."""
+
+CUT = "…"
+"""Stands where the content of a hit is cut: at its ends, and between its parts."""
+
+GAP = f"\n{CUT}\n"
 
 CONTENT = ("content", "chunk_content", "section_content", "expanded_content", "beginning")
 
@@ -130,12 +142,19 @@ def joined(hits: Sequence[H]) -> H:
     return cast("H", best.model_copy(update=update))
 
 
-def shortened(hit: H, wanted: Collection[str], whole: int) -> H:
-    """Return a hit cut around the wanted terms, with the offset to read on from. `whole`: its memory's length."""
-    start = hit.content_start or 0
-    shown = excerpt(hit[text_of(hit)], wanted, EXCERPT)
+def shortened(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
+    """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
+    first = FIRST if page.max_tokens is None else max(FIRST // 2, FIRST * page.max_tokens // FOR_TOKENS)
+    return [
+        _shortened(hit, wanted, lengths[hit.memory_id], max(LEAST, first // rank)) for rank, hit in enumerate(hits, 1)
+    ]
+
+
+def _shortened(hit: H, wanted: Collection[str], whole: int, length: int) -> H:
+    name, start = text_of(hit), hit.content_start or 0
+    shown = excerpt(hit[name], wanted, length)
     end = start + shown.end if start + shown.end < whole else None
-    update = {text_of(hit): shown.text, "content_start": start + shown.start, "content_end": end}
+    update = {name: hit[name][slice(*shown)].rstrip(), "content_start": start + shown.start, "content_end": end}
     return cast("H", hit.model_copy(update=update))
 
 

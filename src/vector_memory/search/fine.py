@@ -45,7 +45,7 @@ class FineSearch:
         matched = [found_chunk(hit, chunks[hit.id], origins[hit.memory_id]) for hit in hits]
         if IS_LEAN.get():
             ends = {outline.memory_id: outline.end for outline in outlines}  # the last one of each memory stays
-            matched = [shortened(chunk, question.terms or (), ends[chunk.memory_id]) for chunk in matched]
+            matched = shortened(matched, question.terms or (), ends, page)
 
         def build(packer: Packer) -> FineSearchResult:
             # Cut a very long code fence, so that every chunk fits on its own.

@@ -95,7 +95,7 @@ class MediumSearch:
         matched = [found_section(match, memories) for match in sections]
         if IS_LEAN.get():
             lengths = {memory.id: len(memory.content.rstrip()) for memory in memories.values()}
-            matched = [shortened(section, question.terms or (), lengths[section.memory_id]) for section in matched]
+            matched = shortened(matched, question.terms or (), lengths, page)
 
         def build(packer: Packer) -> MediumSearchResult:
             # Cut a very long section, so that every section fits on its own.

@@ -1,6 +1,6 @@
 """What a client is told about the server when it connects. Clients cut it at 2 KB."""
 
-from vector_memory.results.excerpts import CUT
+from vector_memory.results.lean import CUT
 from vector_memory.server import guide
 from vector_memory.server.tools import files as file_tools
 from vector_memory.settings import Profile, ServerOptions, Toolset
