@@ -55,6 +55,13 @@ async def stored(talk: Any, *texts: str) -> None:
     await until(lambda: [one.content for one in talk.memories()] == list(texts))
 
 
+async def store_one(talk: Any, outbox: Outbox) -> None:
+    """Store a prompt, however often that has to be tried."""
+    await talk.prompt("s", PROMPT)
+    await stored(talk, PROMPT)
+    await until(outbox.is_empty)
+
+
 def test_the_server_knows_the_calls_of_hooks_by_their_names() -> None:
     assert all(name.startswith(HOOK) for name in HOOKS)
 
@@ -64,7 +71,7 @@ def test_the_server_knows_the_calls_of_hooks_by_their_names() -> None:
 async def test_a_prompt_is_stored_though_the_file_is_locked_for_longer_than_a_store_waits(
     talk: Any, tmp_path: Path, outbox: Outbox
 ) -> None:
-    await talk.prompt("s", PROMPT)
+    await store_one(talk, outbox)
     with connected(tmp_path / "memory.db") as connection:
         connection.execute("begin immediate")
         assert await talk.prompt("s", NEXT) is None
@@ -83,7 +90,7 @@ async def test_what_is_taken_while_the_disk_fails_is_stored_when_it_works_again(
 ) -> None:
     with bad_disk() as disk:
         async with talking() as talk:
-            await talk.prompt("s", PROMPT)
+            await store_one(talk, outbox)
             disk.fail(codes, 1, lasting=True)
             await talk.prompt("s", NEXT)
             await talk.hook("hook_subagent", session_id="s", agent_type="a", last_assistant_message=REPORT)

@@ -44,14 +44,14 @@ class WriteLock:
         """
         turn = Turn(self._stall, seconds, lambda: self._closed, self._busy)
         turn.require_reason_to_wait()
-        while not self._lock.acquire(timeout=LONGEST_PAUSE):
-            self._stall.note()
-            turn.require_reason_to_wait()
-        try:
-            turn.require_wanted()  # the thread that was ahead may have closed the file
-            yield turn
-        finally:
-            self._lock.release()
+        with self._stall.noticing(turn):
+            while not self._lock.acquire(timeout=LONGEST_PAUSE):
+                turn.require_reason_to_wait()
+            try:
+                turn.require_wanted()  # the thread that was ahead may have closed the file
+                yield turn
+            finally:
+                self._lock.release()
 
     @contextmanager
     def last_turn(self) -> Iterator[None]:
@@ -69,23 +69,33 @@ class Stall:
     """Measures how long writers have been waiting while none in this process got the lock."""
 
     def __init__(self) -> None:
-        self._since = self._seen = -math.inf
+        self._waiting: set[Turn] = set()
+        self._since = self._given_up = -math.inf
 
-    def note(self) -> None:
-        """Note that a writer is waiting."""
-        now = time.monotonic()
-        if now - self._seen > STALLED_SECONDS:
-            self._since = now
-        self._seen = now
+    @contextmanager
+    def noticing(self, turn: "Turn") -> Iterator[None]:
+        """Count a writer as waiting from now until it gets the lock, or gives up."""
+        if not self._is_recent():
+            self._since = time.monotonic()
+        self._waiting.add(turn)
+        try:
+            yield
+        finally:
+            if turn in self._waiting:
+                self._given_up = time.monotonic()
+                self._waiting.remove(turn)
 
-    def end(self) -> None:
+    def end(self, turn: "Turn") -> None:
         """Note that a writer got the lock."""
-        self._seen = -math.inf
+        self._waiting.remove(turn)
+        self._since, self._given_up = time.monotonic(), -math.inf
 
     def seconds(self) -> float:
         """Return how long the stall has lasted; 0 if no writer has been waiting recently."""
-        now = time.monotonic()
-        return now - self._since if now - self._seen <= STALLED_SECONDS else 0.0
+        return time.monotonic() - self._since if self._is_recent() else 0.0
+
+    def _is_recent(self) -> bool:
+        return bool(self._waiting) or time.monotonic() - self._given_up <= STALLED_SECONDS
 
 
 class Turn:
@@ -107,7 +117,7 @@ class Turn:
         while not self._taken(begin):
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads processes out, protects nothing
             pause = min(pause * 2, LONGEST_PAUSE)
-        self._stall.end()
+        self._stall.end(self)
         if self._call is not None:
             self._call.has_written = True
 
@@ -129,7 +139,6 @@ class Turn:
         try:
             begin()
         except self._busy:
-            self._stall.note()
             self.require_reason_to_wait()
             return False
         return True
