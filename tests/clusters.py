@@ -16,6 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from waiting import eventually
+
 NOBODY = 65534
 """PostgreSQL refuses to run as root; this user exists everywhere."""
 
@@ -65,7 +67,19 @@ class Cluster:
         """Change a setting of the running server."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(psycopg.sql.SQL("alter system set {} = {}").format(psycopg.sql.Identifier(name), value))
+        self.reload()
+
+    def reload(self) -> None:
+        """Let the running server read its files again, and wait until new connections meet what they say."""
+        before = self._loaded()
+        with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute("select pg_reload_conf()")
+        eventually(lambda: self._loaded() != before)
+
+    def _loaded(self) -> object:
+        """Return when the server read its files, as a new connection knows it."""
+        with psycopg.connect(self.url()) as connection:
+            return connection.execute("select pg_conf_load_time()").fetchone()
 
     def copy(self, folder: Path) -> "Cluster":
         """Return a standby of the running server, not started, in a scratch folder."""

@@ -23,10 +23,15 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def database(cluster: Cluster) -> Callable[[str], str]:
+def new_name() -> str:
+    """A name that no database of the server has had."""
+    return next(NAMES)
+
+
+@pytest.fixture
+def database(cluster: Cluster, new_name: str) -> Callable[[str], str]:
     """A new database that belongs to the role owner: returns its address for a role."""
-    name = next(NAMES)
-    cluster.create_database(name)
+    cluster.create_database(new_name)
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
-        connection.execute(f"alter database {name} owner to owner")
-    return lambda role: cluster.url(name, role)
+        connection.execute(f"alter database {new_name} owner to owner")
+    return lambda role: cluster.url(new_name, role)

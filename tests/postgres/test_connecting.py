@@ -1,6 +1,6 @@
 """What connections are refused, in which words, and that no secret is in them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -27,15 +27,21 @@ def socket_of(cluster: Cluster) -> Path:
     return cluster.folder / ".s.PGSQL.5432"
 
 
-@pytest.fixture(scope="module")
-def guarded(cluster: Cluster) -> str:
-    """Returns the address of a database for whose role `guarded` the server wants a password."""
+@pytest.fixture
+def guarded(cluster: Cluster) -> Iterator[str]:
+    """Yields the address of a database for whose role `guarded` the server wants a password."""
     rules = cluster.data / "pg_hba.conf"
-    rules.write_text(f"local all guarded scram-sha-256\n{rules.read_text()}")
+    before = rules.read_text()
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
         connection.execute(f"create role guarded login password '{SECRET}'")
-        connection.execute("select pg_reload_conf()")
-    return cluster.url(user="guarded")
+        try:
+            rules.write_text(f"local all guarded scram-sha-256\n{before}")
+            cluster.reload()
+            yield cluster.url(user="guarded")
+        finally:
+            connection.execute("drop role guarded")
+            rules.write_text(before)
+            cluster.reload()
 
 
 @pytest.fixture(autouse=True)

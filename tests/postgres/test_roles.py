@@ -115,12 +115,12 @@ def test_only_a_role_that_may_create_tables_can_prepare(database: Database) -> N
         prepare_database(DatabaseUrl.parse(database("stranger")), dimensions=384)
 
 
-def test_a_role_that_may_not_add_pgvector_is_told_who_must(cluster: Cluster) -> None:
+def test_a_role_that_may_not_add_pgvector_is_told_who_must(cluster: Cluster, new_name: str) -> None:
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
-        connection.execute("create database without_pgvector")
-        connection.execute("grant create on database without_pgvector to owner")
+        connection.execute(f"create database {new_name}")
+        connection.execute(f"grant create on database {new_name} to owner")
     with pytest.raises(DatabaseError, match="`create extension vector` in the database, as its administrator"):
-        prepare_database(DatabaseUrl.parse(cluster.url("without_pgvector", "owner")), dimensions=384)
+        prepare_database(DatabaseUrl.parse(cluster.url(new_name, "owner")), dimensions=384)
 
 
 def test_roles_may_use_namespaces_that_are_created_later(database: Database) -> None:

@@ -55,12 +55,11 @@ def test_what_a_role_is_set_to_changes_no_answer(
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_a_database_that_cannot_store_every_text_is_refused(cluster: Cluster, encoding: str) -> None:
-    name = f"in_{encoding.lower()}"
+def test_a_database_that_cannot_store_every_text_is_refused(cluster: Cluster, encoding: str, new_name: str) -> None:
     with psycopg.connect(cluster.url(), autocommit=True) as connection:
-        connection.execute(f"create database {name} encoding '{encoding}' locale 'C' template template0")
+        connection.execute(f"create database {new_name} encoding '{encoding}' locale 'C' template template0")
     with pytest.raises(DatabaseError, match="--encoding=UTF8"):
-        opened(cluster.url(name))
+        opened(cluster.url(new_name))
 
 
 def test_a_database_without_the_schema_for_the_extension_asks_for_the_extension(
