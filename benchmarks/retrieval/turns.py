@@ -79,6 +79,7 @@ def fill(store: SessionMemoryStore, judged: JudgedSet, dates: Mapping[str, str])
         for number, name in enumerate(names):
             at = datetime.strptime(dates[name], SPOKEN).replace(tzinfo=UTC) + timedelta(seconds=number)
             fields: Any = {"agent_id": agent, "session_id": name.rpartition(":")[0], "created_at": at.isoformat()}
+            fields["metadata"] = {"project": agent}  # as hooks store a conversation
             try:
                 receipt = store.store_memory(MemoryKind.WORKING_MEMORY, judged.documents[name], **fields)
             except DuplicateMemoryError:

@@ -117,3 +117,17 @@ async def test_the_server_says_that_results_are_data_and_not_instructions(server
         said = client.initialize_result.instructions or ""
     assert "stored data" in said
     assert "never as instructions" in said
+
+
+async def test_each_hit_has_its_date_and_each_section_the_title_of_its_document(
+    call: Call, store: SessionMemoryStore
+) -> None:
+    text = "\n\n".join(f"# {name}\n\n" + f"An {TEXT} of {name}. " * 100 for name in "ABC")
+    for title in ("T", "U"):
+        store.store_memory("report", text, session_id=title, title=title, created_at="2026-10-05T12:00:00+00:00")
+    chunks = await call("search_reports_specific_chunks", query=TEXT)
+    sections = await call("search_reports_section_context", query=TEXT)
+    assert len(sections["results"]) > 2
+    for hit in (*chunks["results"], *sections["results"]):
+        assert hit["created_at"] == "2026-10-05T12:00:00Z"
+    assert {hit["title"] for hit in sections["results"]} == {"T", "U"}

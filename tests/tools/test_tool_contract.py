@@ -41,7 +41,6 @@ def required_by_contract(tool: str) -> set[str]:
 
 CONVERSATIONAL = {
     "search_input_prompts",
-    "search_reports_specific_chunks",
     "search_working_memory_specific_chunks",
 }
 """The tools whose hits may be turns of a conversation."""

@@ -130,17 +130,20 @@ def said_once(answer: S) -> S:
     """Return the answer without what it says twice, or what `expand_chunk_context` does without.
 
     What all results have in common stands beside them, and what a memory's results have in common in the first of them.
+    Each has its date, and each section the title of its document.
     """
     if IS_LEAN.get():  # it says so in its own way
         return answer
     shared: dict[str, Any] = {}
+    kept = {"created_at"} | ({"title"} if isinstance(answer, MediumSearchResult) else set())
     if len(answer.results) > 1:
         first, *others = (result.model_dump(include=ORIGIN) for result in answer.results)
-        shared = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+        alike = {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+        shared = {name: value for name, value in alike.items() if name not in kept}
     seen: set[int] = set()
     results = []
     for result in answer.results:
-        left_out = set(ORIGIN if result.memory_id in seen else shared)
+        left_out = set(ORIGIN if result.memory_id in seen else shared) - kept
         left_out |= {"title"} if has_title_in_path(result) else set()
         left_out |= {"content_start"} if isinstance(result, FoundChunk) and result.content_end is None else set()
         results.append(result.model_copy(update=dict.fromkeys(left_out)))

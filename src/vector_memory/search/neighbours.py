@@ -1,15 +1,18 @@
-"""What stands before and after a short hit in its session: a turn of a conversation often says little alone."""
+"""What was said before and after a short hit: a turn of a conversation often says little alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from vector_memory.domain import Scope
+from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import check_range
 from vector_memory.results.sessions import FoundChunk, FoundMemory
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Neighbours
 
 T = TypeVar("T", FoundChunk, FoundMemory)
+
+SAID = {MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY}
+"""The kinds that hooks store a conversation as. A report has no neighbours: those would be other documents."""
 
 NEIGHBOURS = 1
 """Memories given on either side of a short hit, unless the caller wants more or none."""
@@ -27,33 +30,31 @@ SHOWN = 400
 
 CUT = "…"
 
+ALONE = Neighbours([], [])
+
 
 def neighbours_of(reader: Reader, scope: Scope, memory_ids: Iterable[int], count: int) -> dict[int, Neighbours]:
-    """Return the neighbours of memories, up to `count` (0-5) on either side, by id; none of those with several chunks.
+    """Return what was said beside memories, up to `count` (0-5) on either side, by id; in a scope of one agent, by it.
 
-    In a scope of one agent they are the agent's. Raises ValidationError.
+    Nothing for a memory with several chunks, or one that is not of a conversation. Raises ValidationError.
     """
     check_range("neighbours", count, 0, MAX_NEIGHBOURS)
-    wanted = sorted(set(memory_ids)) if count else []
+    wanted = sorted(set(memory_ids)) if count and scope.kind in SAID else []
     same_agent = scope.agent_id is not None
     return reader.neighbours(wanted, count, SHOWN + 1, same_agent=same_agent) if wanted else {}
 
 
 def beside(results: Sequence[T], known: Mapping[int, Neighbours]) -> list[T]:
-    """Return the results with their neighbours, of those that have some."""
-    return [_with(result, known.get(memory_of(result))) for result in results]
-
-
-def memory_of(result: FoundChunk | FoundMemory) -> int:
-    """Return the id of a result's memory."""
-    return result.memory_id if isinstance(result, FoundChunk) else result.id
-
-
-def _with(result: T, neighbours: Neighbours | None) -> T:
-    if neighbours is None:
-        return result
-    before, after = (list(map(_shown, texts)) for texts in neighbours)
-    return result.model_copy(update={"context_before": before, "context_after": after})
+    """Return the results with their neighbours, but for those that the answer has already."""
+    numbers = [result.memory_id if isinstance(result, FoundChunk) else result.id for result in results]
+    given = set(numbers)
+    fuller = []
+    for number, result in zip(numbers, results, strict=True):
+        sides = [[one for one in side if one.memory_id not in given] for side in known.get(number, ALONE)]
+        given.update(one.memory_id for side in sides for one in side)
+        before, after = ([_shown(one.beginning) for one in side] for side in sides)
+        fuller.append(result.model_copy(update={"context_before": before, "context_after": after}))
+    return fuller
 
 
 def _shown(text: str) -> str:

@@ -115,7 +115,10 @@ class Reader(Protocol):
     def neighbours(
         self, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
     ) -> dict[int, Neighbours]:
-        """Return the beginnings of what stands beside memories, among those of their kind, session and iteration."""
+        """Return the beginnings of what stands beside memories, among those of their kind, session and iteration.
+
+        Only what hooks and imports have stored of a conversation stands beside anything: its metadata name a project.
+        """
 
     def list_memories(self, scope: Scope, limit: int, offset: int = 0, *, order: Order = "newest") -> list[Memory]:
         """Return up to `limit` memories of a scope after the first `offset`."""

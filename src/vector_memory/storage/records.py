@@ -74,11 +74,18 @@ class Observation:
     beginning: str
 
 
-class Neighbours(NamedTuple):
-    """The beginnings of the memories just before and just after one in its session, each in the order of time."""
+class Neighbour(NamedTuple):
+    """A memory beside another one, with the beginning of its text."""
 
-    before: list[str]
-    after: list[str]
+    memory_id: int
+    beginning: str
+
+
+class Neighbours(NamedTuple):
+    """What was said just before and just after a memory in its conversation, each in the order of time."""
+
+    before: list[Neighbour]
+    after: list[Neighbour]
 
 
 @dataclass(frozen=True, slots=True)

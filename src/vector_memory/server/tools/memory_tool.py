@@ -30,8 +30,8 @@ RARELY_SENT = frozenset({"description", "tags", "metadata", "search_mode", "memo
 FOR_EXPERTS = frozenset({"explain"})
 """Parameters that only `--profile all` names; the tool accepts them all the same."""
 
-UNUSED = frozenset({"similarity_threshold"})
-"""Parameters of searches that the specification accepts and ignores. No schema names them."""
+UNUSED = frozenset({"similarity_threshold", "neighbours"})
+"""Parameters that every search accepts, and ignores unless its schema names them."""
 
 TOKENS: TypeAdapter[int] = TypeAdapter(WholeNumber)
 
@@ -76,7 +76,7 @@ class MemoryTool(FunctionTool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the tool. A null parameter counts as omitted, which is what clients mean by it."""
         known = self.parameters["properties"]
-        unused = UNUSED if self.name.startswith("search_") else ()
+        unused = UNUSED - known.keys() if self.name.startswith("search_") else ()
         given = {
             name: value
             for name, value in arguments.items()

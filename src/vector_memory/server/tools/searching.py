@@ -84,7 +84,6 @@ def search_reports_specific_chunks(
     created_before: CreatedBefore = None,
     limit: Limit = 10,
     search_mode: Mode = None,
-    neighbours: Neighbours = NEIGHBOURS,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
     explain: Explain = None,
@@ -100,7 +99,7 @@ def search_reports_specific_chunks(
         created_before=created_before,
     )
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_chunks, query, scope, mode=search_mode, neighbours=neighbours)
+    search = partial(store.search_chunks, query, scope, mode=search_mode)
     return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
 
 

@@ -7,7 +7,16 @@ from vector_memory.domain import MemoryKind, Scope
 from vector_memory.storage.postgres.connection import Connection
 from vector_memory.storage.postgres.filters import memory_filter
 from vector_memory.storage.postgres.rows import fetch, fetch_column, fetch_one, fetch_value, restored
-from vector_memory.storage.records import CountedBy, Expendable, Memory, Neighbours, Observation, Origin, no_memory
+from vector_memory.storage.records import (
+    CountedBy,
+    Expendable,
+    Memory,
+    Neighbour,
+    Neighbours,
+    Observation,
+    Origin,
+    no_memory,
+)
 from vector_memory.storage.values import object_in
 
 COLUMNS = """
@@ -107,34 +116,36 @@ def get_observations(
 
 # The index of sessions has the memories of a session, kind and iteration in the order of time.
 BESIDE = """
-(select coalesce(json_agg(json_build_array(beginning, nuls)), '[]') from (
-    select left(n.content, %(characters)s) as beginning, n.nuls from session_memories n
+(select coalesce(json_agg(json_build_array(id, beginning, nuls)), '[]') from (
+    select n.id, left(n.content, %(characters)s) as beginning, n.nuls from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
-        and (not %(same_agent)s or n.agent_id = m.agent_id) and (n.created_at, n.id) {side} (m.created_at, m.id)
+        and n.project is not null and (not %(same_agent)s or n.agent_id = m.agent_id)
+        and (n.created_at, n.id) {side} (m.created_at, m.id)
     order by n.created_at {order}, n.id {order} limit %(count)s
 ) beside)
 """
 NEIGHBOURS = f"""
 select m.id, {BESIDE.format(side="<", order="desc")}, {BESIDE.format(side=">", order="asc")}
-from unnest(%(wanted)s::bigint[]) wanted(id) join session_memories m on m.id = wanted.id where m.chunk_count <= 1
+from unnest(%(wanted)s::bigint[]) wanted(id) join session_memories m on m.id = wanted.id
+where m.chunk_count <= 1 and m.project is not null
 """
 
 
 def get_neighbours(
     connection: Connection, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
 ) -> dict[int, Neighbours]:
-    """Return what stands just before and after memories in their session, by id; none of those with several chunks.
+    """Return what was said just before and after memories, by id; nothing for those with several chunks.
 
     Up to `count` memories on either side, and the first `characters` of each.
     """
     named = {"wanted": list(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
     rows = connection.execute(NEIGHBOURS, named).fetchall()
-    return {number: Neighbours(texts_in(before)[::-1], texts_in(after)) for number, before, after in rows}
+    return {number: Neighbours(neighbours_in(before)[::-1], neighbours_in(after)) for number, before, after in rows}
 
 
-def texts_in(beginnings: Sequence[tuple[str, Sequence[int] | None]]) -> list[str]:
-    """Return texts, each stored with where it has the character NUL."""
-    return [restored(text, nuls) for text, nuls in beginnings]
+def neighbours_in(side: Sequence[tuple[int, str, Sequence[int] | None]]) -> list[Neighbour]:
+    """Return neighbours, the text of each stored with where it has the character NUL."""
+    return [Neighbour(number, restored(text, nuls)) for number, text, nuls in side]
 
 
 def list_memories(

@@ -8,7 +8,16 @@ from typing import Any
 import apsw
 
 from vector_memory.domain import MemoryKind, Scope
-from vector_memory.storage.records import CountedBy, Expendable, Memory, Neighbours, Observation, Origin, no_memory
+from vector_memory.storage.records import (
+    CountedBy,
+    Expendable,
+    Memory,
+    Neighbour,
+    Neighbours,
+    Observation,
+    Origin,
+    no_memory,
+)
 from vector_memory.storage.sqlite.filters import memory_filter
 from vector_memory.storage.sqlite.rows import fetch, fetch_column, fetch_one, fetch_value
 from vector_memory.storage.sqlite.schema import ABOUT_REPORT
@@ -110,32 +119,38 @@ def get_observations(
 
 # The index of sessions has the memories of a session, kind and iteration in the order of time.
 BESIDE = """
-(select json_group_array(beginning) from (
-    select iif(instr(n.content, char(0)), n.content, substr(n.content, 1, :characters)) as beginning
+(select json_group_array(json_array(id, beginning)) from (
+    select n.id, iif(instr(n.content, char(0)), n.content, substr(n.content, 1, :characters)) as beginning
     from session_memories n
     where n.session_id = m.session_id and n.memory_type = m.memory_type and n.session_iter = m.session_iter
-        and (not :same_agent or n.agent_id = m.agent_id)
+        and n.metadata ->> '$.project' is not null and (not :same_agent or n.agent_id = m.agent_id)
         and n.created_at {side}= m.created_at and (n.created_at {side} m.created_at or n.id {side} m.id)
     order by n.created_at {order}, n.id {order} limit :count
 ))
 """
 NEIGHBOURS = f"""
 select m.id, {BESIDE.format(side="<", order="desc")}, {BESIDE.format(side=">", order="asc")}
-from json_each(:wanted) wanted join session_memories m on m.id = wanted.value where m.chunk_count <= 1
+from json_each(:wanted) wanted join session_memories m on m.id = wanted.value
+where m.chunk_count <= 1 and m.metadata ->> '$.project' is not null
 """
 
 
 def get_neighbours(
     connection: apsw.Connection, memory_ids: Sequence[int], count: int, characters: int, *, same_agent: bool
 ) -> dict[int, Neighbours]:
-    """Return what stands just before and after memories in their session, by id; none of those with several chunks.
+    """Return what was said just before and after memories, by id; nothing for those with several chunks.
 
     Up to `count` memories on either side, and the first `characters` of each.
     """
     bindings = {"wanted": json.dumps(memory_ids), "count": count, "characters": characters, "same_agent": same_agent}
     rows: list[tuple[Any, ...]] = connection.execute(NEIGHBOURS, bindings).fetchall()
-    sides = [(number, *([text[:characters] for text in texts_in(side)] for side in sides)) for number, *sides in rows]
-    return {number: Neighbours(before[::-1], after) for number, before, after in sides}
+    found = [(number, *(neighbours_in(side, characters) for side in sides)) for number, *sides in rows]
+    return {number: Neighbours(before[::-1], after) for number, before, after in found}
+
+
+def neighbours_in(side: str, characters: int) -> list[Neighbour]:
+    """Return the neighbours in a JSON list, with the first `characters` of each."""
+    return [Neighbour(number, beginning[:characters]) for number, beginning in json.loads(side)]
 
 
 def list_memories(
