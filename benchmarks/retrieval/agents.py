@@ -34,8 +34,8 @@ CLAIMS = ("high", "strong")
 class Answered:
     """What came: the rank of the correction and of the obsolete fact from 1 on, None if it did not come.
 
-    `marked`: the correction says that it is later. `claims`: the answer says that it answers. `read`: the characters
-    that the model reads; `sent`: those of the text and the structured answer; `content`: those of stored texts.
+    `marked`: the correction says that it is later than the fact. `claims`: the answer says that it answers. Characters:
+    `read` by the model, `sent` in the text and the structured answer, `content` of stored texts.
     """
 
     asked: Asked
@@ -74,12 +74,12 @@ def ask(server: Server, asked: Asked) -> Answered:
     found = results_of(result)
     structured = result.get("structuredContent") or {}
     read = read_by_model(result)
-    correction = rank(found, asked.correction)
+    correction, fact = rank(found, asked.correction), rank(found, asked.fact)
     return Answered(
         asked,
-        correction=correction,
-        fact=rank(found, asked.fact),
-        marked=correction is not None and bool(found[correction - 1].get("later")),
+        correction,
+        fact,
+        marked=bool(correction and fact and found[fact - 1]["memory_id"] in found[correction - 1].get("later", ())),
         claims=claims(structured, found),
         results=len(found),
         read=len(read),

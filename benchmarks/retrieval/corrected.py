@@ -11,7 +11,7 @@ decoys or other findings are marked `later`, and the results of an answer.
 import argparse
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -37,11 +37,11 @@ AGENTS = ("backend-dev", "reviewer", "ops", "analyst")
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A pair, the texts of the answer in their order, and those that it marks as later than another."""
+    """A pair, the texts of the answer in their order, and of those that are marked as later the older ones."""
 
     pair: Correction
     found: Sequence[str]
-    later: Sequence[str]
+    later: Mapping[str, Sequence[str]]
 
     @property
     def corrects(self) -> bool:
@@ -50,8 +50,8 @@ class Answered:
 
     @property
     def marks(self) -> bool:
-        """Whether the correction is in the answer and marked."""
-        return self.pair.correction in self.later
+        """Whether the correction is in the answer and marked as later than the fact."""
+        return self.pair.fact in self.later.get(self.pair.correction, ())
 
     @property
     def leads(self) -> bool:
@@ -93,7 +93,11 @@ def answers(pairs: Sequence[Correction], others: Sequence[str], embedder: Embedd
             load_index(store)
             for pair in pairs:
                 results = store.search_chunks(pair.question, Scope("working_memory")).results
-                later = [ids[each.memory_id] for each in results if getattr(each, "later", None)]
+                later = {
+                    ids[each.memory_id]: [ids[older] for older in each.later]
+                    for each in results
+                    if getattr(each, "later", None)
+                }
                 yield Answered(pair, [ids[each.memory_id] for each in results], later)
 
 
@@ -106,7 +110,7 @@ def row(half: str, answered: Sequence[Answered]) -> str:
         count(answered, lambda each: each.leads),
         count(answered, lambda each: each.marks),
         count(answered, lambda each: each.pair.decoy in each.later),
-        str(sum(len({*each.later} - {each.pair.correction}) for each in answered)),
+        str(sum(len(each.later.keys() - {each.pair.correction}) for each in answered)),
         f"{median(len(each.found) for each in answered):g}",
     ]
     return f"| {half} | {' | '.join(cells)} |"
