@@ -237,14 +237,15 @@ def test_each_way_of_looking_something_up_is_charged_what_it_reads(
 ) -> None:
     monkeypatch.setenv("VECTOR_MEMORY_EMBEDDING_MODEL", "toy")
     policies = import_module("policies")
-    memories = ["A lease lasts two minutes.", "one\ntwo\nthree\nThe red kite flies.\nfive", "Nothing else."]
+    memories = ["A lease lasts two minutes.", "one\ntwo\nthree\nThe red kite flies.\nfive\n", "Nothing else."]
     asked = [policies.Wanted("where is the kite", ["The red kite flies."], whole=True)]
     asked.append(policies.Wanted("zebra", ["No such text."], whole=True))
+    asked.append(policies.Wanted("where is the kite", [memories[1]], whole=False))
     policies.fill(tmp_path / "memory.db", memories, ToyEngine(384))
     collection = policies.Collection(tmp_path / "memory.db", memories, asked)
     found = {name: list(policy(collection, len)) for name, policy in policies.POLICIES.items()}
-    assert found["newest first"] == [len(memories[2]) + len(memories[1]), None]
-    assert found["grep"][0] == len("memories/00001.md-") * 5 + len(memories[1])
+    assert found["newest first"] == [spent := len(memories[2]) + len(memories[1]), None, spent]
+    assert found["grep"] == [spent := len("memories/00001.md-") * 5 + len(memories[1].strip()), None, spent]
     assert found["search"][0] > len(memories[1])
-    assert [each[1] for each in found.values()] == [None] * 3
+    assert found["search"][1:] == [None, found["search"][0]]
     assert policies.cell([100, None]) == "100 / 50"

@@ -142,13 +142,13 @@ def grepped(collection: Collection, count: Count) -> Iterator[int | None]:
     for wanted in collection.asked:
         known = {word for word in WORD.findall(wanted.question.lower()) if frequency[word]}
         rarest = sorted(known, key=lambda word: (frequency[word], word))[:RAREST]
-        output, memories = grep(files, rarest)
-        came = wanted.is_in("\n".join(text for _, text in output), memories)
+        output, numbers = grep(files, rarest)
+        came = wanted.is_in("\n".join(text for _, text in output), [collection.memories[each] for each in numbers])
         yield count("\n".join(f"{name}-{text}" for name, text in output)) if came else None
 
 
-def grep(files: Sequence[Sequence[str]], words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the lines with any of the words and those around them, with their files, and the texts of these files."""
+def grep(files: Sequence[Sequence[str]], words: Sequence[str]) -> tuple[list[tuple[str, str]], list[int]]:
+    """Return the lines with any of the words and those around them, with their files, and the numbers of these."""
     output, found, length = [], [], 0
     wanted = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in words), re.IGNORECASE) if words else None
     for number, lines in enumerate(files):
@@ -161,7 +161,7 @@ def grep(files: Sequence[Sequence[str]], words: Sequence[str]) -> tuple[list[tup
         if length > MOST_CHARACTERS:
             break
         output += shown
-        found += ["\n".join(lines)] if shown else []
+        found += [number] if shown else []
     return output, found
 
 
@@ -205,7 +205,7 @@ def main() -> None:
     for size in options.sizes:
         rows = {PROJECT: of_project(options.folder, size, embedder)}
         rows |= {
-            Path(named).name.partition(".")[0]: collection
+            Path(named.partition("=")[0]).name.partition(".")[0]: collection
             for named in options.sets
             if (collection := of_set(named, options.folder, size, options.queries, embedder))
         }
