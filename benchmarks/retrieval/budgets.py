@@ -81,12 +81,11 @@ def prepared(named: str, folder: Path, queries: int | None, embedder: Embedder) 
 
 def asked(material: Material, form: str, budget: int | None) -> Iterator[tuple[Question, dict[str, Any]]]:
     """Yield what a server answers to each question, within a budget or with its defaults."""
-    variables = {} if budget is None else {"VECTOR_MEMORY_MAX_RESPONSE_TOKENS": str(budget)}
-    with Server(material.path, form, **variables) as server:
+    with Server(material.path, form) as server:
         for question in material.judged.questions:
             scope = {"session_id": question.scope} if len(material.judged.scopes) > 1 else {}
-            limit = {} if budget is None else {"limit": MOST}
-            yield question, server.call(TOOL, query=question.text, **scope, **limit)
+            room = {} if budget is None else {"limit": MOST, "max_tokens": budget}
+            yield question, server.call(TOOL, query=question.text, **scope, **room)
 
 
 def shares(material: Material, form: str, budget: int) -> str:

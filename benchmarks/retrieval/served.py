@@ -1,7 +1,6 @@
 """The real server at the other end of a pipe, in the profile that a client would start."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +12,14 @@ CLIENT = {"name": "benchmark", "version": "1"}
 
 
 class Server:
-    """A server on a memory, with nothing set but its profile. Its answers come as the client receives them.
+    """A server on a memory, with nothing set but its profile. Its answers come as the client receives them."""
 
-    `variables`: settings that are to be others, as variables of the environment.
-    """
-
-    def __init__(self, memory: Path, profile: str, **variables: str) -> None:
+    def __init__(self, memory: Path, profile: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(MAIN), "serve", "--database-path", str(memory), "--profile", profile],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **variables},
         )
         self._number = 0
         self._request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=CLIENT)

@@ -13,7 +13,8 @@ from real_client.claude_code import Session, User
 from real_client.codex_terminal import CodexTerminal
 from real_client.scripted_model import SERVER, Call, Say, ScriptedModel, Turn
 from vector_memory.domain import Scope
-from vector_memory.server.instructions import CORE
+from vector_memory.server.instructions import instructions_for
+from vector_memory.settings import Profile, ServerOptions
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -121,14 +122,16 @@ def test_claude_code_remembers_unasked_after_install(connecting: Connecting, mod
     }
     with user.session() as first:
         first.ask(QUESTION, [Call("Agent", {**task, "run_in_background": False})], [Say(ANSWER)])
-        assert CORE.strip() in model.requests[-1].text, "the instructions need no other file"
+        assert instructions_for(ServerOptions(profile=Profile.CORE)).strip() in model.requests[-1].text, (
+            "the instructions need no other file"
+        )
         assert told(first) == ""
     assert stored(user.project, "input_prompt") == [QUESTION]
     assert stored(user.project, "working_memory") == [ANSWER]
     assert stored(user.project, "report") == [REPORT]
     with user.session() as second:
         (found,) = second.ask("Go on.", [Call(f"{SERVER}search_reports_specific_chunks", {"query": "cooling"})])
-        assert found.fields["results"][0]["chunk_content"] == REPORT
+        assert found.fields["results"][0]["content"] == REPORT
         assert QUESTION in told(second)
         assert told(second).strip() in model.requests[-1].text
     connecting.ours("uninstall", "claude", "--yes")

@@ -129,8 +129,8 @@ def test_what_a_sub_agent_reports_is_found(user: User, model: ScriptedModel) -> 
             [memory("search_reports_specific_chunks", query="hardware failure: a ventilator")],
         )
     (result,) = found.fields["results"]
-    assert result["chunk_content"] == REPORT
-    assert result["agent_id"] == "general-purpose"
+    assert result["content"] == REPORT
+    assert result["agent"] == "general-purpose"
 
 
 def test_the_end_of_an_agent_in_the_background_is_not_taken_for_a_prompt(user: User, model: ScriptedModel) -> None:

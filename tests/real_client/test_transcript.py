@@ -4,7 +4,7 @@ import json
 
 from real_client.transcript import transcript
 
-FOUND = {"message": "1 chunk.", "results": [{"memory_id": 7, "chunk_content": "# Fans\n\n" + "Broken. " * 100}]}
+FOUND = {"results": [{"memory_id": 7, "content": "# Fans\n\n" + "Broken. " * 100}]}
 RECAP = {"hookSpecificOutput": {"additionalContext": "Last time: the fans."}}
 EVENTS = [
     {"type": "typed", "text": "What broke?"},
@@ -37,7 +37,7 @@ def test_a_transcript_has_prompts_recaps_calls_answers_and_words_in_their_order(
     assert typed == "> What broke?"
     assert recap == "  + Last time: the fans."
     assert said == "● I will look."
-    assert called.startswith('● search(query: "broken", limit: 1)\n  ⎿ 1 chunk.\n    [7] # Fans Broken. Broken.')
+    assert called.startswith('● search(query: "broken", limit: 1)\n  ⎿ [7] # Fans Broken. Broken.')
     assert called.endswith(" ...")
     assert others == ["    ● A sub-agent's words."]
 

@@ -49,10 +49,9 @@ def _said(answer: Answer) -> Iterator[str]:
     except json.JSONDecodeError:
         yield _shortened(answer.text)
         return
-    yield fields["message"]
+    yield from filter(None, [fields.get("message")])
     for result in fields.get("results", ()):
-        text = result.get("chunk_content") or result.get("section_content") or result.get("content") or ""
-        yield _shortened(f"[{result.get('memory_id') or result.get('id')}] {text}")
+        yield _shortened(f"[{result['memory_id']}] {result['content']}")
 
 
 def _shortened(text: str) -> str:
