@@ -15,7 +15,8 @@ from real_client.claude_code import Session, User
 from real_client.much import ASKING_FOR_MUCH, LONG_DOCUMENTS
 from real_client.received import Answer
 from real_client.scripted_model import PLUGIN, Call, ScriptedModel, Turn, memory
-from vector_memory.server.instructions import INSTRUCTIONS
+from vector_memory.server.instructions import instructions_for
+from vector_memory.settings import Answers, ServerOptions
 from vector_memory.store import SessionMemoryStore
 from waiting import eventually
 
@@ -96,7 +97,7 @@ def test_the_instructions_reach_the_agent_to_their_last_word(
     session_with_all_tools: Session, model: ScriptedModel
 ) -> None:
     session_with_all_tools.ask("What do you know about the memory?")
-    assert INSTRUCTIONS.strip() in model.requests[-1].text
+    assert instructions_for(ServerOptions(answers=Answers.LEAN)).strip() in model.requests[-1].text
 
 
 def test_two_clients_use_one_memory_at_once(user: User, model: ScriptedModel) -> None:

@@ -122,9 +122,8 @@ def test_claude_code_remembers_unasked_after_install(connecting: Connecting, mod
     }
     with user.session() as first:
         first.ask(QUESTION, [Call("Agent", {**task, "run_in_background": False})], [Say(ANSWER)])
-        assert instructions_for(ServerOptions(profile=Profile.CORE)).strip() in model.requests[-1].text, (
-            "the instructions need no other file"
-        )
+        instructions = instructions_for(ServerOptions(profile=Profile.CORE))
+        assert instructions.strip() in model.requests[-1].text, "the instructions need no other file"
         assert told(first) == ""
     assert stored(user.project, "input_prompt") == [QUESTION]
     assert stored(user.project, "working_memory") == [ANSWER]
