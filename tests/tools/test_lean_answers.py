@@ -3,14 +3,17 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from fastmcp import Client
+from mcp_types import Implementation
 
 from vector_memory.domain import MemoryKind
 from vector_memory.server.app import create_server
+from vector_memory.server.tools.text_copy import READS_ONLY_STRUCTURE
 from vector_memory.settings import Answers, Profile, ServerOptions
 from vector_memory.store import SessionMemoryStore
 
@@ -46,7 +49,7 @@ async def test_a_hit_is_what_a_model_reads(lean: Client) -> None:
     """A short memory is its text, its id, its minute and its origin."""
     [note] = [one for one in (await found(lean))["results"] if one["agent"] == "billing"]
     note.pop("context_before", None), note.pop("context_after", None)
-    assert len(note.pop("date")) == len("2026-03-01T10:20Z")
+    assert len(note.pop("date")) == len("2026-03-01")
     assert note == {"memory_id": 2, "agent": "billing", "title": "Invoices", "content": NOTE}
 
 
@@ -126,3 +129,56 @@ def test_answers_are_lean_by_default_only_in_the_core_profile() -> None:
     assert ServerOptions(profile=Profile.CORE).is_lean
     assert not ServerOptions(profile=Profile.CORE, answers=Answers.FULL).is_lean
     assert not ServerOptions().is_lean
+
+
+PINNED = json.loads((Path(__file__).parents[1] / "real_client" / "package.json").read_text(encoding="utf-8"))
+CLAUDE_CODE = {version for name, version in PINNED["optionalDependencies"].items() if "claude-code" in name}
+
+
+@pytest.mark.parametrize("answers", Answers)
+async def test_a_text_that_a_client_does_not_read_is_its_ids(filled: SessionMemoryStore, answers: Answers) -> None:
+    """For every other client, and for the same one in another version, the text is the whole answer."""
+    server = create_server(lambda: nullcontext(filled), ServerOptions(answers=answers))
+    [version] = CLAUDE_CODE
+    for name, of, is_read in [("claude-code", version, False), ("claude-code", "9.9", True), ("other", version, True)]:
+        async with Client(server, client_info=Implementation(name=name, version=of)) as client:
+            found = await client.call_tool("search_reports_specific_chunks", {"query": "invoices"})
+            failed = await client.call_tool("get_memory_by_id", {"memory_id": 99}, raise_on_error=False)
+        text = json.loads(found.content[0].text)
+        assert text == found.structured_content if is_read else set(text["memory_ids"]) == {1, 2}
+        assert found.structured_content is not None
+        assert NOTE in json.dumps(found.structured_content)
+        assert "no memory 99" in failed.content[0].text
+
+
+def test_texts_are_shortened_only_for_versions_that_are_tested() -> None:
+    assert READS_ONLY_STRUCTURE == {"claude-code": CLAUDE_CODE}
+
+
+async def test_a_date_has_its_time_where_another_memory_is_of_that_day(lean: Client) -> None:
+    """Of two memories of one day, the later one may correct the other."""
+    await lean.call_tool("store_report", {"content": "The invoices start at 2000.", "agent_id": "a", "session_id": "s"})
+    dates = {one["memory_id"]: one["date"] for one in (await found(lean, query="invoices start"))["results"]}
+    assert dates[1] == "2026-03-01"
+    assert all(len(dates[number]) == len("2026-03-01T10:20Z") for number in (2, 4))
+
+
+TAGGED: dict[str, dict[str, Any]] = {
+    "store_memory": {"content": "A note.", "category": "other", "tags": ["one"]},
+    "search_memories": {"query": "note"},
+    "list_recent_memories": {},
+    "get_by_memory_id": {"memory_id": 4},
+    "get_memory_stats": {},
+    "get_canonical_tags": {},
+}
+
+
+async def test_tagged_memories_are_answered_in_the_lean_form(filled: SessionMemoryStore) -> None:
+    """A note has its category and tags, and no result is empty."""
+    filled.tagged.store("A note on invoices.", category="other", tags=["one"])
+    server = create_server(lambda: nullcontext(filled), ServerOptions(answers=Answers.LEAN, toolsets="tagged"))
+    async with Client(server) as client:
+        answers = {tool: (await client.call_tool(tool, sent)).structured_content for tool, sent in TAGGED.items()}
+    [note, _] = sorted((answers["search_memories"] or {})["results"], key=lambda one: one["memory_id"])
+    assert note.keys() == {"memory_id", "date", "category", "tags", "content"}
+    assert "null" not in json.dumps(answers)

@@ -4,6 +4,7 @@ It is made of a full result, whatever its model: some of its fields, a few of th
 same keys whatever was asked; only what is null or empty is left out.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import takewhile
@@ -84,7 +85,7 @@ H = TypeVar("H", bound=FoundChunk | FoundSection)
 
 HITS = (FoundChunk, FoundSection)
 
-MINUTE = len("2026-11-25T08:37")
+DAY, MINUTE = len("2026-11-25"), len("2026-11-25T08:37")
 
 
 def lean(result: BaseModel) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def lean(result: BaseModel) -> dict[str, Any]:
     kept = next((KEPT[model] for model in type(result).__mro__ if model in KEPT), None)
     if kept is not None:
         shaped = {NAMES.get(name, name): formed(fields[name]) for name in kept if fields.get(name)}
-        return shaped | ({"date": minute(shaped["date"])} if "date" in shaped else {})
+        return shaped | ({"date": f"{shaped['date'][:MINUTE]}Z"} if "date" in shaped else {})
     keys = {name: field.serialization_alias or name for name, field in type(result).model_fields.items()}
     shaped = {keys[name]: formed(value) for name, value in fields.items() if name not in ECHOED}
     return {key: value for key, value in shaped.items() if key == "results" or value not in (None, "", [], {})}
@@ -104,13 +105,16 @@ def formed(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return lean(joined([value]) if isinstance(value, HITS) else value)
     if isinstance(value, list) and value and isinstance(value[0], HITS):
-        return [lean(joined(hits)) for hits in by_memory(value)]
+        return dated([lean(joined(hits)) for hits in by_memory(value)])
     return [formed(one) for one in value] if isinstance(value, list) else value
 
 
-def minute(time: str) -> str:
-    """Return a time in UTC to the minute: two memories of one day may contradict each other."""
-    return f"{time[:MINUTE]}Z"
+def dated(memories: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return memories with the days of their dates alone where no other one is of that day: they may contradict it."""
+    days = Counter(memory["date"][:DAY] for memory in memories)
+    return [
+        memory if days[memory["date"][:DAY]] > 1 else {**memory, "date": memory["date"][:DAY]} for memory in memories
+    ]
 
 
 def by_memory(hits: Sequence[H]) -> list[list[H]]:
@@ -137,8 +141,8 @@ def joined(hits: Sequence[H]) -> H:
     common_titles = takewhile(lambda parts: len(set(parts)) == 1, zip(*titles, strict=False))
     title, shown = " > ".join(parts[0] for parts in common_titles), text.rstrip() + (CUT if end else "")
     update = {text_of(best): shown, "title": title, "content_end": ordered[-1].content_end}
-    if not ordered[0].content_start and not end:
-        update["chunk_id"] = None  # there is nothing around it
+    if isinstance(best, FoundChunk) and not best.chunk_index:
+        update["chunk_id"] = None  # nothing is before it, and content_end leads to what is after it
     return cast("H", best.model_copy(update=update))
 
 

@@ -19,6 +19,7 @@ from vector_memory.server.tools.failures import failed_result, to_memory_error
 from vector_memory.server.tools.naming import with_names
 from vector_memory.server.tools.params import WholeNumber
 from vector_memory.server.tools.schemas import LEAN, admitting_failures, compact, inlined, without_null
+from vector_memory.server.tools.text_copy import for_client
 
 LEAST_LIMIT = MIN_TOKENS * BYTES_PER_TOKEN
 HANDED_ON = {"anthropic/maxResultSizeChars": 200_000}
@@ -90,7 +91,7 @@ class MemoryTool(FunctionTool):
             answer = await super().run(given)
         except Exception as error:  # the outermost handler: every exception becomes an answer
             answer = failed_result(self.result_model, to_memory_error(error, self))
-        return self._bounded(answer, limit)
+        return for_client(self._bounded(answer, limit), get_context())
 
     def _bounded(self, answer: ToolResult, limit: int) -> ToolResult:
         """Return the answer in at most `limit` bytes of JSON. It is sent twice: as text and as structured content."""
