@@ -30,14 +30,17 @@ from vector_memory.results.tagged import StoreTaggedResult, TaggedMemory
 IS_LEAN: ContextVar[bool] = ContextVar("IS_LEAN", default=False)
 """Whether the current call is answered in the lean form; what fits into its answer is measured in that form."""
 
-FIRST, LEAST = 1_500, 300
-"""Characters of the first hit that are shown, and the least of others: the second gets half, the third a third.
+FIRST, LEAST, SHARE = 2_000, 300, 0.7
+"""Characters of the first hit that are shown, the least of any, and the share of it that the next one gets.
 
 Measured: ten hits of equal length hold what was asked less often than the whole of the first and little of the last.
 """
 
 FOR_TOKENS = 2_000
-"""The `max_tokens` for which FIRST is meant; of more or fewer, hits show more or less."""
+"""The `max_tokens` for which FIRST is meant; of more or fewer, hits show more or less, the first never less than
+LEAST_FIRST."""
+
+LEAST_FIRST = 750
 
 CUT = "…"
 """Stands where the content of a hit is cut: at its ends, and between its parts."""
@@ -148,9 +151,10 @@ def joined(hits: Sequence[H]) -> H:
 
 def shortened(hits: Sequence[H], wanted: Collection[str], lengths: Mapping[int, int], page: Page) -> list[H]:
     """Return hits cut around the wanted terms, with the offsets to read on from. `lengths`: of the whole memories."""
-    first = FIRST if page.max_tokens is None else max(FIRST // 2, FIRST * page.max_tokens // FOR_TOKENS)
+    first = FIRST if page.max_tokens is None else max(LEAST_FIRST, FIRST * page.max_tokens // FOR_TOKENS)
     return [
-        _shortened(hit, wanted, lengths[hit.memory_id], max(LEAST, first // rank)) for rank, hit in enumerate(hits, 1)
+        _shortened(hit, wanted, lengths[hit.memory_id], max(LEAST, int(first * SHARE**position)))
+        for position, hit in enumerate(hits)
     ]
 
 
