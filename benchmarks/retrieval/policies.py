@@ -182,6 +182,15 @@ POLICIES: Mapping[str, Callable[[Collection, Count], Iterator[int | None]]] = {
 }  # fmt: skip
 
 
+def collections(options: argparse.Namespace, size: int, embedder: Embedder) -> Iterator[tuple[str, Collection]]:
+    """Yield what is to be searched, by name."""
+    yield PROJECT, of_project(options.folder, size, embedder)
+    for named in options.sets:
+        collection = of_set(named, options.folder, size, options.queries, embedder)
+        if collection:
+            yield Path(named.partition("=")[0]).name.partition(".")[0], collection
+
+
 def cell(spent: Sequence[int | None]) -> str:
     """Return the median tokens until evidence, and the percentage of questions without any."""
     found = [each for each in spent if each is not None]
@@ -203,13 +212,7 @@ def main() -> None:
     embedder = CachedEmbedder(engine, options.cache) if options.cache else engine
     print(f"| tokens until evidence / never, % | {' | '.join(POLICIES)} |\n{'|---' * (len(POLICIES) + 1)}|")
     for size in options.sizes:
-        rows = {PROJECT: of_project(options.folder, size, embedder)}
-        rows |= {
-            Path(named.partition("=")[0]).name.partition(".")[0]: collection
-            for named in options.sets
-            if (collection := of_set(named, options.folder, size, options.queries, embedder))
-        }
-        for name, collection in rows.items():
+        for name, collection in collections(options, size, embedder):
             cells = [cell(list(policy(collection, counter))) for policy in POLICIES.values()]
             print(f"| {name}, {size:,} | {' | '.join(cells)} |", flush=True)
 
