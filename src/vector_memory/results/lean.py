@@ -107,17 +107,18 @@ def formed(value: Any) -> Any:
     """Return a value of a result in its lean form."""
     if isinstance(value, BaseModel):
         return lean(joined([value]) if isinstance(value, HITS) else value)
-    if isinstance(value, list) and value and isinstance(value[0], HITS):
-        return dated([lean(joined(hits)) for hits in by_memory(value)])
-    return [formed(one) for one in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    are_hits = bool(value) and isinstance(value[0], HITS)
+    return dated([lean(joined(hits)) for hits in by_memory(value)] if are_hits else [formed(one) for one in value])
 
 
-def dated(memories: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return memories with the days of their dates alone where no other one is of that day: they may contradict it."""
-    days = Counter(memory["date"][:DAY] for memory in memories)
-    return [
-        memory if days[memory["date"][:DAY]] > 1 else {**memory, "date": memory["date"][:DAY]} for memory in memories
-    ]
+def dated(values: list[Any]) -> list[Any]:
+    """Return values, memories with the day alone where no other one is of that day: only that one may correct it."""
+    if not all(isinstance(value, dict) and "date" in value for value in values):
+        return values
+    days = Counter(memory["date"][:DAY] for memory in values)
+    return [memory if days[memory["date"][:DAY]] > 1 else memory | {"date": memory["date"][:DAY]} for memory in values]
 
 
 def by_memory(hits: Sequence[H]) -> list[list[H]]:
