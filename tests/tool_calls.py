@@ -39,7 +39,10 @@ def wire_list(tools: Sequence[MemoryTool] = CONTRACT_TOOLS) -> str:
 
 def good_arguments(tool: MemoryTool) -> dict[str, Any]:
     """Return arguments with which the tool succeeds where memory 1 and chunk 1 are."""
-    return {name: REQUIRED[name] for name in tool.parameters.get("required", ())}
+    needed = list(tool.parameters.get("required", ()))
+    if "queries" in tool.parameters["properties"]:
+        needed.append("query")
+    return {name: REQUIRED[name] for name in needed}
 
 
 def with_text(tool: MemoryTool, parameter: str, text: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from vector_memory.results.budget import Packer
 from vector_memory.search import CoarseSearch, FineSearch, MediumSearch, PassageIndex, Retriever, SearchTimer
 from vector_memory.search.explaining import Explaining
 from vector_memory.search.neighbours import NEIGHBOURS
+from vector_memory.search.probes import Probes
 from vector_memory.sessions.access import AccessRecorder
 from vector_memory.sessions.batches import Batches
 from vector_memory.sessions.changes import Changes
@@ -43,6 +44,7 @@ from vector_memory.tagged.vocabulary import Vocabulary
 
 PAGE, CHANGES_PAGE = Page(), Page(limit=20)
 
+Queries = str | Sequence[str]
 Mode = SearchMode | str | None
 Order = SearchOrder | str | None
 Notify = Progress | None
@@ -98,7 +100,7 @@ class SessionMemoryStore:
         retriever = Retriever(storage, self._model, self._index, self._background, settings)
         self._writer = MemoryWriter(storage, indexer, self._background, settings.redact)
         self._fine = FineSearch(retriever, self._timer, packer)
-        self._medium = MediumSearch(retriever, self._timer, packer)
+        self._medium, self._probes = MediumSearch(retriever, self._timer, packer), Probes(packer)
         self._coarse = CoarseSearch(storage, retriever, self._timer, packer, self._access.record)
         self._changes = Changes(storage, retriever, self._timer, packer, self._access)
         self._documents = Documents(storage, packer, self._access, self._exports)
@@ -182,23 +184,31 @@ class SessionMemoryStore:
         return self._coarse.memories(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), neighbours)
 
     def search_chunks(
-        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
+        self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None, neighbours: int = NEIGHBOURS
     ) -> sessions.FineSearchResult:
-        """Find the chunks that match the query best; short memories come with 0-5 `neighbours` on either side."""
-        return self._fine.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode), neighbours)
+        """Find the chunks that match one to 5 queries best; short memories come with 0-5 `neighbours` on each side."""
+        search = partial(self._fine.search, scope=Scope.checked(scope), mode=SearchMode.of(mode), neighbours=neighbours)
+        page = Page.checked(page)
+        return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
 
     def search_sections(
-        self, query: str, scope: Scope, page: Page = PAGE, *, mode: Mode = None
+        self, query: Queries, scope: Scope, page: Page = PAGE, *, mode: Mode = None
     ) -> sessions.MediumSearchResult:
-        """Find the sections whose chunks match the query best."""
-        return self._medium.search(query, Scope.checked(scope), Page.checked(page), SearchMode.of(mode))
+        """Find the sections whose chunks match one to 5 queries best."""
+        search = partial(self._medium.search, scope=Scope.checked(scope), mode=SearchMode.of(mode))
+        page = Page.checked(page)
+        return search(query, page=page) if isinstance(query, str) else self._probes.ask(query, page, search)
 
     def search_documents(
-        self, query: str | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
+        self, query: Queries | None, scope: Scope, page: Page = PAGE, *, order: Order = None, mode: Mode = None
     ) -> sessions.CoarseSearchResult:
         """Find whole documents, best match first; without a query, or with `order` "recent", list the newest."""
         how, by = SearchMode.of(mode), SearchOrder.of(order)
-        return self._coarse.documents(query, Scope.checked(scope), Page.checked(page), how, order=by)
+        search = partial(self._coarse.documents, scope=Scope.checked(scope), mode=how, order=by)
+        page = Page.checked(page)
+        if query is None or isinstance(query, str):
+            return search(query, page=page)
+        return self._probes.ask(query, page, search)
 
     def search_changes(
         self,

@@ -36,8 +36,22 @@ def required_by_contract(tool: str) -> set[str]:
     required = set(CONTRACT[tool]["required"])
     if tool.startswith("store_"):
         return required - HAVE_DEFAULTS
-    return required - {"session_iter"} if tool == "load_session_context_for_task" else required
+    return required - {"session_iter"} if tool == "load_session_context_for_task" else required - asks_several(tool)
 
+
+def asks_several(tool: str) -> set[str]:
+    """Return the name of the question, if a caller may send several instead."""
+    return {"query"} if tool in SEVERAL else set()
+
+
+SEVERAL = {
+    "search_reports_specific_chunks",
+    "search_reports_section_context",
+    "search_reports_full_documents",
+    "search_working_memory_specific_chunks",
+    "search_knowledge_base_specific_chunks",
+}
+"""The tools that take several questions in one call."""
 
 CONVERSATIONAL = {
     "search_input_prompts",
@@ -56,6 +70,8 @@ def added_parameters(tool: str) -> set[str]:
     added = {"offset", "max_tokens", *time}
     if tool in {"search_session_context", "search_input_prompts"}:
         added |= {"agent_id", "query"}
+    if tool in SEVERAL:
+        added.add("queries")
     if tool in CONVERSATIONAL:
         added.add("neighbours")
     if tool.endswith("_full_documents"):

@@ -4,9 +4,10 @@ A failed call has the same shape: `success` is false, `error` a code, `message` 
 fields have their default or null (`Result.failed`).
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from vector_memory.results.values import Score, Share, Time, Value, unless_empty
 
@@ -161,6 +162,18 @@ class SearchResult(ReportsResult):
     confidence: Confidence | None = unless_empty(description="low: nothing seems to be on this topic")
     elsewhere: dict[str, int] = unless_empty({}, "If low: number of matches outside the filters")
     trace: dict[str, Any] | None = unless_empty(description="If explain was sent: how candidates were measured")
+
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sentences of `message` that are neither about how many results there are nor about how they fit."""
+        return self._notes
+
+    def noting(self, notes: Iterable[str]) -> Self:
+        """Return the answer with its notes, for whoever joins it with others."""
+        self._notes = tuple(notes)
+        return self
 
 
 class SearchMemoriesResult(SearchResult):

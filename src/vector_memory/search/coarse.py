@@ -140,7 +140,7 @@ class CoarseSearch:
                 filters=packer.echo(scope.as_filters()),
                 limit=page.limit,
                 latest_first=latest_first,
-            )
+            ).noting(looked.judgement.notes)
 
         answer = self._packer.within(page.max_tokens).fit(build)
         if self._record_access is not None:

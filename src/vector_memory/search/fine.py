@@ -61,7 +61,7 @@ class FineSearch:
                 elsewhere=judgement.elsewhere,
                 observations=observations,
                 message=explain("chunk", answer, judgement.notes, read_with="expand_chunk_context"),
-            )
+            ).noting(judgement.notes)
 
         return self._packer.within(page.max_tokens).fit(build)
 

@@ -109,7 +109,7 @@ class MediumSearch:
                 elsewhere=judgement.elsewhere,
                 observations=observations,
                 message=explain("section", answer, judgement.notes, read_with="get_memory_by_id"),
-            )
+            ).noting(judgement.notes)
 
         return self._packer.within(page.max_tokens).fit(build)
 

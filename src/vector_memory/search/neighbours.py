@@ -1,15 +1,16 @@
 """What was said before and after a short hit: a turn of a conversation often says little alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from vector_memory.domain import MemoryKind, Scope
 from vector_memory.domain.validation import check_range
-from vector_memory.results.sessions import FoundChunk, FoundMemory
+from vector_memory.results.sessions import FoundChunk, FoundMemory, FoundSection
 from vector_memory.storage.base import Reader
 from vector_memory.storage.records import Neighbours
 
 T = TypeVar("T", FoundChunk, FoundMemory)
+H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
 
 SAID = {MemoryKind.INPUT_PROMPT, MemoryKind.WORKING_MEMORY}
 """The kinds that hooks store a conversation as. A report has no neighbours: those would be other documents."""
@@ -55,6 +56,20 @@ def beside(results: Sequence[T], known: Mapping[int, Neighbours]) -> list[T]:
         before, after = ([_shown(one.beginning) for one in side] for side in sides)
         fuller.append(result.model_copy(update={"context_before": before, "context_after": after}))
     return fuller
+
+
+def without_repeated(results: Sequence[H]) -> list[H]:
+    """Return results of several answers without neighbours that are hits themselves, or stand beside an earlier one."""
+    given = {_shown(result.chunk_content) for result in results if isinstance(result, FoundChunk)}
+    once: list[H] = []
+    for result in results:
+        sides: dict[str, list[str]] = {}
+        if isinstance(result, FoundChunk):
+            for name in ("context_before", "context_after"):
+                sides[name] = [text for text in result[name] if text not in given]
+                given.update(sides[name])
+        once.append(cast("H", result.model_copy(update=sides)))
+    return once
 
 
 def _shown(text: str) -> str:

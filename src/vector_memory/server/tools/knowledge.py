@@ -11,6 +11,7 @@ from vector_memory.results.sessions import (
     FineSearchResult,
     MediumSearchResult,
 )
+from vector_memory.search.probes import required
 from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
@@ -21,8 +22,10 @@ from vector_memory.server.tools.params import (
     Mode,
     OfAgent,
     OfCategory,
+    OneQuery,
     OptionalQuery,
     Order,
+    Queries,
     Query,
     Skip,
     Store,
@@ -39,7 +42,8 @@ from vector_memory.server.tools.tracing import traced
 def search_knowledge_base_specific_chunks(
     *,
     store: Store,
-    query: Query,
+    query: OneQuery = None,
+    queries: Queries = None,
     agent_id: OfAgent = None,
     category: OfCategory = None,
     created_after: CreatedAfter = None,
@@ -58,9 +62,10 @@ def search_knowledge_base_specific_chunks(
         created_after=created_after,
         created_before=created_before,
     )
+    questions = required(query, queries)
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_chunks, query, scope, mode=search_mode)
-    return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, questions, scope, mode=search_mode)
+    return traced(store, lambda page: said_once(search(page)), questions, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search knowledge base: sections", annotations=READS)

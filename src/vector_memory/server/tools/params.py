@@ -121,6 +121,8 @@ Metadata = Annotated[dict[str, object] | None, BeforeValidator(from_json), Field
 
 # Queries and limits.
 Query = Annotated[str, Field(description="Question or phrase")]
+OneQuery = Annotated[str | None, Field(description="Question or phrase")]
+Queries = Annotated[list[str] | None, Field(description="Or up to 5 focused probes"), BeforeValidator(from_json)]
 OptionalQuery = Annotated[str | None, Field(description="Default: newest")]
 Limit = Annotated[WholeNumber, Field(description=f"Up to {MAX_LIMIT}")]
 Skip = Annotated[WholeNumber, Field(description="next_offset, for more")]

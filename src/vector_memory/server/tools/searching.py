@@ -13,6 +13,7 @@ from vector_memory.results.sessions import (
     SearchMemoriesResult,
 )
 from vector_memory.search.neighbours import NEIGHBOURS
+from vector_memory.search.probes import asked, required
 from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
@@ -26,8 +27,10 @@ from vector_memory.server.tools.params import (
     OfIteration,
     OfSession,
     OfTask,
+    OneQuery,
     OptionalQuery,
     Order,
+    Queries,
     Query,
     Skip,
     Store,
@@ -75,7 +78,8 @@ def search_system_memory(
 def search_reports_specific_chunks(
     *,
     store: Store,
-    query: Query,
+    query: OneQuery = None,
+    queries: Queries = None,
     agent_id: OfAgent = None,
     session_id: OfSession = None,
     session_iter: OfIteration = None,
@@ -98,16 +102,18 @@ def search_reports_specific_chunks(
         created_after=created_after,
         created_before=created_before,
     )
+    questions = required(query, queries)
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_chunks, query, scope, mode=search_mode)
-    return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, questions, scope, mode=search_mode)
+    return traced(store, lambda page: said_once(search(page)), questions, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search reports: sections", annotations=READS, meta=found_by("recall, search memory, find, topic"))
 def search_reports_section_context(
     *,
     store: Store,
-    query: Query,
+    query: OneQuery = None,
+    queries: Queries = None,
     agent_id: OfAgent = None,
     session_id: OfSession = None,
     session_iter: OfIteration = None,
@@ -130,10 +136,11 @@ def search_reports_section_context(
         created_after=created_after,
         created_before=created_before,
     )
+    questions = required(query, queries)
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_sections, query, scope, mode=search_mode)
+    search = partial(store.search_sections, questions, scope, mode=search_mode)
     return traced(
-        store, lambda page: said_once(search(page)), query, scope, page, explain, grain="section", mode=search_mode
+        store, lambda page: said_once(search(page)), questions, scope, page, explain, grain="section", mode=search_mode
     )
 
 
@@ -146,6 +153,7 @@ def search_reports_full_documents(
     *,
     store: Store,
     query: OptionalQuery = None,
+    queries: Queries = None,
     agent_id: OfAgent = None,
     session_id: OfSession = None,
     session_iter: OfIteration = None,
@@ -168,16 +176,18 @@ def search_reports_full_documents(
         created_after=created_after,
         created_before=created_before,
     )
+    questions = asked(query, queries)
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_documents, query, scope, order=order)
-    return traced(store, search, query, scope, page, explain, grain="document", order=order)
+    search = partial(store.search_documents, questions, scope, order=order)
+    return traced(store, search, questions, scope, page, explain, grain="document", order=order)
 
 
 @tool(title="Search working memory: chunks", annotations=READS, meta=found_by("recall, search memory, notes"))
 def search_working_memory_specific_chunks(
     *,
     store: Store,
-    query: Query,
+    query: OneQuery = None,
+    queries: Queries = None,
     agent_id: OfAgent = None,
     session_id: OfSession = None,
     session_iter: OfIteration = None,
@@ -201,9 +211,10 @@ def search_working_memory_specific_chunks(
         created_after=created_after,
         created_before=created_before,
     )
+    questions = required(query, queries)
     page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
-    search = partial(store.search_chunks, query, scope, mode=search_mode, neighbours=neighbours)
-    return traced(store, lambda page: said_once(search(page)), query, scope, page, explain, mode=search_mode)
+    search = partial(store.search_chunks, questions, scope, mode=search_mode, neighbours=neighbours)
+    return traced(store, lambda page: said_once(search(page)), questions, scope, page, explain, mode=search_mode)
 
 
 @tool(title="Search working memory: sections", annotations=READS)

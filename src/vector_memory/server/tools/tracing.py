@@ -1,6 +1,6 @@
 """Adds to an answer how the search came to it, for whoever wants to know why something was not found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ NO_ROOM = "The trace did not fit: send a larger max_tokens."
 def traced(
     store: SessionMemoryStore,
     search: Callable[[Page], A],
-    query: str | None,
+    query: str | Sequence[str] | None,
     scope: Scope,
     page: Page,
     explain: str | int | None,
@@ -38,6 +38,8 @@ def traced(
     """
     if explain is None:
         return search(page)
+    if query is not None and not isinstance(query, str):
+        raise ValidationError("A trace is about one question: send query alone with explain.")
     memory_id = None if explain == EVERYTHING else memory_of(explain)
     if query is None or SearchOrder.of(order) is SearchOrder.RECENT:
         trace = store.explaining.list(scope, memory_id)

@@ -1,0 +1,148 @@
+"""Several questions in one search: each is asked, and what they find comes as one answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, get_args
+
+from vector_memory.domain import Page
+from vector_memory.domain.validation import MAX_LIMIT
+from vector_memory.errors import ValidationError
+from vector_memory.results.budget import Packer, explain
+from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
+from vector_memory.results.sessions import (
+    CoarseSearchResult,
+    Confidence,
+    FineSearchResult,
+    FoundChunk,
+    FoundMemory,
+    FoundSection,
+    MediumSearchResult,
+    ObservationNote,
+    Omitted,
+    SearchResult,
+)
+from vector_memory.search.messages import somewhere_else
+from vector_memory.search.neighbours import without_repeated
+
+A = TypeVar("A", FineSearchResult, MediumSearchResult, CoarseSearchResult)
+H = TypeVar("H", bound=FoundChunk | FoundSection | FoundMemory)
+
+Hit = FoundChunk | FoundSection | FoundMemory
+
+NAMED: dict[type[SearchResult], tuple[str, str]] = {
+    FineSearchResult: ("chunk", "expand_chunk_context"),
+    MediumSearchResult: ("section", READ_WITH),
+    CoarseSearchResult: ("document", READ_WITH),
+}
+"""What the hits of an answer are called, and the tool that reads one."""
+
+MAX_QUERIES = 5
+
+LEVELS: tuple[Confidence, ...] = get_args(Confidence)
+"""The best first."""
+
+
+def asked(query: str | None, queries: Sequence[str] | None) -> str | list[str] | None:
+    """Return the question or questions of a caller who may send one, several, or both. Raises ValidationError."""
+    if not queries:
+        return query
+    both = list(dict.fromkeys([*([] if query is None else [query]), *queries]))
+    if len(both) > MAX_QUERIES:
+        raise ValidationError(f"There are {len(both)} questions: send up to {MAX_QUERIES} in one call.")
+    return both[0] if len(both) == 1 else both
+
+
+def required(query: str | None, queries: Sequence[str] | None) -> str | list[str]:
+    """Return what `asked` returns. Raises ValidationError if there is no question."""
+    questions = asked(query, queries)
+    if questions is None:
+        raise ValidationError(f"A question is missing: send query, or up to {MAX_QUERIES} in queries.")
+    return questions
+
+
+class Probes:
+    """Asks several questions."""
+
+    def __init__(self, packer: Packer) -> None:
+        self._packer = packer
+
+    def ask(self, queries: Sequence[str], page: Page, search: Callable[..., A]) -> A:
+        """Return one answer of a search to up to 5 questions, with the best hit of each.
+
+        `search` answers one question with a page. Of each question its best 100 hits count. Raises ValidationError.
+        """
+        questions = required(None, queries)
+        if isinstance(questions, str):
+            return search(questions, page=page)
+        answers = [search(one, page=Page(limit=min(MAX_LIMIT, page.end + 1))) for one in questions]
+        return self._packer.within(page.max_tokens).fit(lambda packer: joined(answers, page, packer))
+
+
+def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
+    """Return the page of what several answers have found, as far as it fits."""
+    found = in_fair_order([list(answer.results) for answer in answers])
+    wanted = without_repeated(found[page.offset : page.end])
+    first = answers[0]
+    shown = packer.share(wanted) if isinstance(first, CoarseSearchResult) else packer.fitting(wanted)
+    packed = packer.packed(wanted, shown, page, omitted_hit, more=len(found) > page.end)
+    levels = [answer.confidence for answer in answers if answer.confidence is not None]
+    best = min(levels, key=LEVELS.index, default=None)
+    notes = list(dict.fromkeys(note for note in notes_of(answers, best)))
+    noun, read_with = NAMED[type(first)]
+    update = {
+        "total_results": len(packed.results),
+        "confidence": best,
+        "elsewhere": first.elsewhere if best != LEVELS[0] else {},
+        "observations": of_all(answers),
+        "message": explain(noun, packed, notes, read_with=read_with),
+    }
+    if isinstance(first, CoarseSearchResult):
+        update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{said_of_cut(shown)}"}
+    return first.model_copy(update=packed.fields() | update)
+
+
+def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:
+    """Return the hits of several lists, each once with its best score: first the best of each list, then all others."""
+    best: dict[tuple[int, int], H] = {}
+    for hit in (hit for each in lists for hit in each):
+        known = best.get(key_of(hit))
+        if known is None or score_of(hit) > score_of(known):
+            best[key_of(hit)] = hit
+    leading = {key_of(each[0]) for each in lists if each}
+    return sorted(best.values(), key=lambda hit: (key_of(hit) not in leading, -score_of(hit)))
+
+
+def key_of(hit: Hit) -> tuple[int, int]:
+    """Return what tells a hit from all others of its grain."""
+    if isinstance(hit, FoundChunk):
+        return hit.memory_id, hit.chunk_id
+    return (hit.memory_id, hit.content_start) if isinstance(hit, FoundSection) else (hit.id, 0)
+
+
+def score_of(hit: Hit) -> float:
+    """Return what a hit is sorted by."""
+    return hit.score or 0.0
+
+
+def omitted_hit(hit: Hit) -> Omitted:
+    """Return the entry for a hit that was left out."""
+    if isinstance(hit, FoundChunk):
+        return Omitted(id=hit.chunk_id, characters=len(hit.chunk_content))
+    if isinstance(hit, FoundSection):
+        return Omitted(id=hit.memory_id, characters=len(hit.section_content))
+    return Omitted(id=hit.id, characters=hit.content_length)
+
+
+def notes_of(answers: Sequence[SearchResult], best: Confidence | None) -> Iterator[str]:
+    """Yield what is to be said of the answers: which have no close match if others have, or else all their notes."""
+    for number, answer in enumerate(answers, 1):
+        if answer.confidence == best or best is None:
+            yield from answer.notes
+        elif answer.confidence == LEVELS[-1]:
+            places = f" {somewhere_else(answer.elsewhere, advise=True)}" if answer.elsewhere else ""
+            yield f"No close match for question {number}.{places}"
+
+
+def of_all(answers: Sequence[SearchResult]) -> list[ObservationNote]:
+    """Return the latest observations of all answers, each once, the oldest first."""
+    known = {note.id: note for answer in answers for note in answer.observations}
+    return [known[number] for number in sorted(known)][-NOTED:]

@@ -1,0 +1,87 @@
+"""Several questions in one call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from search.test_exact import open_store
+from vector_memory.domain import Page, Scope
+from vector_memory.errors import ValidationError
+from vector_memory.store import SessionMemoryStore
+
+REPORTS = Scope("report")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SessionMemoryStore]:
+    with open_store(tmp_path / "memory.db") as opened:
+        for number in range(12):
+            opened.store_memory("report", f"alpha beta {'more ' * number}", session_id="s")
+        opened.store_memory("report", "gamma delta and many other words that nobody asks for", session_id="s")
+        yield opened
+
+
+def chunks(store: SessionMemoryStore, query: str | list[str], **page: int) -> list[tuple[int, float]]:
+    found = store.search_chunks(query, REPORTS, Page(**page)).results
+    return [(hit.memory_id, hit.score) for hit in found]
+
+
+def test_the_best_hit_of_each_question_is_in_the_answer_however_many_another_has(store: SessionMemoryStore) -> None:
+    assert 13 not in [number for number, _ in chunks(store, "alpha beta", limit=5)]
+    for grain in (store.search_chunks, store.search_sections):
+        assert 13 in [hit.memory_id for hit in grain(["alpha beta", "gamma"], REPORTS, Page(limit=2)).results]
+    assert 13 in [hit.id for hit in store.search_documents(["alpha beta", "gamma"], REPORTS, Page(limit=2)).results]
+
+
+def test_each_hit_comes_once_with_its_best_score(store: SessionMemoryStore) -> None:
+    first, second = (dict(chunks(store, query, limit=50)) for query in ("alpha more", "beta gamma"))
+    both = chunks(store, ["alpha more", "beta gamma"], limit=50)
+    assert len({number for number, _ in both}) == len(both) == 13
+    assert all(score == max(first.get(number, 0), second.get(number, 0)) for number, score in both)
+
+
+def test_all_pages_together_have_every_hit_once(store: SessionMemoryStore) -> None:
+    queries = ["alpha", "gamma", "more"]
+    whole, offset, read = chunks(store, queries, limit=50), 0, []
+    while True:
+        answer = store.search_chunks(queries, REPORTS, Page(limit=3, offset=offset))
+        read += [(hit.memory_id, hit.score) for hit in answer.results]
+        if answer.next_offset is None:
+            break
+        offset = answer.next_offset
+    assert read == whole
+
+
+def test_one_question_in_a_list_is_that_question(store: SessionMemoryStore) -> None:
+    assert store.search_chunks(["alpha", "alpha"], REPORTS) == store.search_chunks("alpha", REPORTS)
+
+
+def test_an_answer_to_several_questions_keeps_to_its_tokens(store: SessionMemoryStore) -> None:
+    for number in range(5):
+        store.store_memory("report", f"alpha beta {number} " + "long text " * 300, session_id="s")
+    for search in (store.search_chunks, store.search_sections, store.search_documents):
+        for tokens in (300, 600, 2_000):
+            answer = search(["alpha", "gamma"], REPORTS, Page(limit=10, max_tokens=tokens))
+            assert len(answer.model_dump_json().encode()) <= 3 * tokens
+
+
+def test_an_answer_says_which_question_has_no_close_match(store: SessionMemoryStore) -> None:
+    answer = store.search_chunks(["alpha beta", "unheard of zebras"], REPORTS)
+    assert answer.confidence == store.search_chunks("alpha beta", REPORTS).confidence
+    assert "No close match for question 2." in (answer.message or "")
+
+
+@pytest.mark.parametrize("count", [0, 6])
+def test_no_question_or_more_than_five_are_refused(store: SessionMemoryStore, count: int) -> None:
+    with pytest.raises(ValidationError, match="up to 5"):
+        store.search_chunks([f"question {number}" for number in range(count)], REPORTS)
+
+
+def test_what_is_a_hit_of_one_question_is_no_neighbour_in_the_answer_of_another(store: SessionMemoryStore) -> None:
+    for minute, turn in enumerate(["w1", "w2", "red", "w3", "green", "w4", "w5"]):
+        at = f"2026-10-05T12:{minute:02}:00+00:00"
+        store.store_memory("working_memory", turn, session_id="s", created_at=at, metadata={"project": "/p"})
+    answer = store.search_chunks(["red", "green"], Scope("working_memory"), Page(limit=2), neighbours=5)
+    texts = [text for hit in answer.results for text in (hit.chunk_content, *hit.context_before, *hit.context_after)]
+    assert len(texts) == len(set(texts)) > 2
