@@ -63,7 +63,7 @@ def test_git_does_not_see_what_waits(tmp_path: Path) -> None:
     assert staged.stdout == b""
 
 
-@pytest.mark.parametrize("damage", ["no JSON", "no object", "nested", "a folder"])
+@pytest.mark.parametrize("damage", ["no JSON", "no object", "nested", "a folder", "a pipe", "a link to nothing"])
 def test_what_cannot_be_read_is_set_aside_with_its_reason_and_the_rest_goes_on(outbox: Outbox, damage: str) -> None:
     first, _, third = added(outbox, *"abc")
     for path in (first, third):
@@ -77,6 +77,10 @@ def test_what_cannot_be_read_is_set_aside_with_its_reason_and_the_rest_goes_on(o
                 path.write_bytes(b"[" * 100_000)
             case "a folder":
                 path.mkdir()
+            case "a pipe":
+                os.mkfifo(path)
+            case "a link to nothing":
+                path.symlink_to(outbox.folder / "nothing")
     assert texts(outbox) == ["b"]
     assert [path.name for path, _ in outbox.refused()] == [first.name, third.name]
     assert all(reason.startswith("It ") for _, reason in outbox.refused())

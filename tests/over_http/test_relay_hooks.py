@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read_keeps_nothing_behind_it_waiting(shared: Shar
             stored = relay.call("store_report", agent_id="a", session_id="s", content=REPORTS[1])
             assert stored["memory_id"], "nothing waits"
     [(_, reason)] = shared.outbox.refused()
-    assert reason == "It cannot be read (Is a directory)."
+    assert reason == "It is not a file."
 
 
 def test_no_secret_is_in_what_waits(shared: Shared) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -103,6 +104,9 @@ class Outbox:
         """Yield what waits, the oldest first. A file that cannot be read is set aside."""
         for path in self.paths():
             try:
+                if not stat.S_ISREG(path.lstat().st_mode):  # to open a pipe would wait for whoever writes to it
+                    self.set_aside(path, "It is not a file.")
+                    continue
                 body = json.loads(path.read_bytes())
             except FileNotFoundError:
                 continue
