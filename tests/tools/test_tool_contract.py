@@ -75,7 +75,9 @@ def added_parameters(tool: str) -> set[str]:
     if tool in CONVERSATIONAL:
         added.add("neighbours")
     if tool.endswith("_full_documents"):
-        added.add("order")
+        added |= {"order", "detail"}
+    if tool in {"search_session_context", "search_input_prompts"}:
+        added.add("detail")
     if tool.endswith(("_specific_chunks", "_section_context")):
         added.add("search_mode")
     return added
@@ -109,7 +111,7 @@ def added_keys(tool: str) -> set[str]:
     if tool.endswith(("_specific_chunks", "_section_context")):
         return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS | PROVENANCE
     if tool.startswith("search_"):
-        return {"omitted", "next_offset", "confidence", "elsewhere", "trace"} | OBSERVATIONS
+        return {"omitted", "next_offset", "confidence", "elsewhere", "trace", "lines"} | OBSERVATIONS
     if tool.startswith("store_"):
         return {"passages_created", "token_count", "vectors", "redacted"}
     added = {

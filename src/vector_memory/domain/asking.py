@@ -38,18 +38,25 @@ class SearchOrder(StrEnum):
             raise ValidationError(f"order must be one of {', '.join(cls)}.") from None
 
 
+LINES = "lines"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """The requested page of results: up to `limit` (1-100) after skipping `offset`, in at most `max_tokens`.
 
-    `max_tokens` None: the configured maximum. Raises ValidationError.
+    `max_tokens` None: the configured maximum. `detail` "lines": one line for each memory, where whole memories are
+    asked for. Raises ValidationError.
     """
 
     limit: int = 10
     offset: int = 0
     max_tokens: int | None = None
+    detail: str | None = None
 
     def __post_init__(self) -> None:
+        if self.detail not in (None, LINES):
+            raise ValidationError(f'detail must be "{LINES}": leave it out for whole texts.')
         check_range("limit", self.limit, 1, MAX_LIMIT)
         check_range("offset", self.offset, 0, MAX_OFFSET)
         if self.max_tokens is not None:

@@ -180,6 +180,7 @@ class SearchMemoriesResult(SearchResult):
     """Whole memories, and what was asked for."""
 
     results: list[FoundMemory] = Field(default=[])
+    lines: list[str] = unless_empty([], "In place of results, if detail is lines: id, date, agent, text")
     query: str | None = None
     filters: dict[str, Any] = Field(default={})
     limit: int

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from vector_memory.domain import MemoryKind, Page, Scope, SearchMode, SearchOrder
+from vector_memory.domain import LINES, MemoryKind, Page, Scope, SearchMode, SearchOrder
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packed, Packer, explain, omitted_memory
+from vector_memory.results.listing import listed
 from vector_memory.results.mapping import (
     READ_WITH,
     found_memory,
@@ -151,6 +152,8 @@ class CoarseSearch:
         """Return what was found as fields of an answer, with as many of the results as the packer lets in."""
         found, judgement, observations, known = looked
         wanted = found[: page.limit]
+        if page.detail == LINES:
+            return self._in_lines(packer, looked, scope, page)
         shared = packer.share(wanted)
         shown = packer.with_more(shared, beside(shared, known)) if known else shared
         answer = packer.packed(wanted, shown, page, omitted_memory, more=len(found) > page.limit)
@@ -159,6 +162,19 @@ class CoarseSearch:
             "confidence": judgement.confidence,
             "elsewhere": judgement.elsewhere,
             "observations": list(observations),
+            "message": summary(answer, judgement, scope, self._read_with),
+        }
+
+    def _in_lines(self, packer: Packer, looked: Looked, scope: Scope, page: Page) -> dict[str, Any]:
+        """Return what was found as fields of an answer, one line for each memory."""
+        found, judgement = looked.found, looked.judgement
+        lines, answer = listed(packer, found[: page.limit], page, more=len(found) > page.limit)
+        return {
+            "lines": lines,
+            "next_offset": answer.next_offset,
+            "total_results": len(lines),
+            "confidence": judgement.confidence,
+            "elsewhere": judgement.elsewhere,
             "message": summary(answer, judgement, scope, self._read_with),
         }
 

@@ -1,12 +1,13 @@
 """Several questions in one search: each is asked, and what they find comes as one answer."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
-from vector_memory.domain import Page
+from vector_memory.domain import LINES, Page
 from vector_memory.domain.validation import MAX_LIMIT
 from vector_memory.errors import ValidationError
 from vector_memory.results.budget import Packer, explain
+from vector_memory.results.listing import listed
 from vector_memory.results.mapping import NOTED, READ_WITH, said_of_cut
 from vector_memory.results.sessions import (
     CoarseSearchResult,
@@ -82,13 +83,18 @@ def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
     found = in_fair_order([list(answer.results) for answer in answers])
     wanted = without_repeated(found[page.offset : page.end])
     first = answers[0]
-    shown = packer.share(wanted) if isinstance(first, CoarseSearchResult) else packer.fitting(wanted)
-    packed = packer.packed(wanted, shown, page, omitted_hit, more=len(found) > page.end)
+    more = len(found) > page.end
+    if page.detail == LINES:
+        lines, packed = listed(packer, cast("Sequence[FoundMemory]", wanted), page, more=more)
+        shown = []
+    else:
+        shown = packer.share(wanted) if isinstance(first, CoarseSearchResult) else packer.fitting(wanted)
+        lines, packed = [], packer.packed(wanted, shown, page, omitted_hit, more=more)
     levels = [answer.confidence for answer in answers if answer.confidence is not None]
     best = min(levels, key=LEVELS.index, default=None)
     notes = list(dict.fromkeys(note for note in notes_of(answers, best)))
     noun, read_with = NAMED[type(first)]
-    update = {
+    update: dict[str, Any] = {
         "total_results": len(packed.results),
         "confidence": best,
         "elsewhere": first.elsewhere if best != LEVELS[0] else {},
@@ -97,7 +103,9 @@ def joined(answers: Sequence[A], page: Page, packer: Packer) -> A:
     }
     if isinstance(first, CoarseSearchResult):
         update |= {"query": None, "limit": page.limit, "message": f"{update['message']}{said_of_cut(shown)}"}
-    return first.model_copy(update=packed.fields() | update)
+    if page.detail == LINES:
+        update |= {"lines": lines, "observations": []}
+    return first.model_copy(update=packed.fields() | {"results": shown} | update)
 
 
 def in_fair_order(lists: Sequence[Sequence[H]]) -> list[H]:

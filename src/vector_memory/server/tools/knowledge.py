@@ -16,6 +16,7 @@ from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
     CreatedBefore,
+    Detail,
     Explain,
     Limit,
     MaxTokens,
@@ -109,6 +110,7 @@ def search_knowledge_base_full_documents(
     created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
+    detail: Detail = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
     explain: Explain = None,
@@ -121,6 +123,6 @@ def search_knowledge_base_full_documents(
         created_after=created_after,
         created_before=created_before,
     )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
     search = partial(store.search_documents, query, scope, order=order)
     return traced(store, search, query, scope, page, explain, grain="document", order=order)

@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BeforeValidator, Field, StrictInt
 from pydantic_core import PydanticCustomError
 
-from vector_memory.domain import SearchMode, SearchOrder
+from vector_memory.domain import LINES, SearchMode, SearchOrder
 from vector_memory.domain.validation import MAX_CONTENT, MAX_LIMIT, MAX_TAGS
 from vector_memory.indexing.indexer import EmbeddingProgress
 from vector_memory.server.callers import store_of_caller
@@ -130,6 +130,7 @@ MaxTokens = Annotated[WholeNumber | None, Field(description="Of the answer")]
 Explain = Annotated[
     str | StrictInt | None, Field(description='Id of a memory that was not found, or "all": adds trace, says why')
 ]
+Detail = Annotated[str | None, Field(description="One line a memory", json_schema_extra={"enum": [LINES]})]
 Neighbours = Annotated[WholeNumber, Field(description="Beside short hits")]
 Mode = Annotated[
     str | None,

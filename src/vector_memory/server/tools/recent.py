@@ -11,6 +11,7 @@ from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
     CreatedBefore,
+    Detail,
     Explain,
     InSession,
     LatestFirst,
@@ -49,6 +50,7 @@ def search_session_context(
     created_before: CreatedBefore = None,
     limit: Limit = 5,
     latest_first: LatestFirst = True,
+    detail: Detail = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
     explain: Explain = None,
@@ -62,7 +64,7 @@ def search_session_context(
         created_after=created_after,
         created_before=created_before,
     )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
     search = partial(in_session, store, query, scope, latest_first=latest_first)
     return traced(store, search, query, scope, page, explain)
 
@@ -80,6 +82,7 @@ def search_input_prompts(
     limit: Limit = 5,
     latest_first: LatestFirst = True,
     neighbours: Neighbours = NEIGHBOURS,
+    detail: Detail = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
     explain: Explain = None,
@@ -93,6 +96,6 @@ def search_input_prompts(
         created_after=created_after,
         created_before=created_before,
     )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
     search = partial(in_session, store, query, scope, latest_first=latest_first, neighbours=neighbours)
     return traced(store, search, query, scope, page, explain)

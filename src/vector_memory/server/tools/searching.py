@@ -18,6 +18,7 @@ from vector_memory.server.tools.params import (
     READS,
     CreatedAfter,
     CreatedBefore,
+    Detail,
     Explain,
     Limit,
     MaxTokens,
@@ -162,11 +163,12 @@ def search_reports_full_documents(
     created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
+    detail: Detail = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
     explain: Explain = None,
 ) -> CoarseSearchResult:
-    """Read whole reports: the best matches, or the newest."""
+    """Read whole reports: the best matches, or the newest. To look over many, send detail="lines", then read by id."""
     scope = Scope(
         MemoryKind.REPORT,
         agent_id=agent_id,
@@ -177,7 +179,7 @@ def search_reports_full_documents(
         created_before=created_before,
     )
     questions = asked(query, queries)
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
     search = partial(store.search_documents, questions, scope, order=order)
     return traced(store, search, questions, scope, page, explain, grain="document", order=order)
 
@@ -264,6 +266,7 @@ def search_working_memory_full_documents(
     created_before: CreatedBefore = None,
     limit: Limit = 3,
     order: Order = None,
+    detail: Detail = None,
     offset: Skip = 0,
     max_tokens: MaxTokens = None,
     explain: Explain = None,
@@ -278,6 +281,6 @@ def search_working_memory_full_documents(
         created_after=created_after,
         created_before=created_before,
     )
-    page = Page(limit=limit, offset=offset, max_tokens=max_tokens)
+    page = Page(limit=limit, offset=offset, max_tokens=max_tokens, detail=detail)
     search = partial(store.search_documents, query, scope, order=order)
     return traced(store, search, query, scope, page, explain, grain="document", order=order)
